@@ -12,7 +12,7 @@ WORKERS ?= logical
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 8 --dist worksteal
 ON_SYSTEM_POSTGRES := $(addprefix tests/integration/,test_commits.py test_searching.py test_history.py test_diff.py)
 
-.PHONY: help run demo test test-all lint format proto docs site bench recall-bench clean
+.PHONY: help run demo test fuzz test-all lint format proto docs site bench recall-bench clean
 
 help:                     ## Show the targets
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sort | awk 'BEGIN {FS = ":.*## "} {printf "%-12s %s\n", $$1, $$2}'
@@ -35,6 +35,9 @@ demo: $(STAMP)            ## Show what MemoTree is for, in half a minute
 
 test: $(WEIGHTS)          ## Run the tests on all processors, without the long campaigns
 	@$(PYTEST) -m "not campaign"
+
+fuzz: $(WEIGHTS)          ## Try random inputs for long: make fuzz TIMES=1000 ON=tests/fuzz/test_documents.py
+	@MEMOTREE_TEST_FUZZ=$(or $(TIMES),100) $(PYTEST) --timeout 0 $(or $(ON),tests/fuzz)
 
 test-all: test            ## Run the campaigns too, and a part once more on a PostgreSQL of the machine if there is one
 	@$(PYTEST) -m campaign

@@ -8,14 +8,14 @@ from pathlib import Path
 import uvloop
 from rich.console import Console
 
-from bench import codec, past, rpc, scale, store_commit, summaries
+from bench import codec, growth, past, rpc, scale, store_commit, summaries
 from bench.table import NOTHING_LOST, Row, keep, markdown, show
 from bench.worlds import world
 from memotree.server.compose import collect_rarely
 from memotree.server.logs import configure_logging
 
 _OUT = Path(__file__).parent / "out" / "bench.json"
-_PARTS = ("codec", "summaries", "commit", "rpc", "past", "scale", "kills", "power")
+_PARTS = ("codec", "summaries", "commit", "rpc", "past", "scale", "growth", "kills", "power")
 
 
 def main() -> int:
@@ -68,17 +68,34 @@ async def _run(parts: list[str], *, quick: bool) -> list[Row]:
             say.print(f"{nodes:,} nodes …")
             async with world() as place:
                 rows += await scale.run(place, nodes=nodes, rounds=rounds)
+    if "growth" in parts:
+        say.print("growth of what is not touched …")
+        rows += await _growth(quick=quick)
+    return rows + await asyncio.to_thread(_losses, parts, quick=quick)
+
+
+def _losses(parts: list[str], *, quick: bool) -> list[Row]:
+    """What kills and power cuts lose."""
+    rows: list[Row] = []
+    say = Console(stderr=True)
     if "kills" in parts:
         say.print("kills …")
         from bench import kills
 
-        rows += await asyncio.to_thread(_kills, kills, 10 if quick else 200)
+        rows += _kills(kills, 10 if quick else 1_000)
     if "power" in parts:
         say.print("power cuts …")
         from bench import power_cut
 
-        rows += await asyncio.to_thread(_power, power_cut, 2 if quick else 20)
+        rows += _power(power_cut, 2 if quick else 100)
     return rows
+
+
+async def _growth(*, quick: bool) -> list[Row]:
+    async with world() as place:
+        if quick:
+            return await growth.run(place, archives=200, forks=10, nested=3, sessions=50, changes=200, rounds=10)
+        return await growth.run(place, archives=10_000, forks=300, nested=20, sessions=4_000, changes=5_000, rounds=100)
 
 
 def _commits(*, quick: bool) -> tuple[list[Row], float]:

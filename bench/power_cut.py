@@ -224,8 +224,7 @@ class _Cuts:
             if time.monotonic() > deadline:
                 raise TimeoutError("no commit was acknowledged")
             await asyncio.sleep(0)
-        for pid in _family(service.pid):
-            os.kill(pid, signal.SIGSTOP)
+        _stop(service.pid)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -243,6 +242,16 @@ def _family(pid: int) -> list[int]:
     for member in family:
         family += [child for child, above in parents.items() if above == member]
     return family
+
+
+def _stop(pid: int) -> None:
+    """Stop a process and all its descendants, those that are begun meanwhile too; some end by themselves."""
+    stopped: set[int] = set()
+    while found := set(_family(pid)) - stopped:
+        for member in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(member, signal.SIGSTOP)
+        stopped |= found
 
 
 def _end(service: Service) -> None:

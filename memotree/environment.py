@@ -48,6 +48,7 @@ SETTINGS: Final = (
     "model_concurrency",
     "model_requests_per_minute",
     "max_content_bytes",
+    "max_depth",
     "max_message_bytes",
     "max_concurrent_calls",
     "session_ttl",

@@ -185,11 +185,15 @@ class Settings(BaseSettings):
     max_content_bytes: ByteSize = Field(
         default=ByteSize(2**20), ge=1024, le=2**28, description="The largest content of a node, in bytes."
     )
+    max_depth: int = Field(
+        default=128, ge=8, le=10_000, description="The greatest depth of a node in its tree; a root has depth 0."
+    )
     max_message_bytes: ByteSize = Field(
         default=ByteSize(2**24), ge=4096, le=2**30, description="The largest request, in bytes."
     )
     max_concurrent_calls: Count = Field(
-        default=512, description="Calls that run at once; further calls are refused with RESOURCE_EXHAUSTED."
+        default=512,
+        description="Calls that run at once, a quarter of them on one connection; further ones get `TOO_MANY_CALLS`.",
     )
     session_ttl: Duration = Field(
         default=timedelta(days=7),

@@ -14,6 +14,7 @@ from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import PlacedVersion
 
 from memotree.canvas import summaries
+from memotree.canvas.depth import check_depth
 from memotree.canvas.field_paths import RequestFields
 from memotree.canvas.valid_time import check_valid_time
 from memotree.request import lookup
@@ -78,9 +79,11 @@ async def create(editor: SessionEditor, request: pb.CreateNodeRequest, message: 
         NodeExistsError: The id was used before.
         DerivedContentError: Content was given for a summary node.
         InvalidInputError: Neither a parent nor an archive was given, or an archive that is not the parent's.
+        TooDeepError: The parent is at the greatest depth already.
     """
     node_id = request.node_id or new_id()
     home = await _home(editor, request.parent_id, request.archive_id)
+    check_depth(editor, len(home.path), "parent_id")
     if request.node_id and await staging.id_was_used(editor.conn, editor.session, [node_id]):
         raise NodeExistsError(
             f"The id {node_id} was used before. Leave node_id empty for a fresh one, or update that node.",

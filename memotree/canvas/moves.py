@@ -13,6 +13,7 @@ from memotree_storage.postgres import staging, tree
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.superseding import superseding
 
+from memotree.canvas.depth import check_depth, check_moved_depth
 from memotree.canvas.edits import (
     DerivedContentError,
     EditResult,
@@ -29,6 +30,7 @@ from memotree.v1 import node_service_pb2 as pb
 
 _LEAST: Final = 2
 _MOST_PARTS: Final = 1000
+_AFTER_EVERY_ID: Final = "~"
 _MOVED: Final = RequestFields({name: name for name in ("archive_id", "parent_id", "position")})
 _MERGED: Final = RequestFields({"title": "title"}, owner="node_ids")
 
@@ -45,13 +47,16 @@ async def move(editor: SessionEditor, request: pb.MoveNodeRequest, message: str)
     Raises:
         CycleError: The parent is the node itself or below it.
         StaleEtagError: The node is not the version that the caller read.
+        TooDeepError: It or a node below it would be too deep in the tree.
     """
     version = await editor.node(request.node_id, request.etag)
-    parent_id, archive_id = await _destination(editor, version, request)
+    parent_id, archive_id, depth = await _destination(editor, version, request)
     if request.HasField("position") and request.position < 0:
         raise InvalidInputError.at("position", "counts siblings from 0; leave it out for the last place.")
     index = request.position if request.HasField("position") else None
     position = await editor.position(parent_id or archive_id, index, moving=version.entry_id)
+    if parent_id != version.parent_id:
+        await check_moved_depth(editor, version.entry_id, depth, "parent_id")
     node = await editor.load_node(version)
     note = request.commit_message or message
     await editor.put(moved_to(node, parent_id or None, archive_id, position), version, note, _MOVED.translate)
@@ -60,8 +65,8 @@ async def move(editor: SessionEditor, request: pb.MoveNodeRequest, message: str)
     return EditResult(await editor.placed(version.entry_id), node.content)
 
 
-async def _destination(editor: SessionEditor, version: Version, request: pb.MoveNodeRequest) -> tuple[str, str]:
-    """The ids of the new parent ("" for a root) and archive."""
+async def _destination(editor: SessionEditor, version: Version, request: pb.MoveNodeRequest) -> tuple[str, str, int]:
+    """The ids of the new parent ("" for a root) and archive, and the new depth if the parent is another one."""
     if request.HasField("parent_id") and request.parent_id:
         above = await lookup.node(editor.snapshot, request.parent_id, "parent_id")
         ways = await tree.ancestors(editor.snapshot, [above.entry_id])
@@ -71,13 +76,13 @@ async def _destination(editor: SessionEditor, version: Version, request: pb.Move
                 f"{above.entry_id} is {version.entry_id} itself or below it; choose a parent outside of that subtree.",
             )
         await check_archive_of(editor, above, request.archive_id)
-        return above.entry_id, above.archive_id
+        return above.entry_id, above.archive_id, len(ways[above.entry_id]) + 1
     archive_id = version.archive_id
     if request.archive_id:
         archive_id = (await lookup.archive(editor.snapshot, request.archive_id, "archive_id")).entry_id
     if request.HasField("parent_id") or archive_id != version.archive_id:
-        return "", archive_id
-    return version.parent_id, archive_id
+        return "", archive_id, 0
+    return version.parent_id, archive_id, 0
 
 
 async def _take_along(editor: SessionEditor, top: str, archive_id: str, note: str, fields: RequestFields) -> None:
@@ -93,6 +98,7 @@ async def split(editor: SessionEditor, request: pb.SplitNodeRequest) -> list[str
     Raises:
         DerivedContentError: It is a summary node.
         NodeExistsError: An id given for a part was used before.
+        TooDeepError: The parts would be too deep in the tree.
     """
     if not _LEAST <= len(request.parts) <= _MOST_PARTS:
         raise InvalidInputError.at("parts", f"needs {_LEAST} to {_MOST_PARTS} parts.")
@@ -106,6 +112,9 @@ async def split(editor: SessionEditor, request: pb.SplitNodeRequest) -> list[str
     used = await staging.id_was_used(editor.conn, editor.session, ids[1:])
     if used or len(set(ids)) < len(ids):
         raise NodeExistsError("A part has an id that was used before. Leave it empty for a fresh one.", "node")
+    if request.as_children:
+        above = (await tree.ancestors(editor.snapshot, [version.entry_id]))[version.entry_id]
+        check_depth(editor, len(above) + 1, "as_children")
     places = await _places(editor, version, len(ids) - 1, as_children=request.as_children)
     first = request.parts[0]
     note = request.commit_message
@@ -150,10 +159,10 @@ async def _places(editor: SessionEditor, version: Version, count: int, *, as_chi
     behind = await tree.children(
         editor.snapshot,
         version.parent_id or version.archive_id,
-        after=(version.position, version.entry_id),
+        after=(version.position, _AFTER_EVERY_ID),
+        limit=1,
     )
-    following = next((child.position for child in behind if child.position > version.position), None)
-    return many_between(version.position, following, count)
+    return many_between(version.position, behind[0].position if behind else None, count)
 
 
 async def merge(editor: SessionEditor, request: pb.MergeNodesRequest) -> tuple[str, list[str], tuple[str, ...]]:
@@ -162,6 +171,7 @@ async def merge(editor: SessionEditor, request: pb.MergeNodesRequest) -> tuple[s
     Raises:
         CycleError: One of the other nodes is an ancestor of the first.
         DerivedContentError: One of them is a summary node.
+        TooDeepError: The children of the others would be too deep in the tree.
     """
     versions = await lookup.nodes(editor.snapshot, request.node_ids)
     ids = [version.entry_id for version in versions]
@@ -178,7 +188,7 @@ async def merge(editor: SessionEditor, request: pb.MergeNodesRequest) -> tuple[s
     union = await _union(nodes, request.title if request.HasField("title") else nodes[0].title)
     await editor.put(union, first, request.commit_message, _MERGED.translate)
     for version in others:
-        await _adopt(editor, version, first, request.commit_message)
+        await _adopt(editor, version, first, len(above), request.commit_message)
     bent = await _bend(editor, first.entry_id, set(ids[1:]), request.commit_message)
     gone = await tree.versions(editor.snapshot, ids[1:])
     await editor.remove(list(gone.values()), request.commit_message)
@@ -205,14 +215,15 @@ async def _union(nodes: Sequence[Node], title: str) -> Node:
     )
 
 
-async def _adopt(editor: SessionEditor, old: Version, new: Version, note: str) -> None:
-    """Move the children of a merged node below the remaining one, after its own children."""
+async def _adopt(editor: SessionEditor, old: Version, new: Version, depth: int, note: str) -> None:
+    """Move the children of a merged node below the remaining one of that depth, after its own children."""
     children = await tree.children(editor.snapshot, old.entry_id)
     last = await tree.last_position(editor.snapshot, new.entry_id)
     places = many_between(last, None, len(children))
     found = await tree.versions(editor.snapshot, [child.entry_id for child in children])
     for child, place in zip(children, places, strict=True):
         version = found[child.entry_id]
+        await check_moved_depth(editor, version.entry_id, depth + 1, "node_ids")
         node = await editor.load_node(version)
         await editor.put(moved_to(node, new.entry_id, new.archive_id, place), version, note, _MERGED.translate)
         if version.archive_id != new.archive_id:

@@ -15,7 +15,7 @@ from memotree.canvas import edits, moves, names, relations, tree_pages
 from memotree.canvas.edits import EditResult
 from memotree.canvas.node_messages import node_at, nodes_at
 from memotree.canvas.search import NodeSearch
-from memotree.canvas.view_operations import DEFAULT_VIEW, archive_ids, view_key
+from memotree.canvas.view_operations import DEFAULT_VIEW, view_key
 from memotree.canvas.view_rendering import render, shown
 from memotree.request import lookup
 from memotree.request.batches import naming_change
@@ -77,9 +77,9 @@ class NodeOperations:
         """List the nodes directly below a node or archive."""
         size = page_size(request.page_size)
         level = level_or(request.level, TITLE)
-        cursor = self._pages.read(request, {"position": str, "id": str})
+        cursor = self._pages.read(request, {"position": str, "id": str, "commit": str})
         async with self._store.database.connection() as conn:
-            place = await lookup.use_revision(conn, request.workspace, request.revision)
+            place = await lookup.page_revision(conn, request.workspace, request.revision, cursor)
             home_id, _ = await self._home(conn, place, request.parent_id, request.archive, "parent_id")
             found = await tree.children(
                 Snapshot(conn, place.state),
@@ -92,7 +92,7 @@ class NodeOperations:
                 Snapshot(conn, place.state), self._store, ids, level, limit=self._limits.node.content_bytes
             )
         last = found[size - 1] if len(found) > size else None
-        more = {"position": last.position, "id": last.entry_id} if last is not None else None
+        more = {"position": last.position, "id": last.entry_id, **lookup.pinned(place)} if last is not None else None
         return pb.ListChildrenResponse(nodes=nodes, next_page_token=self._pages.write(request, more))
 
     async def get_tree(self, request: pb.GetTreeRequest) -> pb.GetTreeResponse:
@@ -103,9 +103,9 @@ class NodeOperations:
         if request.page_size < 0:
             raise InvalidPageSizeError("page_size", request.page_size)
         most = min(request.page_size or request.max_nodes or _DEFAULT_TREE, _MOST_TREE)
-        cursor = self._pages.read(request, tree_pages.CURSOR)
+        cursor = self._pages.read(request, {**tree_pages.CURSOR, "commit": str})
         async with self._store.database.connection() as conn:
-            place = await lookup.use_revision(conn, request.workspace, request.revision)
+            place = await lookup.page_revision(conn, request.workspace, request.revision, cursor)
             home_id, is_archive = await self._home(conn, place, request.node_id, request.archive, "node_id")
         # A root of an archive is one level below the archive, and has depth 0.
         top = Top(home_id, is_archive, request.max_depth - is_archive if request.max_depth else None)
@@ -114,7 +114,7 @@ class NodeOperations:
             if not request.page_size and cursor is None:
                 return await tree_pages.beginning(snapshot, self._store, top, most, level)
             answer, more = await tree_pages.one_page(snapshot, self._store, top, most, level, cursor)
-        answer.next_page_token = self._pages.write(request, more)
+        answer.next_page_token = self._pages.write(request, {**more, **lookup.pinned(place)} if more else None)
         return answer
 
     async def search_nodes(self, request: pb.SearchNodesRequest) -> pb.SearchNodesResponse:
@@ -330,9 +330,7 @@ class NodeOperations:
         return (await lookup.archive(Snapshot(conn, place.state), archive)).entry_id, True
 
     async def _usage(self, conn: Connection, place: WorkspaceRevision, view: str) -> pb.ContextUsage:
-        what = await shown(
-            Snapshot(conn, place.state), view_key(place, view), await archive_ids(Snapshot(conn, place.state))
-        )
+        what = await shown(Snapshot(conn, place.state), view_key(place, view))
         most = self._limits.node.content_bytes
         return (await render(Snapshot(conn, place.state), self._store, what, limit=most)).usage
 

@@ -110,20 +110,24 @@ async def steps_from(
 async def walk(
     snapshot: Snapshot, starts: Sequence[str], types: Collection[str], depth: int
 ) -> dict[str, list[RelationStep]]:
-    """The nodes that relations reach from the starts, each with a shortest path; a start's path is empty."""
+    """The alive nodes that relations reach from the starts, each with a shortest path; a start's path is empty.
+
+    Relations stay when their target is deleted; no path leads through a deleted node.
+    """
     ways: dict[str, list[RelationStep]] = {entry_id: [] for entry_id in starts}
     front = list(starts)
     for _ in range(depth):
-        reached: list[str] = []
+        reached: dict[str, list[RelationStep]] = {}
         steps = await steps_from(snapshot, front, types)
         for entry_id in front:
             for step in sorted(steps[entry_id], key=lambda step: (step.end, step.type, step.outgoing)):
-                if step.end not in ways:
-                    ways[step.end] = [*ways[entry_id], step]
-                    reached.append(step.end)
-        if not reached:
+                if step.end not in ways and step.end not in reached:
+                    reached[step.end] = [*ways[entry_id], step]
+        alive = await tree.versions(snapshot, reached)
+        front = [entry_id for entry_id in reached if entry_id in alive]
+        ways |= {entry_id: reached[entry_id] for entry_id in front}
+        if not front:
             break
-        front = reached
     return ways
 
 

@@ -1,10 +1,10 @@
 """SearchNodes: search types, scopes, previews and the reason for each hit."""
 
-import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from memotree_storage.concurrency.threads import LONG_TEXT, in_thread_if_long
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.index.preview import Preview, make_preview
 from memotree_storage.index.search import FoundNode, SearchQuery
@@ -19,7 +19,7 @@ from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.canvas.relations import RelationStep, related_message, walk
-from memotree.canvas.view_operations import archive_ids, view_key
+from memotree.canvas.view_operations import view_key
 from memotree.canvas.view_rendering import shown
 from memotree.models.builtin import WordllamaEmbedder
 from memotree.models.confidence import NODES, Confidence
@@ -48,8 +48,7 @@ texts by their characters, so they are closer to each other whatever they say (0
 """
 
 _FEW_HITS: Final = 100
-_FEW_CHARS: Final = 1 << 16
-"""Previews of more hits or characters than these are made in a thread, so that other calls are not blocked."""
+"""Previews of more hits than these are made in a thread, so that other calls are not blocked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +163,7 @@ class NodeSearch:
                     f"{place.resolved.kind} {place.scope} has no view {key.name!r} yet, so the roots were searched, "
                     "which a new view shows. List the views with ListViews."
                 )
-            what = await shown(Snapshot(conn, place.state), key, await archive_ids(Snapshot(conn, place.state)))
+            what = await shown(Snapshot(conn, place.state), key)
             return {node.version.entry_id for node in what.nodes}
         if self._scope == pb.SEARCH_SCOPE_SUBTREE:
             top = await self._scope_node(Snapshot(conn, place.state))
@@ -240,7 +239,8 @@ class NodeSearch:
         ways = await tree.ancestors(snapshot, [version.entry_id for version in versions])
         counts = await tree.child_counts(snapshot, [version.entry_id for version in versions])
         ends = await tree.versions(snapshot, {step.end for hit in hits for step in hit.way})
-        terms = query_terms(self._request.query)
+        query = self._request.query
+        terms = await in_thread_if_long(len(query), query_terms, query)
         length = self._request.preview_length or _DEFAULT_PREVIEW
 
         def build() -> list[pb.SearchHit]:
@@ -261,8 +261,8 @@ class NodeSearch:
                 for hit in hits
             ]
 
-        is_much = len(hits) > _FEW_HITS or sum(len(node.content) for node in nodes.values()) > _FEW_CHARS
-        return await asyncio.to_thread(build) if is_much else build()
+        characters = len(query) + sum(len(node.content) + len(node.summary) for node in nodes.values())
+        return await in_thread_if_long(LONG_TEXT + 1 if len(hits) > _FEW_HITS else characters, build)
 
 
 def _message(hit: _Hit, node: types_pb2.Node, ends: Mapping[str, Version], preview: Preview) -> pb.SearchHit:

@@ -5,11 +5,11 @@ but not the summary, a generated summary is made again at once, by the built-in 
 model's follows by a job), and a given one stays and is marked as older than its content.
 """
 
-import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from memotree_storage.concurrency.threads import in_thread_if_long
 from memotree_storage.errors import FieldViolation, InvalidInputError
 from memotree_storage.model.attribute_names import RESERVED, SUMMARY_BY, SUMMARY_PENDING
 from memotree_storage.model.node import LEAF_TYPE, SUMMARY_TYPE, Node
@@ -31,9 +31,6 @@ from memotree_storage.postgres.tree import Snapshot
 
 from memotree.models.extractive import MADE_BY, brief_of, digest_of, summary_of
 from memotree.sessions.editing import SessionEditor
-
-FEW_CHARS: Final = 1 << 15
-"""Longer texts are summarised in a thread, so that other calls are not blocked."""
 
 _BUILT_IN: Final = frozenset({MADE_BY, "verbatim"})
 """Who makes a summary without a chat model."""
@@ -86,7 +83,7 @@ async def summarise(title: str, content: str) -> tuple[str, str]:
     def summarise() -> tuple[str, str]:
         return brief_of(title, content), summary_of(title, content)
 
-    return await asyncio.to_thread(summarise) if len(content) > FEW_CHARS else summarise()
+    return await in_thread_if_long(len(content), summarise)
 
 
 async def generate(editor: SessionEditor, node: Node) -> GeneratedSummary:
@@ -100,8 +97,10 @@ async def generate(editor: SessionEditor, node: Node) -> GeneratedSummary:
             if len(children) == 1 and children[0].summary:
                 by, summary = children[0].attributes.get(SUMMARY_BY, MADE_BY), children[0].summary
             else:
-                by, summary = MADE_BY, digest_of([child.summary or child.title for child in children])
-            return GeneratedSummary(brief_of(node.title, summary), summary, by, made_of)
+                parts = [child.summary or child.title for child in children]
+                by, summary = MADE_BY, await in_thread_if_long(sum(map(len, parts)), digest_of, parts)
+            brief = await in_thread_if_long(len(summary), brief_of, node.title, summary)
+            return GeneratedSummary(brief, summary, by, made_of)
     brief, summary = await summarise(node.title, node.content)
     return GeneratedSummary(brief, summary, MADE_BY, hash_of_content(node.content))
 

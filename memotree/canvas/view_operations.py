@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from memotree_storage.errors import InvalidInputError, NotFoundError
 from memotree_storage.model.validation import check_text
-from memotree_storage.postgres import tree, views
+from memotree_storage.postgres import views
 from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.postgres.views import ViewKey
 from memotree_storage.store import Store
@@ -37,13 +37,6 @@ def view_key(place: WorkspaceRevision, name: str) -> ViewKey:
     return ViewKey(place.workspace.workspace_id, place.scope, name)
 
 
-async def archive_ids(snapshot: Snapshot, archive: str = "") -> list[str]:
-    """The id of the given archive, or the ids of all archives, ordered by name."""
-    if archive:
-        return [(await lookup.archive(snapshot, archive)).entry_id]
-    return [version.entry_id for version in await tree.archives(snapshot)]
-
-
 def _too_small(request: pb.RenderViewRequest, needed: int) -> str:
     """The warning that the titles of the roots, which are always shown, already exceed the budget."""
     helps = f"raise the budget to {needed} or more"
@@ -67,9 +60,7 @@ class ViewOperations:
         async with self._store.database.connection() as conn:
             place = await lookup.use_revision(conn, request.workspace, request.revision)
             key = view_key(place, request.view_name if request.HasField("view_name") else DEFAULT_VIEW)
-            what = await shown(
-                Snapshot(conn, place.state), key, await archive_ids(Snapshot(conn, place.state), request.archive)
-            )
+            what = await shown(Snapshot(conn, place.state), key, request.archive)
             most = self._limits.node.content_bytes
             rendered = await render(Snapshot(conn, place.state), self._store, what, request.token_budget, limit=most)
         warnings = [*what.warnings, *_cut_short(rendered.cut, most)]

@@ -7,26 +7,36 @@ brought in after an ancestor was hidden is shown.
 import asyncio
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from memotree_storage.concurrency.threads import in_store_thread_if
 from memotree_storage.model.provenance import shown_summary
 from memotree_storage.model.tokens import count_tokens
 from memotree_storage.model.validation import DEFAULT_LIMITS
-from memotree_storage.postgres import tree, views
-from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres import archive_versions, tree, views
+from memotree_storage.postgres.rows import ArchiveVersion, Version
 from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.postgres.views import ViewKey, ViewLevel
 from memotree_storage.store import Store
 
 from memotree.canvas.derived_content import Text, texts
+from memotree.request import lookup
 from memotree.request.messages import BRIEF, DETAIL, SUMMARY, TITLE, Level
 from memotree.v1 import node_service_pb2 as pb
 
 _MOST_HASHES: Final = 6
 _MOST_NODES: Final = 5000
 """The most roots of an archive that a view shows."""
+
+_MOST_ARCHIVES: Final = 30
+"""The archives, in the order of their names, whose roots a view shows if it has no nodes of theirs."""
+
+_MORE_ARCHIVES: Final = (
+    f"There are more than {_MOST_ARCHIVES} archives; the roots of the first {_MOST_ARCHIVES} by name are shown, "
+    "and those of archives with nodes in this view. Name an archive to see another one."
+)
 
 _FEW_NODES: Final = 100
 _FEW_TOKENS: Final = 1 << 14
@@ -60,11 +70,13 @@ class Shown:
         nodes: The nodes, in the order of the tree.
         gone: Ids of nodes of the view that are no longer alive.
         cut: Names of archives with more roots than are shown.
+        more_archives: Whether the roots of some archives are not shown, since there are many.
     """
 
     nodes: list[ShownNode]
     gone: list[str]
     cut: list[str]
+    more_archives: bool = False
 
     @property
     def warnings(self) -> list[str]:
@@ -76,6 +88,7 @@ class Shown:
                 "Expand others by their ids."
                 for name in self.cut
             ),
+            *([_MORE_ARCHIVES] if self.more_archives else []),
         ]
 
 
@@ -90,43 +103,65 @@ class Rendered:
     cut: tuple[str, ...] = ()
 
 
-async def shown(snapshot: Snapshot, key: ViewKey, archive_ids: Sequence[str]) -> Shown:
-    """What a view shows of some archives."""
+async def shown(snapshot: Snapshot, key: ViewKey, archive: str = "") -> Shown:
+    """What a view shows of an archive, given by id, name or prefix, or of all.
+
+    Of many archives only the first and those with nodes of the view are shown, so that a view costs and shows what it
+    has, not what the workspace has.
+    """
     levels = await views.levels(snapshot.conn, key)
-    roots: list[str] = []
-    cut: list[str] = []
-    for archive_id in archive_ids:
-        some = await tree.children(snapshot, archive_id, limit=_MOST_NODES + 1)
-        roots += [child.entry_id for child in some[:_MOST_NODES]]
-        if len(some) > _MOST_NODES:
-            cut.append(archive_id)
-    named = await tree.versions(snapshot, cut)
-    wanted = [*dict.fromkeys([*roots, *levels])]
-    alive = await tree.versions(snapshot, wanted)
+    alive = await tree.versions(snapshot, list(levels))
     ways = await tree.ancestors(snapshot, list(alive))
-    visible = {entry_id for entry_id in alive if _is_visible(entry_id, ways[entry_id], levels)}
-    visible = {entry_id for entry_id in visible if alive[entry_id].archive_id in archive_ids}
-    counts = await tree.child_counts(snapshot, sorted(visible))
-    ordered = await _ordered(snapshot, alive, ways, visible, archive_ids)
-    below: dict[str, int] = {}
-    for entry_id in visible:
-        parent = alive[entry_id].parent_id
-        below[parent] = below.get(parent, 0) + 1
-    nodes = [
-        ShownNode(
-            version=alive[entry_id],
-            level=Level.ValueType(levels[entry_id].level) if entry_id in levels else TITLE,
-            depth=sum(1 for above in ways[entry_id] if above in visible),
-            used=levels[entry_id].used if entry_id in levels else 0,
-            hidden_below=counts[entry_id] - below.get(entry_id, 0),
-        )
-        for entry_id in ordered
-    ]
+    tops = {entry_id: (*way, entry_id)[0] for entry_id, way in ways.items()}
+    top_homes = await tree.root_archives(snapshot, set(tops.values()))
+    if archive:
+        found, more = [await lookup.archive(snapshot, archive)], False
+    else:
+        found, more = await _first_archives(snapshot, set(top_homes.values()))
+    archive_ids = [one.entry_id for one in found]
+    below = await tree.first_below(snapshot, archive_ids, _MOST_NODES + 1)
+    cut = [one.name for one in found if len(below.get(one.entry_id, ())) > _MOST_NODES]
+    roots = {root: archive_id for archive_id in archive_ids for root in below.get(archive_id, [])[:_MOST_NODES]}
+    alive |= await tree.versions(snapshot, roots.keys() - alive.keys())
+    ways |= {root: [] for root in roots}
+    homes = {entry_id: top_homes.get(top, alive[entry_id].archive_id) for entry_id, top in tops.items()} | roots
+    is_much = len(alive) > _FEW_NODES
+    visible = await in_store_thread_if(is_much, _visible, homes, ways, levels, archive_ids)
+    counts = await tree.child_counts(snapshot, visible)
+    between = {above for entry_id in visible for above in ways[entry_id]} - set(alive)
+    places = {**alive, **await tree.versions(snapshot, between)}
+
+    def nodes() -> list[ShownNode]:
+        below_shown = Counter(alive[entry_id].parent_id for entry_id in visible)
+        are_visible = frozenset(visible)
+        return [
+            ShownNode(
+                version=alive[entry_id],
+                level=Level.ValueType(levels[entry_id].level) if entry_id in levels else TITLE,
+                depth=sum(1 for above in ways[entry_id] if above in are_visible),
+                used=levels[entry_id].used if entry_id in levels else 0,
+                hidden_below=counts[entry_id] - below_shown[entry_id],
+            )
+            for entry_id in _ordered(visible, places, ways, homes, archive_ids)
+        ]
+
     return Shown(
-        nodes,
+        await in_store_thread_if(is_much, nodes),
         gone=sorted(entry_id for entry_id in levels if entry_id not in alive),
-        cut=[named[archive_id].title for archive_id in cut if archive_id in named],
+        cut=cut,
+        more_archives=more,
     )
+
+
+async def _first_archives(snapshot: Snapshot, used: Collection[str]) -> tuple[list[ArchiveVersion], bool]:
+    """The first archives by name together with the used ones, by name; and whether there are others."""
+    first = await archive_versions.archives(snapshot, limit=_MOST_ARCHIVES + 1)
+    if len(first) <= _MOST_ARCHIVES:
+        return first, False
+    found = {one.entry_id: one for one in first[:_MOST_ARCHIVES]}
+    others = await tree.versions(snapshot, [archive_id for archive_id in used if archive_id not in found])
+    found |= {entry_id: ArchiveVersion.of(version) for entry_id, version in others.items()}
+    return sorted(found.values(), key=lambda one: (one.name, one.entry_id)), True
 
 
 def _is_visible(entry_id: str, way: Sequence[str], levels: Mapping[str, ViewLevel]) -> bool:
@@ -139,21 +174,34 @@ def _is_visible(entry_id: str, way: Sequence[str], levels: Mapping[str, ViewLeve
     return all(when < used for when in hidden)
 
 
-async def _ordered(
-    snapshot: Snapshot,
-    alive: Mapping[str, Version],
+def _visible(
+    homes: Mapping[str, str],
     ways: Mapping[str, list[str]],
-    visible: set[str],
+    levels: Mapping[str, ViewLevel],
+    archive_ids: Sequence[str],
+) -> list[str]:
+    """The ids of the nodes of these archives that are shown, in ascending order; ``homes`` has the archive of each."""
+    shown_archives = frozenset(archive_ids)
+    return sorted(
+        entry_id
+        for entry_id, home in homes.items()
+        if home in shown_archives and _is_visible(entry_id, ways[entry_id], levels)
+    )
+
+
+def _ordered(
+    visible: Sequence[str],
+    places: Mapping[str, Version],
+    ways: Mapping[str, list[str]],
+    homes: Mapping[str, str],
     archive_ids: Sequence[str],
 ) -> list[str]:
     """The visible nodes in the order of the tree, sorted by the positions along the path to each."""
-    between = {above for entry_id in visible for above in ways[entry_id]} - set(alive)
-    places = {**alive, **await tree.versions(snapshot, between)}
     rank = {archive_id: number for number, archive_id in enumerate(archive_ids)}
 
     def route(entry_id: str) -> tuple[int, list[tuple[str, str]]]:
         steps = [*ways[entry_id], entry_id]
-        return rank[alive[entry_id].archive_id], [(places[step].position, step) for step in steps if step in places]
+        return rank[homes[entry_id]], [(places[step].position, step) for step in steps if step in places]
 
     return sorted(visible, key=route)
 

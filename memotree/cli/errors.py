@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import Enum, IntEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from memotree.cli.terminal.output import Output
     from memotree.client import MemoTreeClientError
+    from memotree.client.conflicts import FieldValue
 
 
 class ExitCode(IntEnum):
@@ -133,15 +134,17 @@ def conflict_table(error: MemoTreeClientError) -> RenderableType:
         (
             each.node_id,
             each.field or "(all of it)",
-            _side(each.base, "not there" if not each.field else ""),
-            _side(each.ours, "deleted" if not each.field else "empty"),
-            _side(each.theirs, "deleted" if not each.field else "empty"),
+            _side(each.base, each.base_value),
+            _side(each.ours, each.our_value),
+            _side(each.theirs, each.their_value),
         )
         for each in error.conflicts
     ]
     return Group(Text("Conflicts", "bold"), table(columns, rows, empty=""))
 
 
-def _side(value: str, nothing: str) -> Cell:
-    """The value of one side, or the word ``nothing`` for an empty value, which also stands for a missing entry."""
-    return value or Text(nothing, "dim")
+def _side(text: str, value: FieldValue | None) -> Cell:
+    """The value of one side; dim words say that it is empty, deleted or not there."""
+    if isinstance(value, Enum):  # an absence
+        return Text(text, "dim")
+    return Text("empty", "dim") if value == "" else text

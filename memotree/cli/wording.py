@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "GetStatus": "status",
     "BackUp": "backup",
     "VerifyWorkspace": "verify",
+    "ListFaults": "faults",
     "RebuildWorkspace": "rebuild",
     "StartRebuild": "rebuild --background",
     "StartReindex": "reindex",

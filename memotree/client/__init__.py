@@ -14,9 +14,11 @@ from memotree.client import changes, memory
 from memotree.client.aio import AsyncClient
 from memotree.client.blocking import Client, Revision, Session, View, Workspace
 from memotree.client.changes import Change
+from memotree.client.conflicts import Absence, ChildNode, Conflict, Place
 from memotree.client.enums import (
     ChangeKind,
     DropReason,
+    FaultKind,
     JobState,
     Level,
     RecallStrategy,
@@ -32,7 +34,6 @@ from memotree.client.errors import (
     AbortedError,
     AlreadyExistsError,
     CancelledError,
-    Conflict,
     DataLossError,
     DeadlineExceededError,
     FailedPreconditionError,
@@ -103,6 +104,7 @@ from memotree.client.workspace_values import (
     ChangeResult,
     CommitResult,
     Difference,
+    Fault,
     MergeResult,
     Progress,
     ServerStatus,
@@ -115,6 +117,7 @@ from memotree.client.workspace_values import (
 __all__ = [
     "DEFAULT_ADDRESS",
     "AbortedError",
+    "Absence",
     "AlreadyExistsError",
     "Answer",
     "Archive",
@@ -133,6 +136,7 @@ __all__ = [
     "Change",
     "ChangeKind",
     "ChangeResult",
+    "ChildNode",
     "Citation",
     "Client",
     "Collapse",
@@ -152,6 +156,8 @@ __all__ = [
     "EntryChange",
     "Expansion",
     "FailedPreconditionError",
+    "Fault",
+    "FaultKind",
     "FieldChange",
     "FilesFound",
     "IngestedDocument",
@@ -173,6 +179,7 @@ __all__ = [
     "NotFoundError",
     "Passage",
     "PermissionDeniedError",
+    "Place",
     "Progress",
     "RecallResult",
     "RecallSignal",

@@ -156,6 +156,7 @@ class Revision(_Twin):
     search = _blocking(AsyncRevision.search)
     archive = _blocking(AsyncRevision.archive)
     archives = _iterating(AsyncRevision.archives)
+    faults = _iterating(AsyncRevision.faults)
     log = _iterating(AsyncRevision.log)
     revisions = _iterating(AsyncRevision.revisions)
     blame = _blocking(AsyncRevision.blame)

@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeVar
 from memotree.v1 import (
     forest_service_pb2,
     job_service_pb2,
+    maintenance_service_pb2,
     memory_service_pb2,
     node_service_pb2,
     session_service_pb2,
@@ -122,6 +123,18 @@ class Similarity(StrEnum):
     SUPERSEDED = "SUPERSEDED"
 
 
+class FaultKind(StrEnum):
+    """What is wrong with a file that another program committed; UNSPECIFIED for a kind of a newer server."""
+
+    UNSPECIFIED = "UNSPECIFIED"
+    ORPHAN = "ORPHAN"
+    NO_ARCHIVE = "NO_ARCHIVE"
+    CYCLE = "CYCLE"
+    OTHER_ARCHIVE = "OTHER_ARCHIVE"
+    NAME_TAKEN = "NAME_TAKEN"
+    UNREADABLE = "UNREADABLE"
+
+
 LevelName = Level | Literal["TITLE", "BRIEF", "SUMMARY", "DETAIL"]
 RelationName = (
     RelationType
@@ -147,6 +160,7 @@ _WIRE: dict[type[StrEnum], tuple[Any, str]] = {
     DropReason: (forest_service_pb2.DropReason, "DROP_REASON_"),
     Similarity: (memory_service_pb2.Similarity, "SIMILARITY_"),
     StaleReason: (forest_service_pb2.StaleReason, "STALE_REASON_"),
+    FaultKind: (maintenance_service_pb2.FaultKind, "FAULT_KIND_"),
 }
 
 WordT = TypeVar("WordT", bound=StrEnum)

@@ -4,13 +4,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import grpc
 from google.protobuf import any_pb2
 from google.protobuf.message import DecodeError, Message
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]  # no py.typed in this package
 
+from memotree.client.conflicts import Conflict
 from memotree.client.node_values import Node
 from memotree.error_statuses import CLIENT_CODES
 from memotree.v1 import types_pb2
@@ -26,23 +27,6 @@ class Violation:
     description: str
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
-    """Two conflicting edits of a field; ``field`` is empty if the conflict is about the node as a whole."""
-
-    node_id: str
-    field: str
-    base: str
-    ours: str
-    theirs: str
-    description: str
-
-    @classmethod
-    def from_wire(cls, message: types_pb2.Conflict) -> Self:
-        """Reads the message."""
-        return cls(message.node_id, message.field, message.base, message.ours, message.theirs, message.description)
-
-
 class MemoTreeClientError(Exception):
     """The base class of all errors that the client raises for a call.
 
@@ -54,6 +38,7 @@ class MemoTreeClientError(Exception):
         conflicts: The conflicting edits, after ABORTED.
         nodes: Nodes that an ambiguous id may mean, or that the call must also include, at level TITLE.
         metadata: Further facts by name.
+        retry_after: Seconds after which the server advises to send the same call again; ``None`` without such advice.
         cause: The error of gRPC, for debugging; ``None`` if there is none. Tracebacks do not show it.
     """
 
@@ -72,6 +57,7 @@ class MemoTreeClientError(Exception):
         conflicts: tuple[Conflict, ...] = (),
         nodes: tuple[Node, ...] = (),
         metadata: Mapping[str, str] | None = None,
+        retry_after: float | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -80,6 +66,7 @@ class MemoTreeClientError(Exception):
         self.conflicts = conflicts
         self.nodes = nodes
         self.metadata = dict(metadata or {})
+        self.retry_after = retry_after
         self.cause: Exception | None = None
 
 
@@ -205,8 +192,8 @@ def decode_error(call: FailedCall, address: str) -> MemoTreeClientError:
 def _decoded(call: FailedCall, address: str) -> MemoTreeClientError:
     """The error for a failed call.
 
-    Details are those of google.rpc (ErrorInfo, BadRequest, PreconditionFailure, ResourceInfo) and the contract's own
-    ConflictList and NodeList; others are ignored.
+    Details are those of google.rpc (ErrorInfo, BadRequest, PreconditionFailure, ResourceInfo, RetryInfo) and the
+    contract's own ConflictList and NodeList; others are ignored.
     """
     code = call.code().name
     details = list(_details(call))
@@ -222,6 +209,7 @@ def _decoded(call: FailedCall, address: str) -> MemoTreeClientError:
         violations += [Violation(each.field, each.description) for each in bad.field_violations]
     for failure in _unpacked(details, error_details_pb2.PreconditionFailure):
         violations += [Violation(each.subject, each.description) for each in failure.violations]
+    waits = [info.retry_delay.ToTimedelta() for info in _unpacked(details, error_details_pb2.RetryInfo)]
     message = call.details() or f"The call failed with the status {code}."
     if code == UnavailableError.code and not reason:
         message = f"No MemoTree server answers at {address} ({message})."
@@ -236,4 +224,5 @@ def _decoded(call: FailedCall, address: str) -> MemoTreeClientError:
         ),
         nodes=tuple(Node.from_wire(each) for found in _unpacked(details, types_pb2.NodeList) for each in found.nodes),
         metadata=metadata,
+        retry_after=waits[0].total_seconds() if waits else None,
     )

@@ -240,6 +240,8 @@ class AsyncFileIngestion:
                     job = progress.job
                     yield progress
         except ResourceExhaustedError as error:
+            if error.retry_after is not None:  # the server is busy; a smaller batch would not help
+                raise
             if sent == 1:
                 run.done += 1
                 yield _failed(batch.files[0], error.reason or error.code, error.message)

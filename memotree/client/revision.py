@@ -34,7 +34,9 @@ from memotree.client.paging import pages
 from memotree.client.transport import Transport
 from memotree.client.view import AsyncView
 from memotree.client.view_values import ViewInfo
+from memotree.client.workspace_values import Fault
 from memotree.v1 import history_service_pb2 as history
+from memotree.v1 import maintenance_service_pb2 as maintenance
 from memotree.v1 import node_service_pb2 as nodes
 from memotree.v1 import view_service_pb2 as views
 from memotree.v1 import workspace_service_pb2 as workspaces
@@ -235,6 +237,15 @@ class AsyncRevision(AsyncForestQueries):
             request,
             workspaces.ListArchivesResponse,
             lambda page: map(Archive.from_wire, page.archives),
+        )
+
+    def faults(self) -> AsyncIterator[Fault]:
+        """What other programs committed that stands nowhere in the tree of this revision, or cannot be read."""
+        request = maintenance.ListFaultsRequest(
+            workspace=self._workspace, revision=self._revision, page_size=MOST_PER_PAGE
+        )
+        return pages(
+            self._transport, request, maintenance.ListFaultsResponse, lambda page: map(Fault.from_wire, page.faults)
         )
 
     def log(

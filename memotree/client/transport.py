@@ -4,7 +4,8 @@ The code above a transport is written once, as coroutines. A ``BlockingTransport
 run to their end in one step and need no event loop (see ``blocking.py``).
 
 Retries use the same form of backoff as gRPC's own connection backoff (exponential, with jitter, bounded). Only
-UNAVAILABLE is retried, and only for repeatable calls. The deadline of a call bounds all of its attempts together.
+UNAVAILABLE and what the server answers with `RetryInfo` is retried, and only for repeatable calls. The deadline of a
+call bounds all of its attempts together.
 """
 
 import logging
@@ -21,7 +22,7 @@ from tenacity import (
     AsyncRetrying,
     RetryCallState,
     Retrying,
-    retry_if_exception_type,
+    retry_if_exception,
     stop_any,
     wait_exponential,
     wait_random,
@@ -53,8 +54,14 @@ _CHANNEL_OPTIONS: Final = (
     ("grpc.max_receive_message_length", 256 * 1024 * 1024),  # the limit of the server applies instead
     ("grpc.max_send_message_length", -1),
 )
+_LOOPBACK: Final = ("127.", "localhost", "[::1]")
 
 AnswerT = TypeVar("AnswerT", bound=Message)
+
+
+def _channel_options(address: str) -> tuple[tuple[str, int], ...]:
+    """The options of a channel; a server on this machine is reached directly, whatever proxy the environment names."""
+    return (*_CHANNEL_OPTIONS, ("grpc.enable_http_proxy", 0)) if address.startswith(_LOOPBACK) else _CHANNEL_OPTIONS
 
 
 def log_warning(text: str) -> None:
@@ -86,10 +93,15 @@ class TransportSettings:
         return {
             "stop": stop_any(stop, stop_after_delay(self.timeout)),
             "wait": wait_exponential(multiplier=0.05, max=2.0) + wait_random(0.0, 0.1),
-            "retry": retry_if_exception_type(UnavailableError),
+            "retry": retry_if_exception(_passes),
             "before_sleep": _log_retry,
             "reraise": True,
         }
+
+
+def _passes(error: BaseException) -> bool:
+    """Whether the cause of an error passes: the server does not answer, or it advises to send the call again."""
+    return isinstance(error, UnavailableError) or getattr(error, "retry_after", None) is not None
 
 
 def _log_retry(state: RetryCallState) -> None:
@@ -192,7 +204,7 @@ class AioTransport:
     def channel(self) -> aio.Channel:
         """The gRPC channel, created at first use."""
         if self._channel is None:
-            self._channel = aio.insecure_channel(self.address, options=_CHANNEL_OPTIONS)
+            self._channel = aio.insecure_channel(self.address, options=_channel_options(self.address))
         return self._channel
 
     async def call(self, request: Message, answer: type[AnswerT]) -> AnswerT:
@@ -248,7 +260,7 @@ class BlockingTransport:
     def __init__(self, address: str, settings: TransportSettings) -> None:
         self.address = checked(address)
         self._settings = settings
-        self.channel = grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
+        self.channel = grpc.insecure_channel(address, options=_channel_options(address))
         self._closed = False
 
     async def call(self, request: Message, answer: type[AnswerT]) -> AnswerT:

@@ -57,6 +57,7 @@ METHODS: Final = {
     "ListChanges": "session.changes",
     "ListChildren": "workspace.children",
     "ListCommits": "workspace.log",
+    "ListFaults": "workspace.faults",
     "ListJobs": "client.jobs",
     "ListNodeRevisions": "workspace.revisions",
     "ListSessions": "workspace.sessions",

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Self
 
-from memotree.client.enums import ChangeKind, SessionState, from_wire
+from memotree.client.conflicts import Conflict
+from memotree.client.enums import ChangeKind, FaultKind, SessionState, from_wire
 from memotree.client.node_values import Node, moment
 from memotree.v1 import maintenance_service_pb2, node_service_pb2, session_service_pb2, workspace_service_pb2
 
@@ -77,6 +78,8 @@ class StagedChange:
     commit_messages: tuple[str, ...] = ()
     is_archive: bool = False
     tools: tuple[str, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    """Why it does not fit the session's base any more."""
 
     @classmethod
     def from_wire(cls, message: session_service_pb2.StagedChange) -> Self:
@@ -89,6 +92,7 @@ class StagedChange:
             tuple(message.commit_messages),
             message.is_archive,
             tuple(message.tools),
+            tuple(Conflict.from_wire(each) for each in message.conflicts),
         )
 
 
@@ -167,6 +171,10 @@ class ServerStatus:
     index_backlog: int = 0
     set_aside: Mapping[str, str] = field(default_factory=dict)
     """Why workspaces take no changes, by id."""
+    max_depth: int = 0
+    """The greatest depth of a node; a root of an archive has depth 0."""
+    faults: Mapping[str, int] = field(default_factory=dict)
+    """How many nodes stand nowhere at the default branch of a workspace, by its id, where there are any."""
 
     @classmethod
     def from_wire(cls, message: maintenance_service_pb2.GetStatusResponse) -> Self:
@@ -181,6 +189,8 @@ class ServerStatus:
             message.max_message_bytes,
             message.index_backlog,
             {each.workspace_id: each.reason for each in message.set_aside},
+            message.max_depth,
+            {each.workspace_id: each.count for each in message.faults},
         )
 
 
@@ -196,6 +206,29 @@ class Progress:
     def from_wire(cls, message: maintenance_service_pb2.Progress) -> Self:
         """Reads the message."""
         return cls(message.step, message.done, message.total)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A file that another program committed and that has no place in the tree, or is no entry.
+
+    ``line`` counts from 1 and is 0 if it is not known; ``title`` is empty if the file cannot be read.
+    """
+
+    kind: FaultKind
+    node_id: str
+    title: str
+    path: str
+    line: int
+    description: str
+    way_out: str
+
+    @classmethod
+    def from_wire(cls, message: maintenance_service_pb2.Fault) -> Self:
+        """Reads the message."""
+        kind = from_wire(FaultKind, message.kind, FaultKind.UNSPECIFIED)
+        place = (message.node_id, message.title, message.path, message.line)
+        return cls(kind, *place, message.description, message.way_out)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,8 +73,7 @@ async def commit(store: Store, workspace_id: str, branch: str, changeset: Change
         ImportRacedError: If an entry has changed since it was read; nothing is committed.
         InvalidNodeError: If an entry is invalid.
     """
-    changes = changeset.changes
-    entries, message = await asyncio.to_thread(_prepared, changeset, limits)
+    entries, message, removals, expected = await asyncio.to_thread(_prepared, changeset, limits)
     return await commit_entries(
         store,
         workspace_id,
@@ -82,16 +81,22 @@ async def commit(store: Store, workspace_id: str, branch: str, changeset: Change
         entries,
         message,
         changeset.author,
-        removals=[entry_id for entry_id, change in changes.items() if change.after is None],
-        expected={entry_id: change.before.blob if change.before else None for entry_id, change in changes.items()},
+        removals=removals,
+        expected=expected,
     )
 
 
-def _prepared(changeset: Changeset, limits: ServiceLimits) -> tuple[Sequence[Entry], str]:
+def _prepared(
+    changeset: Changeset, limits: ServiceLimits
+) -> tuple[Sequence[Entry], str, list[str], dict[str, str | None]]:
+    """The checked entries, the message, the ids of the entries to remove, and the blob before of each entry."""
+    changes = changeset.changes
     entries = [_checked(change.after, limits) for change in changeset.changes.values() if change.after is not None]
     listed = [ListedChange(_was(change), change.after) for change in changeset.changes.values()]
     told = {trailers.AGENT: changeset.agent, trailers.TOOL: changeset.tool, trailers.JOB: changeset.job_id}
-    return entries, compose(changeset.message, listed, told)
+    removals = [entry_id for entry_id, change in changes.items() if change.after is None]
+    expected = {entry_id: change.before.blob if change.before else None for entry_id, change in changes.items()}
+    return entries, compose(changeset.message, listed, told), removals, expected
 
 
 def _was(change: Change) -> Entry | None:

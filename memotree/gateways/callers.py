@@ -158,8 +158,8 @@ class LocalCaller:
         bind_contextvars(call=call_id)  # each task has its own context
         with self._calls.running():
             try:
-                self._calls.admit()
-                result = await work()
+                with self._calls.admitted():
+                    result = await work()
             except asyncio.CancelledError as error:
                 task = asyncio.current_task()
                 if task is None or task.cancelling():

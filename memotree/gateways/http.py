@@ -13,26 +13,30 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memotree.error_statuses import HTTP_STATUSES
 from memotree.gateways.catalogue import Catalogue, InvalidArgumentsError, failure_of
 from memotree.gateways.results import Failure
 from memotree.gateways.tool_definitions import BY_NAME
 from memotree.server.readiness import Readiness
+from memotree.server.request_reading import MessageTooLargeError
 
 EXPLORE: Final = "explore_memory_node"
+
+_TOO_LARGE: Final = 413
 
 LOCAL_NAMES: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
-def http_app(catalogue: Catalogue, mcp: ASGIApp, readiness: Readiness) -> Starlette:
+def http_app(catalogue: Catalogue, mcp: ASGIApp, readiness: Readiness, *, most_bytes: int) -> Starlette:
     """The HTTP application with all its routes.
 
     Args:
         catalogue: The tools.
-        mcp: The application for ``/mcp``.
+        mcp: The application for ``/mcp``, which answers 413 to a body with more bytes than ``most_bytes``.
         readiness: Tells whether the server can do its work.
+        most_bytes: The most bytes of a body.
     """
 
     async def explore(request: Request) -> Response:
@@ -62,7 +66,7 @@ def http_app(catalogue: Catalogue, mcp: ASGIApp, readiness: Readiness) -> Starle
             Route("/readyz", endpoint=ready, methods=["GET"]),
             Route("/healthz", endpoint=ready, methods=["GET"]),  # the name of version 0.1; it tells the same
         ],
-        middleware=[Middleware(LocalOnly)],
+        middleware=[Middleware(LocalOnly), Middleware(TellsTooLarge, most_bytes=most_bytes)],
         exception_handlers={404: _no_such_path, 405: _no_such_method},
     )
 
@@ -124,6 +128,38 @@ class LocalOnly:
                 await refusal(scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+
+class TellsTooLarge:
+    """Answers a body that is too large as any other failure; the MCP SDK answers it with a bare 413.
+
+    Args:
+        app: The application.
+        most_bytes: The most bytes of a body, for the message.
+    """
+
+    def __init__(self, app: ASGIApp, most_bytes: int) -> None:
+        self._app = app
+        self._most_bytes = most_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the call on to the application; its answer 413 is replaced by ours."""
+        replaced = False
+
+        async def told(message: Message) -> None:
+            nonlocal replaced
+            if message["type"] == "http.response.start" and message["status"] == _TOO_LARGE:
+                replaced = True
+                await self._refusal(scope)(scope, receive, send)
+            elif not replaced:
+                await send(message)
+
+        await self._app(scope, receive, told)
+
+    def _refusal(self, scope: Scope) -> Response:
+        declared = Headers(scope=scope).get("content-length", "")
+        size = int(declared) if declared.isdecimal() else None
+        return _refused(failure_of(MessageTooLargeError(size, self._most_bytes)), status=_TOO_LARGE)
 
 
 def _foreign(host: str, origin: str | None, site: str) -> Response | None:

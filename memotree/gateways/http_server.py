@@ -16,7 +16,7 @@ from memotree.gateways.catalogue import Catalogue
 from memotree.gateways.http import http_app
 from memotree.gateways.mcp import mcp_server
 from memotree.gateways.tool_definitions import chosen_tools
-from memotree.server.calls import RunningCalls
+from memotree.server.calls import RunningCalls, most_begun
 from memotree.server.listen import address, listening, loopback
 from memotree.server.readiness import Readiness
 from memotree.settings import Settings
@@ -39,13 +39,18 @@ class HttpServer:
     def __init__(self, settings: Settings, operations: Mapping[str, object], calls: RunningCalls) -> None:
         self._host = loopback(settings.host)
         self._port = settings.port_for_http
-        self._most_at_once = settings.max_concurrent_calls
+        self._most_at_once = most_begun(settings.max_concurrent_calls)
         catalogue = Catalogue(LocalCaller(operations, calls), settings.default_workspace)
         # `http_app` checks Host and Origin for every path, so the SDK's own check is not needed.
         self._sessions = StreamableHTTPSessionManager(
             mcp_server(catalogue, chosen_tools(settings.mcp_tools)), max_request_body_size=settings.max_message_bytes
         )
-        self._app = http_app(catalogue, StreamableHTTPASGIApp(self._sessions), Readiness(operations, calls))
+        self._app = http_app(
+            catalogue,
+            StreamableHTTPASGIApp(self._sessions),
+            Readiness(operations, calls),
+            most_bytes=settings.max_message_bytes,
+        )
         self._server: _Uvicorn | None = None
         self._stopping = asyncio.Event()
         self._running: list[asyncio.Task[None]] = []

@@ -18,6 +18,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from memotree_storage.errors import FieldViolation
 from memotree_storage.model.provenance import without_provenance
 
+from memotree.client.conflicts import Conflict
 from memotree.gateways.contract import Field, is_map, real_name, short_names
 from memotree.v1 import types_pb2
 
@@ -43,7 +44,7 @@ def to_json(message: Message, *, with_empty_lists: bool = False) -> dict[str, An
     """The fields of a message; empty strings, lists and maps, absent messages and unspecified enums are left out.
 
     So are the attributes of nodes that record where a summary comes from: they are lines that a model would have to
-    read with every node, and ``summary_older`` says what follows from them.
+    read with every node, and ``summary_older`` says what follows from them. A conflict has its values as texts.
 
     Args:
         message: Any message of the contract.
@@ -74,6 +75,8 @@ def _field_to_json(field: Field, value: Any) -> Any:
 def _value_to_json(field: Field, value: Any) -> Any:
     if isinstance(value, (Timestamp, Duration, FieldMask)):
         return value.ToJsonString()
+    if isinstance(value, types_pb2.Conflict):
+        return Conflict.from_wire(value).in_words()
     if isinstance(value, Message):
         return to_json(value)
     if field.enum_type is not None:

@@ -15,7 +15,8 @@ class Failure:
         code: The stable error code, UPPER_SNAKE.
         status: Its family, the name of a gRPC status.
         message: A sentence that says what to do next.
-        details: Further details: ``violations`` by field, ``conflicts``, candidate or missing ``nodes``, ``metadata``.
+        details: Further details: ``violations`` by field, ``conflicts``, candidate or missing ``nodes``, ``metadata``,
+            ``retry_after`` (seconds) if the same call may be sent again.
     """
 
     code: str
@@ -28,9 +29,10 @@ class Failure:
         """The failure for an error; without a reason (the server was not reached), the code is the gRPC status."""
         details: dict[str, Any] = {
             "violations": [asdict(each) for each in error.violations],
-            "conflicts": [asdict(each) for each in error.conflicts],
+            "conflicts": [each.in_words() for each in error.conflicts],
             "nodes": [{"id": node.id, "type": node.type, "title": node.title} for node in error.nodes],
             "metadata": dict(error.metadata),
+            "retry_after": error.retry_after,
         }
         return cls(
             error.reason or error.code,

@@ -42,22 +42,14 @@ class Blame:
         async with self._store.database.connection() as conn:
             place = await lookup.use_revision(conn, request.workspace, request.revision)
             version = await entry_ids.alive(Snapshot(conn, place.state), request.node_id)
-            if version.is_archive:
-                raise lookup.NodeNotFoundError(request.node_id)
             rows = await history.list_revisions(
                 Snapshot(conn, place.state), version.entry_id, after=None, limit=MOST_REVISIONS + 1
             )
         cut = len(rows) > MOST_REVISIONS
         rows = [row for row in reversed(rows[:MOST_REVISIONS]) if not row.version.dead]
         found, work = await self._found(place.state.workspace_id, rows)
-        used = sorted({number for _, number in found})
-        place_of = {number: index for index, number in enumerate(used)}
-        return pb.BlameNodeResponse(
-            lines=[pb.BlameLine(text=text, commit_index=place_of[number]) for text, number in found],
-            commits=[commit_message(rows[number].commit) for number in used],
-            agents=[_agent(rows[number].commit) for number in used],
-            warnings=_warnings(cut=cut, cost=work),
-        )
+        warnings = _warnings(cut=cut, cost=work)
+        return await asyncio.to_thread(_answer, found, rows, warnings)
 
     async def _found(self, workspace_id: str, rows: Sequence[history.Revision]) -> tuple[list[_Line], int]:
         """The lines of the newest text, each with the index of the row that wrote it, and the cost of matching them.
@@ -72,6 +64,17 @@ class Blame:
             texts = [entry.content if isinstance(entry := entries[row.version.blob], Node) else "" for row in some]
             lines, cost = await asyncio.to_thread(_folded, lines, texts, start, cost)
         return lines, cost
+
+
+def _answer(found: Sequence[_Line], rows: Sequence[history.Revision], warnings: list[str]) -> pb.BlameNodeResponse:
+    used = sorted({number for _, number in found})
+    place_of = {number: index for index, number in enumerate(used)}
+    return pb.BlameNodeResponse(
+        lines=[pb.BlameLine(text=text, commit_index=place_of[number]) for text, number in found],
+        commits=[commit_message(rows[number].commit) for number in used],
+        agents=[_agent(rows[number].commit) for number in used],
+        warnings=warnings,
+    )
 
 
 def _warnings(*, cut: bool, cost: int) -> list[str]:

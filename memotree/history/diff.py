@@ -100,9 +100,9 @@ async def _named(conn: Connection, old: State, new: State, text: str) -> str:
     if not text:
         return ""
     try:
-        node_id = await lookup.full_id(Snapshot(conn, new), text)
+        node_id = await lookup.full_id(Snapshot(conn, new), text, archives=True)
     except lookup.NodeNotFoundError:
-        node_id = await lookup.full_id(Snapshot(conn, old), text)
+        node_id = await lookup.full_id(Snapshot(conn, old), text, archives=True)
     for state in (new, old):
         if await tree.versions(Snapshot(conn, state), [node_id]):
             return node_id

@@ -8,36 +8,45 @@ from memotree_storage.postgres.tree import Snapshot, State
 from memotree.request import lookup
 
 
-async def known_id(snapshot: Snapshot, text: str, field: str = "node_id") -> str:
-    """The full id that a text names among all entries that the lineage ever had, alive or deleted.
+async def known_id(snapshot: Snapshot, text: str, field: str = "node_id", *, archives: bool = False) -> str:
+    """The full id that a text names among all nodes that the lineage ever had, alive or deleted.
+
+    Args:
+        snapshot: The state whose lineage is meant.
+        text: An id, or the beginning of one.
+        field: The field of the request.
+        archives: Whether it may also name an archive. Otherwise an archive with that prefix does not matter.
 
     Raises:
         InvalidIdError: It is neither an id nor a prefix of one.
-        AmbiguousIdError: Several ids begin with it; all are listed, those of deleted entries too.
+        AmbiguousIdError: Several ids begin with it; all are listed, those of deleted nodes too.
         NodeNotFoundError: No id ever began with it.
     """
     if is_id(lookup.needed(field, text)) or not is_id_prefix(text):
         return await lookup.full_id(snapshot, text, field)
-    found = await tree.versions(snapshot, await tree.with_prefix(snapshot, text), dead=True)
+    begun = await tree.versions(snapshot, await tree.with_prefix(snapshot, text), dead=True)
+    found = [version for version in begun.values() if archives or not version.is_archive]
     if not found:
         raise lookup.NodeNotFoundError(text)
     if len(found) > 1:
         raise lookup.AmbiguousIdError.among(
-            field, text, sorted(found.values(), key=lambda version: (version.dead, version.entry_id))
+            field, text, sorted(found, key=lambda version: (version.dead, version.entry_id))
         )
-    return next(iter(found))
+    return found[0].entry_id
 
 
-async def alive(snapshot: Snapshot, text: str, field: str = "node_id") -> Version:
-    """The alive node or archive that an id or a prefix names.
+async def alive(snapshot: Snapshot, text: str, field: str = "node_id", *, archives: bool = False) -> Version:
+    """The alive node (or with ``archives`` also archive) that an id or a prefix names.
 
     Raises:
         NodeNotFoundError: It never existed, or it was deleted; then the message names a commit that still has it.
     """
-    entry_id = await known_id(snapshot, text, field)
+    entry_id = await known_id(snapshot, text, field, archives=archives)
     found = (await tree.versions(snapshot, [entry_id])).get(entry_id)
     if found is None:
         raise await _gone(snapshot, text, entry_id)
+    if found.is_archive and not archives:
+        raise lookup.NodeNotFoundError(text)
     return found
 
 

@@ -55,7 +55,7 @@ class Log:
             place = await lookup.use_revision(conn, request.workspace, request.revision)
             state = State(place.workspace.workspace_id, cursor["commit"] if cursor else place.state.commit_id)
             wanted = CommitFilter(
-                node_id=await entry_ids.known_id(Snapshot(conn, place.state), request.node_id)
+                node_id=await entry_ids.known_id(Snapshot(conn, place.state), request.node_id, archives=True)
                 if request.node_id
                 else "",
                 entry_ids=await _subtree(Snapshot(conn, place.state), request.subtree_id)
@@ -210,7 +210,7 @@ def _revision_message(
 
 async def _subtree(snapshot: Snapshot, text: str) -> list[str]:
     """The ids of a node or archive and of all its descendants at a state."""
-    top = await entry_ids.alive(snapshot, text, "subtree_id")
+    top = await entry_ids.alive(snapshot, text, "subtree_id", archives=True)
     if top.is_archive:
         return [top.entry_id, *(item.entry_id for item in await tree.archive_tree(snapshot, top.entry_id))]
     return [item.entry_id for item in await tree.subtree(snapshot, [top.entry_id])]

@@ -10,13 +10,16 @@ from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import AbortedError, UnavailableError
 from memotree_storage.git.backup import write_backup
 from memotree_storage.model.tokens import COUNTER_NAME
-from memotree_storage.postgres import registry
+from memotree_storage.postgres import misplaced, registry
 from memotree_storage.store import Store
 from memotree_storage.verify import Difference, Step, verify
 
+from memotree.maintenance.faults import list_faults
 from memotree.maintenance.health import statuses
 from memotree.request import lookup
 from memotree.request.limits import ServiceLimits
+from memotree.request.pages import PageTokens
+from memotree.sessions.pushed import mirror_pushed
 from memotree.v1 import maintenance_service_pb2 as pb
 
 _log = structlog.get_logger(__name__)
@@ -33,20 +36,29 @@ class MaintenanceOperations:
 
     Args:
         store: The store.
+        pages: Makes and reads page tokens.
         limits: What the service allows.
         max_message_bytes: The most bytes a message may have.
         embedded: Which of ``postgres`` and ``qdrant`` the server runs itself.
     """
 
     def __init__(
-        self, store: Store, limits: ServiceLimits, *, max_message_bytes: int = 0, embedded: Collection[str] = ()
+        self,
+        store: Store,
+        pages: PageTokens,
+        limits: ServiceLimits,
+        *,
+        max_message_bytes: int = 0,
+        embedded: Collection[str] = (),
     ) -> None:
         self._store = store
+        self._pages = pages
         self._limits = limits
         self._max_message_bytes = max_message_bytes
         self._embedded = frozenset(embedded)
         self._asking: asyncio.Task[list[pb.StoreStatus]] | None = None
         self._rebuilding: dict[str, asyncio.Task[None]] = {}
+        self._taking_in: dict[str, asyncio.Task[None]] = {}
 
     async def get_status(self, request: pb.GetStatusRequest) -> pb.GetStatusResponse:
         """Versions, stores, counts and limits; a store that does not answer is reported as unhealthy."""
@@ -60,6 +72,7 @@ class MaintenanceOperations:
             embedding_model=self._store.embedder.model,
             token_counter=COUNTER_NAME,
             max_content_bytes=self._limits.node.content_bytes,
+            max_depth=self._limits.max_depth,
             max_message_bytes=self._max_message_bytes,
             set_aside=[
                 pb.SetAsideWorkspace(workspace_id=workspace_id, reason=reason)
@@ -67,6 +80,7 @@ class MaintenanceOperations:
                 if workspace_id in workspaces
             ],
             index_backlog=await self._backlog() if stores[1].healthy else 0,
+            faults=await self._faults() if stores[1].healthy else [],
         )
 
     async def silent_stores(self) -> dict[str, str]:
@@ -86,6 +100,29 @@ class MaintenanceOperations:
         async with aclosing(verify(self._store, workspace_id)) as events:
             async for event in events:
                 yield _event(event)
+
+    async def list_faults(self, request: pb.ListFaultsRequest) -> pb.ListFaultsResponse:
+        """What other programs committed that stands nowhere or cannot be read, at a revision.
+
+        What was pushed meanwhile is mirrored first.
+        """
+        if not request.page_token:
+            await self._take_in(await self._workspace(request.workspace))
+        return await list_faults(self._store, self._pages, request)
+
+    async def _take_in(self, workspace_id: str) -> None:
+        """Mirror what was pushed; it goes on if the caller leaves, so that a long push is taken in once."""
+        task = self._taking_in.get(workspace_id)
+        if task is None:
+            task = asyncio.create_task(mirror_pushed(self._store, workspace_id), name=f"take in {workspace_id}")
+            self._taking_in[workspace_id] = task
+            task.add_done_callback(lambda done: self._taken_in(workspace_id, done))
+        await asyncio.shield(task)
+
+    def _taken_in(self, workspace_id: str, task: "asyncio.Task[None]") -> None:
+        del self._taking_in[workspace_id]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.info("a push was not taken in", workspace=workspace_id, why=str(error))
 
     async def rebuild_workspace(
         self, request: pb.RebuildWorkspaceRequest
@@ -144,6 +181,14 @@ class MaintenanceOperations:
             return await self._store.indexer.backlog()
         except UnavailableError:
             return 0  # it stopped answering after the health check; the next status call reports it
+
+    async def _faults(self) -> list[pb.WorkspaceFaults]:
+        try:
+            async with self._store.database.connection() as conn:
+                counted = await misplaced.counts(conn)
+        except UnavailableError:
+            return []
+        return [pb.WorkspaceFaults(workspace_id=each, count=count) for each, count in sorted(counted.items())]
 
 
 def _event(event: Difference | Step) -> pb.VerifyWorkspaceResponse:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+from memotree_storage.concurrency.threads import in_thread_if_long
 from memotree_storage.errors import FailedPreconditionError, FieldViolation, InvalidInputError
 from memotree_storage.index.common_words import is_common
 from memotree_storage.index.search import FoundNode, SearchQuery
@@ -81,7 +82,7 @@ def _titled(found: Sequence[FoundNode], query: str) -> FoundNode | None:
 
 async def _with_all_words(store: Store, state: State, found: Sequence[FoundNode], query: str) -> FoundNode | None:
     """The only hit that has all words of the query, common ones apart, if it is confident."""
-    wanted = {word for word in words_of(_SHORTENED.sub("", query)) if not is_common(word)}
+    wanted = await in_thread_if_long(len(query), _words_that_count, query)
     if not wanted or not found:
         return None
     nodes = await read_nodes_at(state, store.database, store.entries, [hit.version for hit in found])
@@ -92,6 +93,10 @@ async def _with_all_words(store: Store, state: State, found: Sequence[FoundNode]
     known = isinstance(store.embedder, WordllamaEmbedder)
     likelihood = NODES.likelihood(query, named[0].words, named[0].meaning, has_known_vectors=known)
     return named[0] if Confidence.of(likelihood) is Confidence.STRONG else None
+
+
+def _words_that_count(query: str) -> set[str]:
+    return {word for word in words_of(_SHORTENED.sub("", query)) if not is_common(word)}
 
 
 def _having(nodes: Mapping[str, Node], wanted: Collection[str]) -> set[str]:

@@ -5,12 +5,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from memotree_storage.concurrency.threads import in_thread_if_long
 from memotree_storage.errors import FieldViolation, InvalidInputError
 from memotree_storage.model.attribute_names import VALID_FROM, VALID_TO
 from memotree_storage.model.node import Archive, Node, is_id, new_id
 from memotree_storage.model.validation import check_text
 from memotree_storage.model.validity import SUPERSEDES
-from memotree_storage.postgres import tree
+from memotree_storage.postgres import archive_versions
 from memotree_storage.postgres.rows import Version
 
 from memotree.canvas import edits
@@ -72,8 +73,7 @@ async def remember(
         NoNodeNamedError: No node has the title that names such a node.
         AmbiguousNodeNameError: Several have it.
     """
-    check_text("text", request.text, multiline=True, required=True)
-    title = request.title or title_of(request.text)
+    title = await _checked_title(request.text, request.title)
     relations = [
         relation_message(kind, (await _node(editor, given, f"{name}[{number}]")).entry_id, "")
         for kind, name, ids in ((_ABOUT, "about", request.about), (SUPERSEDES, "supersedes", request.supersedes))
@@ -112,10 +112,12 @@ async def revise(editor: SessionEditor, request: pb.ReviseRequest, node_id: str,
     node = await editor.load_node(version)
     update = node_service_pb2.UpdateNodeRequest(node_id=version.entry_id, tags=request.tags)
     if request.HasField("text"):
-        check_text("text", request.text, multiline=True, required=True)
+        title = await _checked_title(request.text, request.title)
         update.content = request.text
-        if not request.HasField("title") and node.title == title_of(node.content):
-            update.title = title_of(request.text)
+        if not request.HasField("title"):
+            former = await in_thread_if_long(len(node.content), title_of, node.content)
+            if node.title == former:
+                update.title = title
     if request.HasField("title"):
         update.title = request.title
     update.attributes.update(with_valid_time(request.attributes, request.valid_from, request.valid_to))
@@ -151,6 +153,20 @@ async def forget(editor: SessionEditor, request: pb.ForgetRequest) -> Change:
     shown = await node_at(editor.snapshot, editor.store, version.entry_id, SUMMARY) if not version.commit_id else None
     ids, warnings = await edits.delete(editor, deletion, "")
     return Change("Forget", version.title, ids, is_gone=True, warnings=warnings, shown=shown)
+
+
+async def _checked_title(text: str, given: str) -> str:
+    """The given title of a text, or else the one that is made from it.
+
+    Raises:
+        InvalidTextError: The text is empty, or has characters that no node can hold.
+    """
+
+    def title() -> str:
+        check_text("text", text, multiline=True, required=True)
+        return given or title_of(text)
+
+    return await in_thread_if_long(len(text), title)
 
 
 async def _node(editor: SessionEditor, given: str, field: str = "node_id", etag: str = "") -> Version:
@@ -189,7 +205,7 @@ async def _archive(editor: SessionEditor, name: str) -> str:
     # Two names that look alike are one: agents compose letters in both ways, and add blanks.
     plain = unicodedata.normalize("NFC", name.strip()) or name
     for known in dict.fromkeys((name, plain)):
-        found = await tree.archive_named(editor.snapshot, known)
+        found = await archive_versions.archive_named(editor.snapshot, known)
         if found is not None:
             return found.entry_id
     archive = Archive(new_id(), plain, "", "")

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from google.protobuf.message import Message
+from memotree_storage.concurrency.threads import in_thread_if_long
 from memotree_storage.errors import FieldViolation, InvalidInputError, UnavailableError
 from memotree_storage.model.node import derived_id
 from memotree_storage.postgres import history
@@ -149,7 +150,8 @@ class MemoryOperations:
                 subject = subject_of(verb, [change.title for change in done])
 
                 async def answer(conn: Connection, state: State) -> Message:
-                    told = _with_same(changes, done)
+                    remembered = [len(change.remember.text) for change in changes]
+                    told = await in_thread_if_long(sum(remembered), _with_same, changes, done)
                     results = await self._results(conn, editor.session.base, state, told)
                     warnings = [*unlooked, *(warning for change in done for warning in change.warnings)]
                     return respond(results, warnings, state.commit_id, branch)

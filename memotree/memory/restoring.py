@@ -7,7 +7,7 @@ from typing import Final
 from memotree_storage.errors import FailedPreconditionError, FieldViolation, InvalidInputError
 from memotree_storage.model.node import Archive, Node, is_id, is_id_prefix
 from memotree_storage.model.validity import SUPERSEDES
-from memotree_storage.postgres import history, titles, tree
+from memotree_storage.postgres import archive_versions, history, titles, tree
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
 
@@ -196,7 +196,7 @@ async def _restore_home(editor: SessionEditor, wanted: Snapshot, was: Version, w
 
 
 async def _check_free(editor: SessionEditor, archive: Archive) -> None:
-    other = await tree.archive_named(editor.snapshot, archive.name)
+    other = await archive_versions.archive_named(editor.snapshot, archive.name)
     if other is not None:
         sentence = (
             f"The archive of this note was deleted, and another one ({other.entry_id}) has its name {archive.name} "

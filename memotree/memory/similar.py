@@ -6,10 +6,11 @@ about the same subject. Nothing is decided here: the caller is told, and chooses
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from memotree_storage.concurrency.threads import in_thread_if_long
 from memotree_storage.index import frequencies
 from memotree_storage.index.common_words import is_common
 from memotree_storage.index.frequencies import Frequencies
@@ -115,7 +116,8 @@ async def similar_to(store: Store, state: State, title: str, text: str, *, but: 
     Raises:
         UnavailableError: A store or the embedding model does not answer.
     """
-    mine = _Texts.of(title, text[:_COMPARED_CHARS])
+    compared = text[:_COMPARED_CHARS]
+    mine = await in_thread_if_long(len(compared), _Texts.of, title, compared)
     query = SearchQuery(titled(title, text)[:_QUERY_CHARS], _CANDIDATES + len(but), words=True, meaning=True)
     found = [
         hit
@@ -126,16 +128,25 @@ async def similar_to(store: Store, state: State, title: str, text: str, *, but: 
         return []
     nodes = await read_nodes_at(state, store.database, store.entries, [hit.version for hit in found])
     words = await asyncio.to_thread(_words_of_nodes, nodes)
-    known = {term_id(word) for one in (mine, *words.values()) for word in one.whole.all}
+    known = await asyncio.to_thread(_terms_of, [mine, *words.values()])
     async with store.database.connection() as conn:
         counts = await frequencies.read(conn, state.workspace_id, known)
-    similar = [
-        one
-        for hit in found
-        if (other := words.get(hit.version.entry_id)) is not None
-        and (one := _compared(hit, title, mine, other, counts)) is not None
-    ]
-    return sorted(similar, key=lambda one: (one.kind, -one.score, one.node_id))[:MOST]
+
+    def similar() -> list[Similar]:
+        alike = [
+            one
+            for hit in found
+            if (other := words.get(hit.version.entry_id)) is not None
+            and (one := _compared(hit, title, mine, other, counts)) is not None
+        ]
+        return sorted(alike, key=lambda one: (one.kind, -one.score, one.node_id))[:MOST]
+
+    characters = len(words) * len(compared) + sum(len(node.content) for node in nodes.values() if node.id in words)
+    return await in_thread_if_long(characters, similar)
+
+
+def _terms_of(texts: Sequence[_Texts]) -> set[int]:
+    return {term_id(word) for one in texts for word in one.whole.all}
 
 
 def _words_of_nodes(nodes: Mapping[str, Node]) -> Mapping[str, _Texts]:

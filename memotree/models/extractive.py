@@ -54,7 +54,8 @@ _UNSPACED_FROM: Final = "\u2e80"  # scripts from here on use the East Asian semi
 # --- Sentences ---
 _FULL_STOPS: Final = "\u3002\uff01\uff1f\uff61"  # of Chinese and Japanese; no blank has to follow them
 _CLOSERS: Final = "\"')\\]\u201d\u2019\u300d\u300f\uff09"  # quotes and brackets that may follow a full stop
-_STOP: Final = re.compile(rf"[{_FULL_STOPS}]+[{_CLOSERS}]*|[.!?\u2026]+[{_CLOSERS}]*(?= [^a-z]|\Z)")
+_STOP: Final = re.compile(rf"[{_FULL_STOPS}]+[{_CLOSERS}]*|(?<![.!?\u2026])[.!?\u2026]++[{_CLOSERS}]*+(?= [^a-z]|\Z)")
+"""The end of a sentence. A run of full stops is tried once, as a whole: if it ends no sentence, no part of it does."""
 _ABBREVIATION: Final = re.compile(r"\b(?:e\.g|i\.e|etc|cf|vs|[DM]r|Mrs|[A-Z])\Z")
 _ODD: Final = re.compile(r"[0-9_=+*/\\|<>\[\]{}$%^&~@#\u2190-\u2bff]")  # frequent in code, tables and formulas
 _ENDS: Final = re.compile(rf"[.!?\u2026{_FULL_STOPS}][{_CLOSERS}]*\Z")

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Self
 
 import structlog
+from memotree_storage.concurrency.threads import in_thread_if_long
 from memotree_storage.errors import FailedPreconditionError, MemoTreeError
 from memotree_storage.ports import Embedder, Vectors
 from memotree_storage.postgres.database import Database
@@ -170,7 +171,7 @@ class Models:
             if made is not None:
                 return made
             pending = True
-        return replace(self.summarise_text_now(text), pending=pending)
+        return replace(await in_thread_if_long(len(text), self.summarise_text_now, text), pending=pending)
 
     async def summarise_children(self, summaries: Sequence[str], meter: Meter) -> Summary:
         """Returns the summary of a node from those of its children, in order; otherwise like `summarise_text`.
@@ -185,7 +186,8 @@ class Models:
             if made is not None:
                 return made
             pending = True
-        return replace(self.summarise_children_now(filled), pending=pending)
+        made_here = await in_thread_if_long(sum(map(len, filled)), self.summarise_children_now, filled)
+        return replace(made_here, pending=pending)
 
     @staticmethod
     def summarise_text_now(text: str) -> Summary:
@@ -233,7 +235,8 @@ class Models:
                 return await self._ranking.scores(query, texts, meter)
             except (ModelUnavailableError, ModelRefusedError) as error:
                 _note_fallback(error, meter)
-        return relevance.relevance(query, texts, await self._builtin.embed([query, *texts]))
+        vectors = await self._builtin.embed([query, *texts])
+        return await in_thread_if_long(len(query) + sum(map(len, texts)), relevance.relevance, query, texts, vectors)
 
     # --- The loop ----------------------------------------------------------------------------------------------------
 

@@ -2,10 +2,11 @@
 
 import json
 import re
+from itertools import islice
 from typing import Any, Final
 
 _LONGEST: Final = 1 << 17
-_FENCE: Final = re.compile(r"```(?:json)?\s*(\{.*?\})\s*```", re.DOTALL)
+_FENCE: Final = re.compile(r"```(?:json)?\s*(?=\{)")
 _MOST_TRIES: Final = 100
 _decoder: Final = json.JSONDecoder(strict=False)  # models write line breaks into strings
 
@@ -18,11 +19,15 @@ def first_object(text: str) -> dict[str, Any] | None:
     text = text[:_LONGEST]
     _, closed, answer = text.rpartition("</think>")
     for part in (answer, text) if closed else (text,):
-        fenced = _FENCE.search(part)
-        found = (_at_start(fenced[1]) if fenced else None) or _anywhere(part)
+        found = _fenced(part) or _anywhere(part)
         if found is not None:
             return found
     return None
+
+
+def _fenced(text: str) -> dict[str, Any] | None:
+    fences = islice(_FENCE.finditer(text), _MOST_TRIES)
+    return next(filter(None, (_at_start(text[fence.end() :]) for fence in fences)), None)
 
 
 def _anywhere(text: str) -> dict[str, Any] | None:

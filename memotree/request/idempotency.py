@@ -1,15 +1,19 @@
 """Calls that may be sent again: calls with the same request id get the same answer and take effect once."""
 
+import hashlib
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from google.protobuf.message import Message
 from memotree_storage.errors import InvalidInputError
-from memotree_storage.model.trailers import LONGEST_REQUEST_ID, is_request_id
+from memotree_storage.model.trailers import LONGEST_REQUEST_ID, Request, is_request_id
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.requests import begin_request, end_request, result_of_request
 
 Response = TypeVar("Response", bound=Message)
+
+_DIGEST_DIGITS: Final = 32
+"""Hexadecimal digits of a digest: 128 bits."""
 
 
 async def run_once(
@@ -48,6 +52,11 @@ async def earlier_result(
     """
     found = await result_of_request(conn, workspace_id, _request_id(request), _call(request))
     return None if found is None else response_type.FromString(found)
+
+
+def request_mark(request: Message) -> Request:
+    """Return what a commit records of the call that made it: its request id and a digest of its arguments."""
+    return Request(_request_id(request), hashlib.sha256(_call(request)).hexdigest()[:_DIGEST_DIGITS])
 
 
 def _request_id(request: Message) -> str:

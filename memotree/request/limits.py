@@ -14,6 +14,7 @@ class ServiceLimits:
 
     Attributes:
         node: Limits of a node's fields.
+        max_depth: The greatest depth of a node; a root of an archive has depth 0.
         types: The registered node types.
         session_ttl: Idle time after which a session expires, unless another is given when it is opened.
         committer_name: The committer of every commit.
@@ -22,6 +23,7 @@ class ServiceLimits:
     """
 
     node: Limits = DEFAULT_LIMITS
+    max_depth: int = 128
     types: frozenset[str] = NODE_TYPES
     session_ttl: timedelta = field(default=timedelta(days=7))
     committer_name: str = "MemoTree"

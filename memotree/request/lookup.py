@@ -1,11 +1,12 @@
 """Resolves the names in a request: workspaces, revisions, and ids given by a prefix."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from memotree_storage.errors import InvalidInputError, NotFoundError
 from memotree_storage.model.node import ID_LENGTH, MIN_PREFIX, is_id, is_id_prefix
-from memotree_storage.postgres import registry, sessions, tree
+from memotree_storage.postgres import archive_versions, registry, sessions, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.registry import Resolved, Workspace
 from memotree_storage.postgres.rows import ArchiveVersion, Version
@@ -110,24 +111,47 @@ async def use_revision(conn: Connection, workspace: str, revision: str, field: s
     return found
 
 
-async def full_id(snapshot: Snapshot, text: str, field: str = "node_id") -> str:
-    """The whole id that a text means; a full id is returned as it is, whether it is alive or not.
+async def page_revision(
+    conn: Connection, workspace: str, revision: str, cursor: Mapping[str, Any] | None
+) -> WorkspaceRevision:
+    """Like `use_revision`, for a page of a list: all pages read the commit of the first, whatever branches do.
+
+    Otherwise a node that a commit moves between two pages could be on none of them. The cursor has that commit under
+    ``commit``; see `pinned`. A session is read as it is, since its own agent changes it.
+    """
+    return await use_revision(conn, workspace, str(cursor["commit"]) if cursor and cursor["commit"] else revision)
+
+
+def pinned(place: WorkspaceRevision) -> dict[str, str]:
+    """The part of a cursor that keeps the next pages at the same commit."""
+    return {"commit": "" if place.state.session_id else place.state.commit_id}
+
+
+async def full_id(snapshot: Snapshot, text: str, field: str = "node_id", *, archives: bool = False) -> str:
+    """The whole id of the node that a text means; a full id is returned as it is, whether it is alive or not.
+
+    Args:
+        snapshot: The state.
+        text: An id, or the beginning of one.
+        field: The field of the request.
+        archives: Whether it may also mean an archive. Otherwise an archive with that prefix does not matter.
 
     Raises:
         InvalidIdError: The text cannot be an id.
-        AmbiguousIdError: Several alive entries begin with it.
-        NodeNotFoundError: No alive entry begins with it.
+        AmbiguousIdError: The ids of several alive nodes begin with it.
+        NodeNotFoundError: No id of an alive node begins with it.
     """
     if is_id(needed(field, text)):
         return text
     if not is_id_prefix(text):
         raise InvalidIdError.of(field, text)
-    found = await tree.versions(snapshot, await tree.with_prefix(snapshot, text))
+    begun = await tree.versions(snapshot, await tree.with_prefix(snapshot, text))
+    found = [version for version in begun.values() if archives or not version.is_archive]
     if not found:
         raise NodeNotFoundError(text)
     if len(found) > 1:
-        raise AmbiguousIdError.among(field, text, sorted(found.values(), key=lambda version: version.entry_id))
-    return next(iter(found))
+        raise AmbiguousIdError.among(field, text, sorted(found, key=lambda version: version.entry_id))
+    return found[0].entry_id
 
 
 async def node(snapshot: Snapshot, text: str, field: str = "node_id") -> Version:
@@ -160,7 +184,15 @@ async def archive(snapshot: Snapshot, text: str, field: str = "archive") -> Arch
         ArchiveNotFoundError: There is none.
         AmbiguousIdError: Several ids begin with the text.
     """
-    return archive_among(await tree.archives(snapshot), text, field)
+    if is_id(needed(field, text)):
+        found = (await tree.versions(snapshot, [text])).get(text)
+        if found is not None and found.is_archive:
+            return ArchiveVersion.of(found)
+    named = await archive_versions.archives_named(snapshot, [text])
+    if not named and is_id_prefix(text):
+        begun = await tree.versions(snapshot, await tree.with_prefix(snapshot, text))
+        named = [ArchiveVersion.of(begun[entry_id]) for entry_id in sorted(begun) if begun[entry_id].is_archive]
+    return archive_among(named, text, field)
 
 
 def archive_among(found: Sequence[ArchiveVersion], text: str, field: str = "archive") -> ArchiveVersion:

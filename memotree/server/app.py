@@ -20,12 +20,13 @@ from grpc_reflection.v1alpha import reflection
 
 from memotree.server.announcement import Announcement, announce, withdraw
 from memotree.server.binding import check, contract, handlers
-from memotree.server.calls import RunningCalls
+from memotree.server.calls import RunningCalls, most_begun
 from memotree.server.health import Health
 from memotree.server.interceptors import CallInterceptor
 from memotree.server.listen import PortTakenError, address, loopback, refuse_taken
 from memotree.server.logs import configure_logging
 from memotree.server.readiness import Readiness
+from memotree.server.request_reading import GRPC_LIMIT_FACTOR
 from memotree.settings import Settings
 
 Operations = Mapping[str, object]
@@ -69,6 +70,12 @@ Compose = Callable[[Settings], AbstractAsyncContextManager[Operations]]
 LINGER_SECONDS: Final = 1.0
 """How long a stop waits, after the last call to our services, for answers in transit and for reflection streams."""
 
+_SHARE_OF_A_CONNECTION: Final = 4
+"""One connection may have this part of all calls that run at once; further calls wait in its client.
+
+A call counts as soon as it begins. A client that begins calls and never sends their requests must lock nobody out.
+"""
+
 REFLECTION_V1: Final = "grpc.reflection.v1.ServerReflection"
 """The newer name of the reflection service; it has the same messages as v1alpha."""
 
@@ -106,7 +113,7 @@ class Server:
         self._on_stop = tuple(on_stop)
         self._host = loopback(settings.host)
         self._port = 0
-        self._calls = RunningCalls()
+        self._calls = RunningCalls(settings.max_concurrent_calls)
         self._hurry = asyncio.Event()
         self._stopping: asyncio.Task[None] | None = None
         self._grpc: Any = None
@@ -180,9 +187,9 @@ class Server:
 
     def _build(self) -> Any:
         server = aio.server(
-            interceptors=(CallInterceptor(self._calls),),
+            interceptors=(CallInterceptor(self._calls, self._settings.max_message_bytes),),
             options=_channel_options(self._settings),
-            maximum_concurrent_rpcs=self._settings.max_concurrent_calls,
+            maximum_concurrent_rpcs=most_begun(self._settings.max_concurrent_calls),
         )
         absent = object()  # has no operations, so each RPC answers UNIMPLEMENTED with a message
         for name, service in contract().items():
@@ -241,9 +248,9 @@ def _channel_options(settings: Settings) -> list[tuple[str, int]]:
     """The gRPC options for limits and keepalive of every connection; times are in milliseconds."""
     return [
         ("grpc.so_reuseport", 0),  # a second server must fail to bind instead of sharing our calls
-        ("grpc.max_receive_message_length", settings.max_message_bytes),
+        ("grpc.max_receive_message_length", int(settings.max_message_bytes * GRPC_LIMIT_FACTOR)),
         ("grpc.max_send_message_length", -1),  # the client decides what it accepts
-        ("grpc.max_concurrent_streams", settings.max_concurrent_calls),
+        ("grpc.max_concurrent_streams", max(1, settings.max_concurrent_calls // _SHARE_OF_A_CONNECTION)),
         ("grpc.keepalive_time_ms", 60_000),
         ("grpc.keepalive_timeout_ms", 20_000),
         ("grpc.keepalive_permit_without_calls", 1),

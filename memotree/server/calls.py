@@ -1,10 +1,22 @@
-"""Counts the running calls, so that a stop can wait for them and refuse new ones."""
+"""Counts the running calls, so that a stop can wait for them, and refuses those that the server cannot take."""
 
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
-from memotree_storage.errors import UnavailableError
+from memotree_storage.errors import TooLargeError, UnavailableError
+
+_MORE_BEGUN: Final = 64
+
+
+def most_begun(limit: int) -> int:
+    """How many calls may have begun when gRPC, or uvicorn, refuses further ones itself, without details.
+
+    That is well above ``limit``, so that refusals of our own have room: a call that has begun holds no place before its
+    request has arrived, nor while its refusal is sent.
+    """
+    return 2 * limit + _MORE_BEGUN
 
 
 class ServerStoppingError(UnavailableError):
@@ -18,18 +30,37 @@ class ServerStoppingError(UnavailableError):
         )
 
 
-class RunningCalls:
-    """Counts the calls of one server; belongs to one event loop."""
+class TooManyCallsError(TooLargeError):
+    """The server runs as many calls as it may; this one was not begun."""
 
-    def __init__(self) -> None:
+    reason = "TOO_MANY_CALLS"
+    passes = True
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"The server runs {limit} calls at once, the most that it may (its setting max_concurrent_calls), and did "
+            "not begin this one; send it again in a moment."
+        )
+
+
+class RunningCalls:
+    """Counts the calls of one server; belongs to one event loop.
+
+    Args:
+        limit: How many calls may run at once; ``None`` for any number.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        self._limit = limit
         self._count = 0
+        self._admitted = 0
         self._closed = False
         self._idle = asyncio.Event()
         self._idle.set()
 
     @property
     def count(self) -> int:
-        """The number of running calls."""
+        """The number of calls that have not ended, with those that are being refused."""
         return self._count
 
     @property
@@ -39,7 +70,7 @@ class RunningCalls:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Context manager that counts one call while it runs."""
+        """Context manager that counts one call until its answer is sent; a stop waits for it."""
         self._count += 1
         self._idle.clear()
         try:
@@ -49,13 +80,21 @@ class RunningCalls:
             if self._count == 0:
                 self._idle.set()
 
-    def admit(self) -> None:
-        """Check that a new call may begin.
+    @contextmanager
+    def admitted(self) -> Iterator[None]:
+        """Context manager that holds one of the places for calls while the operation of a call runs.
 
-        Errors: ``ServerStoppingError`` after ``close``.
+        Errors: ``ServerStoppingError`` after ``close``, ``TooManyCallsError`` if no place is free.
         """
         if self._closed:
             raise ServerStoppingError
+        if self._limit is not None and self._admitted >= self._limit:
+            raise TooManyCallsError(self._limit)
+        self._admitted += 1
+        try:
+            yield
+        finally:
+            self._admitted -= 1
 
     def close(self) -> None:
         """Refuse calls from now on; running ones continue."""

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -86,6 +87,7 @@ async def compose(settings: Settings) -> AsyncIterator[Operations]:
         stack.push_async_callback(sessions.finish)
         maintenance = MaintenanceOperations(
             store,
+            pages,
             limits,
             max_message_bytes=settings.max_message_bytes,
             embedded={
@@ -197,6 +199,7 @@ async def open_store_and_models(settings: Settings, stack: AsyncExitStack) -> tu
         embedder,
         request_retention=settings.request_retention,
         committer_email=settings.committer_email,
+        after_push=(sys.executable, "-P", "-m", "memotree.local.after_push", str(settings.data_folder.absolute())),
     )
     stack.push_async_callback(store.close)
     await store.open()
@@ -214,6 +217,7 @@ def service_limits(settings: Settings) -> ServiceLimits:
     """The service limits from the settings."""
     return ServiceLimits(
         node=Limits(content_bytes=settings.max_content_bytes),
+        max_depth=settings.max_depth,
         session_ttl=settings.session_ttl,
         committer_name=settings.committer_name,
         committer_email=settings.committer_email,

@@ -10,9 +10,11 @@ from typing import Any, Final
 from google.protobuf import any_pb2, duration_pb2
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]  # no py.typed in this package
-from memotree_storage.errors import Conflict, FailedPreconditionError, FieldViolation, InvalidInputError, MemoTreeError
+from memotree_storage.conflicts import Conflict
+from memotree_storage.errors import FailedPreconditionError, FieldViolation, InvalidInputError, MemoTreeError
 
 from memotree.error_mapping import DOMAIN, HIDDEN, Code, ErrorAnswer, classify
+from memotree.request.conflicts import conflict_message
 from memotree.v1 import types_pb2
 
 BUDGET: Final = 7000
@@ -28,7 +30,7 @@ MAX_NODES: Final = 20
 """The most nodes of a NodeList, as the contract says."""
 
 RETRY_SECONDS: Final = 1
-"""Seconds after which a client should repeat a call that failed because a store does not answer."""
+"""Seconds after which a client should repeat a call that failed for a cause that passes."""
 
 
 def to_status(error: BaseException, call_id: str) -> status_pb2.Status:
@@ -83,7 +85,7 @@ def _compose(answer: ErrorAnswer, call_id: str, limit: int, keep: int | None) ->
         details += [*_violations(error, violations, short), *_resource(error, short)]
         details += [_conflicts(conflicts, short)] if conflicts else []
         details += [_nodes(nodes, short)] if nodes else []
-    if answer.code is Code.UNAVAILABLE:
+    if answer.code is Code.UNAVAILABLE or (error is not None and error.passes):
         details.append(error_details_pb2.RetryInfo(retry_delay=duration_pb2.Duration(seconds=RETRY_SECONDS)))
     details.append(error_details_pb2.RequestInfo(request_id=call_id))
     facts = {"omitted": str(omitted)} if omitted else {}
@@ -140,19 +142,7 @@ def _resource(error: MemoTreeError, short: _Shortener) -> list[Message]:
 
 def _conflicts(conflicts: Iterable[Conflict], short: _Shortener) -> Message:
     """The detail that lists the conflicting edits."""
-    return types_pb2.ConflictList(
-        conflicts=[
-            types_pb2.Conflict(
-                node_id=short(conflict.node_id),
-                field=short(conflict.field),
-                base=short(conflict.base),
-                ours=short(conflict.ours),
-                theirs=short(conflict.theirs),
-                description=short(conflict.description),
-            )
-            for conflict in conflicts
-        ]
-    )
+    return types_pb2.ConflictList(conflicts=[conflict_message(conflict, short) for conflict in conflicts])
 
 
 def _nodes(nodes: Iterable[Any], short: _Shortener) -> Message:

@@ -12,13 +12,29 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final
 
-import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from memotree_storage.errors import NotFoundError
+
+from memotree.server.call_record import refuse
 
 WATCH_SECONDS: Final = 5.0
 """How often the stores are asked for those who watch."""
 
 _Status = health_pb2.HealthCheckResponse
+
+
+class HealthUnknownError(NotFoundError):
+    """A health check asks for a service that this server does not have."""
+
+    reason = "HEALTH_UNKNOWN"
+
+    def __init__(self, service: str) -> None:
+        super().__init__(
+            f"This server has no service {service!r}; ask for one that reflection lists, or for the empty name, which "
+            "stands for the whole server.",
+            "service",
+            service,
+        )
 
 
 async def _always() -> bool:
@@ -65,7 +81,7 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # the packa
         """Answer the status of a service; NOT_FOUND if this server does not have it."""
         status = await self._status(request.service)
         if status == _Status.SERVICE_UNKNOWN:
-            await context.abort(grpc.StatusCode.NOT_FOUND, f"This server has no service {request.service!r}.")
+            await refuse("grpc.health.v1.Health/Check", HealthUnknownError(request.service), context)
         return _Status(status=status)
 
     async def Watch(self, request: Any, context: Any) -> None:  # noqa: N802 - the name is the contract's

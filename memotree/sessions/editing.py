@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 from google.protobuf.message import Message
 from memotree_storage import faults
 from memotree_storage.commit.transaction import session_transaction
+from memotree_storage.concurrency.threads import LONG_BYTES, in_store_thread_if
 from memotree_storage.errors import AbortedError, FieldViolation, TooLargeError
 from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Archive, Entry, Node
@@ -19,7 +20,7 @@ from memotree_storage.postgres import registry, sessions, staging, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version, staged_version
 from memotree_storage.postgres.sessions import Session
-from memotree_storage.postgres.staging import Edit
+from memotree_storage.postgres.staging import Edit, Staged
 from memotree_storage.postgres.tree import PlacedVersion, Snapshot, State
 from memotree_storage.store import Store
 
@@ -88,7 +89,7 @@ class SessionEditor:
         """The entry of a version of this session, with its content."""
         if version.commit_id is None:
             rows = await staging.staged(self.conn, self.session.session_id, ids=[version.entry_id])
-            entry = rows[0].entry if rows else None
+            entry = await _entry_of(rows[0]) if rows else None
             if entry is not None:
                 self.derived[version.entry_id] = rows[0].derived_blob
                 return entry
@@ -141,16 +142,11 @@ class SessionEditor:
             InvalidNodeError: A field breaks a rule.
             ContentTooLargeError: The content exceeds the limit.
         """
-        limit = self.limits.node.content_bytes
-        if len(entry.content) > limit or len(entry.content.encode("utf-8", "surrogatepass")) > limit:
-            raise ContentTooLargeError(
-                f"The content of a node may have {limit} bytes; this one has more. Split it into several nodes."
-            )
-        node = canonical_node(entry)
-        check_node(node, self.limits.node, self.limits.types, translate and (lambda fault: translate(fault, node)))
+        is_long = len(entry.content) > LONG_BYTES
+        node = await in_store_thread_if(is_long, _checked, entry, self.limits, translate)
         if await self._stage(node, before, message):
             return (await tree.versions(self.snapshot, [node.id]))[node.id]
-        return staged_version(node, staging.blob_id(encode_entry(node)))
+        return await in_store_thread_if(is_long, _staged_version, node)
 
     async def put_archive(self, archive: Archive, before: Version | None, message: str) -> None:
         """Stage a new or changed archive.
@@ -195,6 +191,32 @@ class SessionEditor:
         for entry_id in dropped:  # what is staged next is derived from the base again
             self.derived.pop(entry_id, None)
         return dropped
+
+
+def _checked(entry: Node, limits: ServiceLimits, translate: TranslateFault | None) -> Node:
+    """The node in canonical form.
+
+    Raises:
+        InvalidNodeError: A field breaks a rule.
+        ContentTooLargeError: The content exceeds the limit.
+    """
+    limit = limits.node.content_bytes
+    if len(entry.content) > limit or len(entry.content.encode("utf-8", "surrogatepass")) > limit:
+        raise ContentTooLargeError(
+            f"The content of a node may have {limit} bytes; this one has more. Split it into several nodes."
+        )
+    node = canonical_node(entry)
+    check_node(node, limits.node, limits.types, translate and (lambda fault: translate(fault, node)))
+    return node
+
+
+def _staged_version(node: Node) -> Version:
+    return staged_version(node, staging.blob_id(encode_entry(node)))
+
+
+async def _entry_of(row: Staged) -> Entry | None:
+    """The staged entry of a row; a long one is decoded in a thread."""
+    return await in_store_thread_if(len(row.data) > LONG_BYTES, lambda: row.entry)
 
 
 def check_etag(version: Version, etag: str) -> None:

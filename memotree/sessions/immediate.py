@@ -25,12 +25,13 @@ from memotree_storage.model.validation import check_author
 from memotree_storage.ports import Signature
 from memotree_storage.postgres import history, refs, registry, sessions
 from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.requests import check_same_request
 from memotree_storage.postgres.sessions import Session
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.request import lookup
-from memotree.request.idempotency import earlier_result, run_once
+from memotree.request.idempotency import earlier_result, request_mark, run_once
 from memotree.request.limits import ServiceLimits
 from memotree.request.messages import check_message
 from memotree.sessions.editing import SessionEditor
@@ -218,13 +219,13 @@ class ImmediateCommits:
             raise ConflictError(sentence, error.conflicts) from None
         return made, result.commit_id
 
-    def _order(self, request: ImmediateRequest, subject: str, agent: str) -> CommitOrder:
+    def _order(self, request: Any, subject: str, agent: str) -> CommitOrder:
         now = datetime.now(UTC).replace(microsecond=0)
         return CommitOrder(
             message=request.message.strip() or subject,
             author=Signature(agent, self._limits.author_email, now),
             committer=Signature(self._limits.committer_name, self._limits.committer_email, now),
-            request_id=request.request_id,
+            request=request_mark(request),
         )
 
 
@@ -244,5 +245,7 @@ async def _earlier(conn: Connection, head: State, call: ImmediateCall[Any]) -> S
     if found is None:
         return None
     message = (await history.read_commit(conn, head.workspace_id, found.commit_id)).message
+    request: Any = call.request
+    check_same_request(request_mark(request), message)
     is_of_tool = call.tool in trailers.trailers_of(message).get(trailers.TOOL, "").split(", ")
     return State(head.workspace_id, found.commit_id) if is_of_tool else None

@@ -13,13 +13,11 @@ from memotree_storage.commit.rebase import read_bases, rebase_session
 from memotree_storage.commit.refs import BranchNotFoundError
 from memotree_storage.commit.session_commit import (
     CommitOrder,
-    IncompleteChoiceError,
     check_chosen,
     commit_session_in_transaction,
 )
 from memotree_storage.commit.session_pins import pin_base
 from memotree_storage.commit.transaction import session_transaction, transaction, workspace_transaction
-from memotree_storage.commit.tree_check import TreeCheckResult, check_tree
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import InvalidInputError, MemoTreeError
@@ -36,11 +34,13 @@ from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.request import lookup
-from memotree.request.idempotency import run_once
+from memotree.request.conflicts import conflict_message
+from memotree.request.idempotency import request_mark, run_once
 from memotree.request.limits import ServiceLimits
 from memotree.request.messages import check_message, read_author, session_message
 from memotree.request.naming import check_tag_name
 from memotree.request.pages import PageTokens, page_size
+from memotree.sessions.discarding import check_discard
 from memotree.sessions.pushed import mirror_pushed
 from memotree.v1 import session_service_pb2 as pb
 from memotree.v1 import types_pb2
@@ -160,11 +160,13 @@ class SessionOperations:
             rows = await staging.staged(conn, session.session_id, after=cursor["id"] if cursor else "", limit=size + 1)
         more = len(rows) > size
         rows = rows[:size]
-        bases = await in_store_thread(
-            read_bases, self._store, workspace.workspace_id, rows, lost=session.state != "open"
-        )
+
+        def listed() -> list[pb.StagedChange]:
+            bases = read_bases(self._store, workspace.workspace_id, rows, lost=session.state != "open")
+            return [_change_message(row, bases.get(row.entry_id)) for row in rows]
+
         return pb.ListChangesResponse(
-            changes=[_change_message(row, bases.get(row.entry_id)) for row in rows],
+            changes=await in_store_thread(listed),
             next_page_token=self._pages.write(request, {"id": rows[-1].entry_id} if more else None),
         )
 
@@ -179,7 +181,7 @@ class SessionOperations:
             rows = {row.entry_id: row for row in await staging.staged(conn, session.session_id)}
             ids = {_staged_id(rows, text, f"node_ids[{number}]") for number, text in enumerate(request.node_ids)}
             check_chosen(ids, rows)
-            await _check_discard(conn, session, rows, ids)
+            await check_discard(conn, session, rows, ids)
             await staging.unstage(conn, session.session_id, sorted(ids))
             session = await sessions.find_session(conn, workspace.workspace_id, session.session_id)
             return pb.DiscardChangesResponse(session=session_message(session))
@@ -256,14 +258,12 @@ class SessionOperations:
             self._store, workspace_id, commit_point, session_id=session_id, follow=False
         ) as held:
 
+            async def prepare(session: Session) -> Collection[str]:
+                return await self._summaries.stage(held.conn, session, renewed) if renewed and self._summaries else ()
+
             async def make() -> pb.CommitChangesResponse:
                 faults.point("commit.claimed")
-                chosen = order
-                if renewed and self._summaries is not None:
-                    session = await sessions.hold_session(held.conn, workspace_id, session_id)
-                    staged = await self._summaries.stage(held.conn, session, renewed)
-                    chosen = replace(order, choice=[*order.choice, *staged] if order.choice else ())
-                result = await commit_session_in_transaction(held, session_id, chosen, chosen_ids)
+                result = await commit_session_in_transaction(held, session_id, order, chosen_ids, prepare)
                 return pb.CommitChangesResponse(
                     commit_id=result.commit_id,
                     branch=result.branch,
@@ -300,7 +300,7 @@ class SessionOperations:
             committer=Signature(self._limits.committer_name, self._limits.committer_email, now),
             choice=list(request.specific_nodes),
             tag=request.tag_name,
-            request_id=request.request_id,
+            request=request_mark(request),
         )
 
     def _ttl(self, request: pb.OpenSessionRequest) -> timedelta:
@@ -362,31 +362,6 @@ def _staged_id(rows: Mapping[str, Staged], text: str, field: str) -> str:
     return found[0].entry_id if found else text
 
 
-async def _check_discard(conn: Connection, session: Session, rows: Mapping[str, Staged], gone: set[str]) -> None:
-    """Refuse a discard that breaks the tree. Faults that existed before it (by a commit of others) do not count."""
-    all_of_them: dict[str, Entry | None] = {key: row.entry for key, row in rows.items()}
-    stay = {key: entry for key, entry in all_of_them.items() if key not in gone}
-    after = await check_tree(Snapshot(conn, session.base), stay, gone)
-    if not after.missing and not after.conflicts:
-        return
-    before = await check_tree(Snapshot(conn, session.base), all_of_them, set())
-    known = {(item.node_id, item.field, item.description) for item in before.conflicts}
-    fresh = [item for item in after.conflicts if (item.node_id, item.field, item.description) not in known]
-    if after.missing or fresh:
-        raise _needed_by_others(TreeCheckResult(fresh, after.missing), rows)
-
-
-def _needed_by_others(verdict: TreeCheckResult, rows: Mapping[str, Staged]) -> IncompleteChoiceError:
-    """The error for a discard that the other changes of the session depend on."""
-    ids = sorted({item.entry_id for item in verdict.missing} | {item.node_id for item in verdict.conflicts})
-    error = IncompleteChoiceError(
-        f"Changes to keep and changes to discard depend on each other: {', '.join(ids[:10])}. Discard the others "
-        "of these as well, or none."
-    )
-    error.nodes = [rows[entry_id].version for entry_id in ids if entry_id in rows]
-    return error
-
-
 def _change_message(row: Staged, base: Entry | None) -> pb.StagedChange:
     if row.version.dead:
         kind = types_pb2.CHANGE_KIND_DELETED
@@ -402,4 +377,5 @@ def _change_message(row: Staged, base: Entry | None) -> pb.StagedChange:
         commit_messages=row.messages,
         is_archive=row.version.is_archive,
         tools=row.tools,
+        conflicts=[conflict_message(each) for each in row.conflicts],
     )

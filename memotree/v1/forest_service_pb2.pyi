@@ -206,7 +206,9 @@ class IngestDocumentRequest(_message.Message):
     document gets a new id.
     """
     text: _builtins.str
-    """A text."""
+    """A text. A byte order mark at its beginning is left out; control characters, which no node can hold, are replaced
+    one for one, and a warning of the result names them.
+    """
     file: _builtins.bytes
     """The bytes of a file; its type comes from media_type, or else is detected from name and content."""
     media_type: _builtins.str
@@ -329,7 +331,7 @@ class NewDocument(_message.Message):
     document_id: _builtins.str
     """As in IngestDocumentRequest."""
     text: _builtins.str
-    """A text."""
+    """A text, as in IngestDocumentRequest."""
     file: _builtins.bytes
     """The bytes of a file."""
     media_type: _builtins.str
@@ -503,7 +505,7 @@ class RecallFilter(_message.Message):
     """Whether nodes that do not hold (any more, or at valid_at) are considered too."""
     @_builtins.property
     def archives(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Only these archives: ids, unique prefixes or names."""
+        """Only these archives: ids, names or unique prefixes."""
 
     @_builtins.property
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -1247,9 +1249,9 @@ class Answer(_message.Message):
     commit_id: _builtins.str
     """The commit that was read; for a session, its base."""
     confidence: _types_pb2.Confidence.ValueType
-    """Whether anything that was recalled answers the question: the confidence of the recall that the answer began with. If
-    extractive, NONE says that the text is a sentence that nothing is known. It does not judge the text of a chat model,
-    which may have explored further, or may say that it does not know whatever the confidence is.
+    """Whether anything that was recalled answers the question: the confidence of the recall that the answer began with.
+    If extractive, NONE says that the text is a sentence that nothing is known. It does not judge the text of a chat
+    model, which may have explored further, or may say that it does not know whatever the confidence is.
     """
     @_builtins.property
     def citations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Citation]:
@@ -1432,7 +1434,7 @@ class MergeArchivesRequest(_message.Message):
     """Makes the call safe to repeat."""
     @_builtins.property
     def archives(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Two or more archives of one model: ids, unique prefixes or names."""
+        """Two or more archives of one model: ids, names or unique prefixes."""
 
     @_builtins.property
     def author(self) -> _types_pb2.CommitAuthor:
@@ -1510,7 +1512,7 @@ class ListStaleSummariesRequest(_message.Message):
     revision: _builtins.str
     """A session, branch, tag or commit."""
     archive: _builtins.str
-    """Only this archive: id, unique prefix or name."""
+    """Only this archive: id, name or unique prefix."""
     max_results: _builtins.int
     """The most results; 100 when 0, at most 1000."""
     def __init__(
@@ -1601,7 +1603,7 @@ class RenewSummariesRequest(_message.Message):
     branch: _builtins.str
     """The branch that gets the commit; the default branch when empty."""
     archive: _builtins.str
-    """Only this archive: id, unique prefix or name."""
+    """Only this archive: id, name or unique prefix."""
     max_model_tokens: _builtins.int
     """The most tokens that models may read and write; no limit when 0."""
     request_id: _builtins.str

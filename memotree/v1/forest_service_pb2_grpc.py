@@ -30,7 +30,8 @@ class ForestServiceStub:
 
     Reads take a revision: a session, branch, tag or commit; the default branch when empty. Every call answers NOT_FOUND
     for a workspace, archive, node or revision that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and
-    UNAVAILABLE when a store or a required model does not answer.
+    UNAVAILABLE when a store or a required model does not answer. WorkspaceService says how nodes, archives and revisions
+    are named.
     """
 
     def __init__(self, channel):
@@ -91,16 +92,21 @@ class ForestServiceServicer:
 
     Reads take a revision: a session, branch, tag or commit; the default branch when empty. Every call answers NOT_FOUND
     for a workspace, archive, node or revision that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and
-    UNAVAILABLE when a store or a required model does not answer.
+    UNAVAILABLE when a store or a required model does not answer. WorkspaceService says how nodes, archives and revisions
+    are named.
     """
 
     def IngestDocument(self, request, context):
         """Builds the tree of a document, or updates the tree of a known document, as a job that survives a restart of the
         server: progress is streamed, and the last event has the result. The job continues if you disconnect; JobService
         watches, cancels and resumes it.
-        Errors: INVALID_ARGUMENT for a document that cannot be read; RESOURCE_EXHAUSTED for one over the limit;
-        ALREADY_EXISTS for a new document with the name of another archive; ABORTED for a request id that an earlier call
-        used with other arguments.
+        Errors: before the job begins, INVALID_ARGUMENT for a document that cannot be read or has too much text, wrong
+        options, or a request id that an earlier call used with other arguments; RESOURCE_EXHAUSTED for a request over the
+        size limit; ALREADY_EXISTS for the name of another archive, unless there is a request_id.
+
+        What happens later is no error of the call: the last event then has a job that FAILED or STOPPED, with its reason
+        and message. Reasons are IMPORT_RACED when other commits changed the tree of the document during each of five
+        attempts, DOCUMENT_NAME_TAKEN, BRANCH_NOT_FOUND, or an outage.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -110,8 +116,9 @@ class ForestServiceServicer:
         """Builds or updates the trees of up to 100 documents, as one job with one commit: as IngestDocument does for one. A
         document that cannot be ingested does not stop the others; the result says why. If the job stops (an outage, its
         limit), the documents that are ready are committed first, and the others follow when it is resumed.
-        Errors: INVALID_ARGUMENT for no document, too many, or wrong options; ABORTED for a request id that an earlier call
-        used with other arguments.
+        Errors: before the job begins, INVALID_ARGUMENT for no document, too many, wrong options, or a request id that an
+        earlier call used with other arguments; RESOURCE_EXHAUSTED for a request over the size limit. The last event tells
+        what happens later, as in IngestDocument.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -149,7 +156,9 @@ class ForestServiceServicer:
 
     def MergeArchives(self, request, context):
         """Joins archives of one model under a new root, in one commit; the nodes keep their ids and their history.
-        Errors: FAILED_PRECONDITION for archives of different models; ABORTED when the branch moved meanwhile.
+        Errors: FAILED_PRECONDITION for archives of different models; ALREADY_EXISTS for the name of another archive;
+        RESOURCE_EXHAUSTED for more nodes than one commit may move; ABORTED when other commits changed the archives during
+        each of five attempts (ConflictList has what they changed, without values).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -230,7 +239,8 @@ class ForestService:
 
     Reads take a revision: a session, branch, tag or commit; the default branch when empty. Every call answers NOT_FOUND
     for a workspace, archive, node or revision that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and
-    UNAVAILABLE when a store or a required model does not answer.
+    UNAVAILABLE when a store or a required model does not answer. WorkspaceService says how nodes, archives and revisions
+    are named.
     """
 
     @staticmethod

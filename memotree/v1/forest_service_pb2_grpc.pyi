@@ -31,7 +31,8 @@ class ForestServiceStub:
 
     Reads take a revision: a session, branch, tag or commit; the default branch when empty. Every call answers NOT_FOUND
     for a workspace, archive, node or revision that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and
-    UNAVAILABLE when a store or a required model does not answer.
+    UNAVAILABLE when a store or a required model does not answer. WorkspaceService says how nodes, archives and revisions
+    are named.
     """
 
     @_typing.overload
@@ -42,16 +43,21 @@ class ForestServiceStub:
     """Builds the tree of a document, or updates the tree of a known document, as a job that survives a restart of the
     server: progress is streamed, and the last event has the result. The job continues if you disconnect; JobService
     watches, cancels and resumes it.
-    Errors: INVALID_ARGUMENT for a document that cannot be read; RESOURCE_EXHAUSTED for one over the limit;
-    ALREADY_EXISTS for a new document with the name of another archive; ABORTED for a request id that an earlier call
-    used with other arguments.
+    Errors: before the job begins, INVALID_ARGUMENT for a document that cannot be read or has too much text, wrong
+    options, or a request id that an earlier call used with other arguments; RESOURCE_EXHAUSTED for a request over the
+    size limit; ALREADY_EXISTS for the name of another archive, unless there is a request_id.
+
+    What happens later is no error of the call: the last event then has a job that FAILED or STOPPED, with its reason
+    and message. Reasons are IMPORT_RACED when other commits changed the tree of the document during each of five
+    attempts, DOCUMENT_NAME_TAKEN, BRANCH_NOT_FOUND, or an outage.
     """
     IngestDocuments: _grpc.UnaryStreamMultiCallable[_forest_service_pb2.IngestDocumentsRequest, _forest_service_pb2.IngestDocumentsResponse]
     """Builds or updates the trees of up to 100 documents, as one job with one commit: as IngestDocument does for one. A
     document that cannot be ingested does not stop the others; the result says why. If the job stops (an outage, its
     limit), the documents that are ready are committed first, and the others follow when it is resumed.
-    Errors: INVALID_ARGUMENT for no document, too many, or wrong options; ABORTED for a request id that an earlier call
-    used with other arguments.
+    Errors: before the job begins, INVALID_ARGUMENT for no document, too many, wrong options, or a request id that an
+    earlier call used with other arguments; RESOURCE_EXHAUSTED for a request over the size limit. The last event tells
+    what happens later, as in IngestDocument.
     """
     Recall: _grpc.UnaryUnaryMultiCallable[_forest_service_pb2.RecallRequest, _forest_service_pb2.RecallResponse]
     """Finds the text in the trees that is relevant to a question."""
@@ -67,7 +73,9 @@ class ForestServiceStub:
     """Suggests archives of one model that have the same topic."""
     MergeArchives: _grpc.UnaryUnaryMultiCallable[_forest_service_pb2.MergeArchivesRequest, _forest_service_pb2.MergeArchivesResponse]
     """Joins archives of one model under a new root, in one commit; the nodes keep their ids and their history.
-    Errors: FAILED_PRECONDITION for archives of different models; ABORTED when the branch moved meanwhile.
+    Errors: FAILED_PRECONDITION for archives of different models; ALREADY_EXISTS for the name of another archive;
+    RESOURCE_EXHAUSTED for more nodes than one commit may move; ABORTED when other commits changed the archives during
+    each of five attempts (ConflictList has what they changed, without values).
     """
     ListStaleSummaries: _grpc.UnaryUnaryMultiCallable[_forest_service_pb2.ListStaleSummariesRequest, _forest_service_pb2.ListStaleSummariesResponse]
     """Lists nodes whose summary is stale, or a built-in substitute because the chat model failed."""
@@ -80,7 +88,8 @@ class ForestServiceAsyncStub(ForestServiceStub):
 
     Reads take a revision: a session, branch, tag or commit; the default branch when empty. Every call answers NOT_FOUND
     for a workspace, archive, node or revision that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and
-    UNAVAILABLE when a store or a required model does not answer.
+    UNAVAILABLE when a store or a required model does not answer. WorkspaceService says how nodes, archives and revisions
+    are named.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -88,16 +97,21 @@ class ForestServiceAsyncStub(ForestServiceStub):
     """Builds the tree of a document, or updates the tree of a known document, as a job that survives a restart of the
     server: progress is streamed, and the last event has the result. The job continues if you disconnect; JobService
     watches, cancels and resumes it.
-    Errors: INVALID_ARGUMENT for a document that cannot be read; RESOURCE_EXHAUSTED for one over the limit;
-    ALREADY_EXISTS for a new document with the name of another archive; ABORTED for a request id that an earlier call
-    used with other arguments.
+    Errors: before the job begins, INVALID_ARGUMENT for a document that cannot be read or has too much text, wrong
+    options, or a request id that an earlier call used with other arguments; RESOURCE_EXHAUSTED for a request over the
+    size limit; ALREADY_EXISTS for the name of another archive, unless there is a request_id.
+
+    What happens later is no error of the call: the last event then has a job that FAILED or STOPPED, with its reason
+    and message. Reasons are IMPORT_RACED when other commits changed the tree of the document during each of five
+    attempts, DOCUMENT_NAME_TAKEN, BRANCH_NOT_FOUND, or an outage.
     """
     IngestDocuments: _aio.UnaryStreamMultiCallable[_forest_service_pb2.IngestDocumentsRequest, _forest_service_pb2.IngestDocumentsResponse]  # type: ignore[assignment]
     """Builds or updates the trees of up to 100 documents, as one job with one commit: as IngestDocument does for one. A
     document that cannot be ingested does not stop the others; the result says why. If the job stops (an outage, its
     limit), the documents that are ready are committed first, and the others follow when it is resumed.
-    Errors: INVALID_ARGUMENT for no document, too many, or wrong options; ABORTED for a request id that an earlier call
-    used with other arguments.
+    Errors: before the job begins, INVALID_ARGUMENT for no document, too many, wrong options, or a request id that an
+    earlier call used with other arguments; RESOURCE_EXHAUSTED for a request over the size limit. The last event tells
+    what happens later, as in IngestDocument.
     """
     Recall: _aio.UnaryUnaryMultiCallable[_forest_service_pb2.RecallRequest, _forest_service_pb2.RecallResponse]  # type: ignore[assignment]
     """Finds the text in the trees that is relevant to a question."""
@@ -113,7 +127,9 @@ class ForestServiceAsyncStub(ForestServiceStub):
     """Suggests archives of one model that have the same topic."""
     MergeArchives: _aio.UnaryUnaryMultiCallable[_forest_service_pb2.MergeArchivesRequest, _forest_service_pb2.MergeArchivesResponse]  # type: ignore[assignment]
     """Joins archives of one model under a new root, in one commit; the nodes keep their ids and their history.
-    Errors: FAILED_PRECONDITION for archives of different models; ABORTED when the branch moved meanwhile.
+    Errors: FAILED_PRECONDITION for archives of different models; ALREADY_EXISTS for the name of another archive;
+    RESOURCE_EXHAUSTED for more nodes than one commit may move; ABORTED when other commits changed the archives during
+    each of five attempts (ConflictList has what they changed, without values).
     """
     ListStaleSummaries: _aio.UnaryUnaryMultiCallable[_forest_service_pb2.ListStaleSummariesRequest, _forest_service_pb2.ListStaleSummariesResponse]  # type: ignore[assignment]
     """Lists nodes whose summary is stale, or a built-in substitute because the chat model failed."""
@@ -125,7 +141,8 @@ class ForestServiceServicer(metaclass=_abc_1.ABCMeta):
 
     Reads take a revision: a session, branch, tag or commit; the default branch when empty. Every call answers NOT_FOUND
     for a workspace, archive, node or revision that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and
-    UNAVAILABLE when a store or a required model does not answer.
+    UNAVAILABLE when a store or a required model does not answer. WorkspaceService says how nodes, archives and revisions
+    are named.
     """
 
     @_abc_1.abstractmethod
@@ -137,9 +154,13 @@ class ForestServiceServicer(metaclass=_abc_1.ABCMeta):
         """Builds the tree of a document, or updates the tree of a known document, as a job that survives a restart of the
         server: progress is streamed, and the last event has the result. The job continues if you disconnect; JobService
         watches, cancels and resumes it.
-        Errors: INVALID_ARGUMENT for a document that cannot be read; RESOURCE_EXHAUSTED for one over the limit;
-        ALREADY_EXISTS for a new document with the name of another archive; ABORTED for a request id that an earlier call
-        used with other arguments.
+        Errors: before the job begins, INVALID_ARGUMENT for a document that cannot be read or has too much text, wrong
+        options, or a request id that an earlier call used with other arguments; RESOURCE_EXHAUSTED for a request over the
+        size limit; ALREADY_EXISTS for the name of another archive, unless there is a request_id.
+
+        What happens later is no error of the call: the last event then has a job that FAILED or STOPPED, with its reason
+        and message. Reasons are IMPORT_RACED when other commits changed the tree of the document during each of five
+        attempts, DOCUMENT_NAME_TAKEN, BRANCH_NOT_FOUND, or an outage.
         """
 
     @_abc_1.abstractmethod
@@ -151,8 +172,9 @@ class ForestServiceServicer(metaclass=_abc_1.ABCMeta):
         """Builds or updates the trees of up to 100 documents, as one job with one commit: as IngestDocument does for one. A
         document that cannot be ingested does not stop the others; the result says why. If the job stops (an outage, its
         limit), the documents that are ready are committed first, and the others follow when it is resumed.
-        Errors: INVALID_ARGUMENT for no document, too many, or wrong options; ABORTED for a request id that an earlier call
-        used with other arguments.
+        Errors: before the job begins, INVALID_ARGUMENT for no document, too many, wrong options, or a request id that an
+        earlier call used with other arguments; RESOURCE_EXHAUSTED for a request over the size limit. The last event tells
+        what happens later, as in IngestDocument.
         """
 
     @_abc_1.abstractmethod
@@ -198,7 +220,9 @@ class ForestServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_forest_service_pb2.MergeArchivesResponse, _abc.Awaitable[_forest_service_pb2.MergeArchivesResponse]]:
         """Joins archives of one model under a new root, in one commit; the nodes keep their ids and their history.
-        Errors: FAILED_PRECONDITION for archives of different models; ABORTED when the branch moved meanwhile.
+        Errors: FAILED_PRECONDITION for archives of different models; ALREADY_EXISTS for the name of another archive;
+        RESOURCE_EXHAUSTED for more nodes than one commit may move; ABORTED when other commits changed the archives during
+        each of five attempts (ConflictList has what they changed, without values).
         """
 
     @_abc_1.abstractmethod

@@ -276,9 +276,9 @@ class ListCommitsRequest(_message.Message):
     revision: _builtins.str
     """A branch, tag, commit or session (its base); the default branch when empty."""
     node_id: _builtins.str
-    """Only commits that change this node."""
+    """Only commits that change this node or archive."""
     subtree_id: _builtins.str
-    """Only commits that change this node or a node below it at the revision."""
+    """Only commits that change this node or archive, or a node below it at the revision; it must be alive there."""
     author: _builtins.str
     """Only commits whose author's name or address contains this, ignoring case."""
     page_size: _builtins.int
@@ -592,7 +592,7 @@ class DiffRevisionsRequest(_message.Message):
     new_revision: _builtins.str
     """The newer state: a session, branch, tag or commit; the default branch when empty."""
     node_id: _builtins.str
-    """Only this node."""
+    """Only this node or archive, which must be alive at one of the two states."""
     include_fields: _builtins.bool
     """Whether to include the fields that differ."""
     page_size: _builtins.int

@@ -28,8 +28,10 @@ if _version_not_supported:
 class HistoryServiceStub:
     """History: commits, revisions of a node, differences, branches and tags.
 
-    All calls answer NOT_FOUND for a workspace or revision that does not exist and INVALID_ARGUMENT for an invalid page
-    size or token.
+    A node may be given by its id, or by a prefix of four characters or more that no other node of the revision's lineage
+    has, alive or deleted. WorkspaceService says how revisions are named; a branch or tag that is made or deleted is
+    given by its name. All calls answer NOT_FOUND for a workspace, revision or node that does not exist (and never did),
+    and INVALID_ARGUMENT for an ambiguous prefix or an invalid page size or token.
     """
 
     def __init__(self, channel):
@@ -98,8 +100,10 @@ class HistoryServiceStub:
 class HistoryServiceServicer:
     """History: commits, revisions of a node, differences, branches and tags.
 
-    All calls answer NOT_FOUND for a workspace or revision that does not exist and INVALID_ARGUMENT for an invalid page
-    size or token.
+    A node may be given by its id, or by a prefix of four characters or more that no other node of the revision's lineage
+    has, alive or deleted. WorkspaceService says how revisions are named; a branch or tag that is made or deleted is
+    given by its name. All calls answer NOT_FOUND for a workspace, revision or node that does not exist (and never did),
+    and INVALID_ARGUMENT for an ambiguous prefix or an invalid page size or token.
     """
 
     def ListCommits(self, request, context):
@@ -124,7 +128,8 @@ class HistoryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def BlameNode(self, request, context):
-        """Returns each line of a node's content with the commit and agent that wrote it.
+        """Returns each line of a node's content with the commit and agent that wrote it. The node must be alive at the
+        revision.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -252,8 +257,10 @@ def add_HistoryServiceServicer_to_server(servicer, server):
 class HistoryService:
     """History: commits, revisions of a node, differences, branches and tags.
 
-    All calls answer NOT_FOUND for a workspace or revision that does not exist and INVALID_ARGUMENT for an invalid page
-    size or token.
+    A node may be given by its id, or by a prefix of four characters or more that no other node of the revision's lineage
+    has, alive or deleted. WorkspaceService says how revisions are named; a branch or tag that is made or deleted is
+    given by its name. All calls answer NOT_FOUND for a workspace, revision or node that does not exist (and never did),
+    and INVALID_ARGUMENT for an ambiguous prefix or an invalid page size or token.
     """
 
     @staticmethod

@@ -29,8 +29,10 @@ GRPC_VERSION: str
 class HistoryServiceStub:
     """History: commits, revisions of a node, differences, branches and tags.
 
-    All calls answer NOT_FOUND for a workspace or revision that does not exist and INVALID_ARGUMENT for an invalid page
-    size or token.
+    A node may be given by its id, or by a prefix of four characters or more that no other node of the revision's lineage
+    has, alive or deleted. WorkspaceService says how revisions are named; a branch or tag that is made or deleted is
+    given by its name. All calls answer NOT_FOUND for a workspace, revision or node that does not exist (and never did),
+    and INVALID_ARGUMENT for an ambiguous prefix or an invalid page size or token.
     """
 
     @_typing.overload
@@ -44,7 +46,9 @@ class HistoryServiceStub:
     ListNodeRevisions: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.ListNodeRevisionsRequest, _history_service_pb2.ListNodeRevisionsResponse]
     """Lists the versions of one node up to a revision, newest first."""
     BlameNode: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.BlameNodeRequest, _history_service_pb2.BlameNodeResponse]
-    """Returns each line of a node's content with the commit and agent that wrote it."""
+    """Returns each line of a node's content with the commit and agent that wrote it. The node must be alive at the
+    revision.
+    """
     DiffRevisions: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.DiffRevisionsRequest, _history_service_pb2.DiffRevisionsResponse]
     """Returns what differs between two revisions, per node and field."""
     CreateBranch: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.CreateBranchRequest, _history_service_pb2.CreateBranchResponse]
@@ -71,8 +75,10 @@ class HistoryServiceStub:
 class HistoryServiceAsyncStub(HistoryServiceStub):
     """History: commits, revisions of a node, differences, branches and tags.
 
-    All calls answer NOT_FOUND for a workspace or revision that does not exist and INVALID_ARGUMENT for an invalid page
-    size or token.
+    A node may be given by its id, or by a prefix of four characters or more that no other node of the revision's lineage
+    has, alive or deleted. WorkspaceService says how revisions are named; a branch or tag that is made or deleted is
+    given by its name. All calls answer NOT_FOUND for a workspace, revision or node that does not exist (and never did),
+    and INVALID_ARGUMENT for an ambiguous prefix or an invalid page size or token.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -83,7 +89,9 @@ class HistoryServiceAsyncStub(HistoryServiceStub):
     ListNodeRevisions: _aio.UnaryUnaryMultiCallable[_history_service_pb2.ListNodeRevisionsRequest, _history_service_pb2.ListNodeRevisionsResponse]  # type: ignore[assignment]
     """Lists the versions of one node up to a revision, newest first."""
     BlameNode: _aio.UnaryUnaryMultiCallable[_history_service_pb2.BlameNodeRequest, _history_service_pb2.BlameNodeResponse]  # type: ignore[assignment]
-    """Returns each line of a node's content with the commit and agent that wrote it."""
+    """Returns each line of a node's content with the commit and agent that wrote it. The node must be alive at the
+    revision.
+    """
     DiffRevisions: _aio.UnaryUnaryMultiCallable[_history_service_pb2.DiffRevisionsRequest, _history_service_pb2.DiffRevisionsResponse]  # type: ignore[assignment]
     """Returns what differs between two revisions, per node and field."""
     CreateBranch: _aio.UnaryUnaryMultiCallable[_history_service_pb2.CreateBranchRequest, _history_service_pb2.CreateBranchResponse]  # type: ignore[assignment]
@@ -109,8 +117,10 @@ class HistoryServiceAsyncStub(HistoryServiceStub):
 class HistoryServiceServicer(metaclass=_abc_1.ABCMeta):
     """History: commits, revisions of a node, differences, branches and tags.
 
-    All calls answer NOT_FOUND for a workspace or revision that does not exist and INVALID_ARGUMENT for an invalid page
-    size or token.
+    A node may be given by its id, or by a prefix of four characters or more that no other node of the revision's lineage
+    has, alive or deleted. WorkspaceService says how revisions are named; a branch or tag that is made or deleted is
+    given by its name. All calls answer NOT_FOUND for a workspace, revision or node that does not exist (and never did),
+    and INVALID_ARGUMENT for an ambiguous prefix or an invalid page size or token.
     """
 
     @_abc_1.abstractmethod
@@ -143,7 +153,9 @@ class HistoryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _history_service_pb2.BlameNodeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_history_service_pb2.BlameNodeResponse, _abc.Awaitable[_history_service_pb2.BlameNodeResponse]]:
-        """Returns each line of a node's content with the commit and agent that wrote it."""
+        """Returns each line of a node's content with the commit and agent that wrote it. The node must be alive at the
+        revision.
+        """
 
     @_abc_1.abstractmethod
     def DiffRevisions(

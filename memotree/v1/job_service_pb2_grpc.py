@@ -28,8 +28,9 @@ if _version_not_supported:
 class JobServiceStub:
     """Jobs: long work that survives a restart of the server, reports its progress, and can be cancelled and resumed.
 
-    All calls answer NOT_FOUND for a workspace or job that does not exist, and UNAVAILABLE when PostgreSQL does not
-    answer.
+    A job is named by its id, or by any prefix of four characters or more that no other job of the server has; an
+    ambiguous one answers INVALID_ARGUMENT. All calls answer NOT_FOUND for a workspace or job that does not exist, also
+    for a job that ended so long ago that it was removed, and UNAVAILABLE when PostgreSQL does not answer.
     """
 
     def __init__(self, channel):
@@ -78,8 +79,9 @@ class JobServiceStub:
 class JobServiceServicer:
     """Jobs: long work that survives a restart of the server, reports its progress, and can be cancelled and resumed.
 
-    All calls answer NOT_FOUND for a workspace or job that does not exist, and UNAVAILABLE when PostgreSQL does not
-    answer.
+    A job is named by its id, or by any prefix of four characters or more that no other job of the server has; an
+    ambiguous one answers INVALID_ARGUMENT. All calls answer NOT_FOUND for a workspace or job that does not exist, also
+    for a job that ended so long ago that it was removed, and UNAVAILABLE when PostgreSQL does not answer.
     """
 
     def GetJob(self, request, context):
@@ -181,8 +183,9 @@ def add_JobServiceServicer_to_server(servicer, server):
 class JobService:
     """Jobs: long work that survives a restart of the server, reports its progress, and can be cancelled and resumed.
 
-    All calls answer NOT_FOUND for a workspace or job that does not exist, and UNAVAILABLE when PostgreSQL does not
-    answer.
+    A job is named by its id, or by any prefix of four characters or more that no other job of the server has; an
+    ambiguous one answers INVALID_ARGUMENT. All calls answer NOT_FOUND for a workspace or job that does not exist, also
+    for a job that ended so long ago that it was removed, and UNAVAILABLE when PostgreSQL does not answer.
     """
 
     @staticmethod

@@ -29,8 +29,9 @@ GRPC_VERSION: str
 class JobServiceStub:
     """Jobs: long work that survives a restart of the server, reports its progress, and can be cancelled and resumed.
 
-    All calls answer NOT_FOUND for a workspace or job that does not exist, and UNAVAILABLE when PostgreSQL does not
-    answer.
+    A job is named by its id, or by any prefix of four characters or more that no other job of the server has; an
+    ambiguous one answers INVALID_ARGUMENT. All calls answer NOT_FOUND for a workspace or job that does not exist, also
+    for a job that ended so long ago that it was removed, and UNAVAILABLE when PostgreSQL does not answer.
     """
 
     @_typing.overload
@@ -58,8 +59,9 @@ class JobServiceStub:
 class JobServiceAsyncStub(JobServiceStub):
     """Jobs: long work that survives a restart of the server, reports its progress, and can be cancelled and resumed.
 
-    All calls answer NOT_FOUND for a workspace or job that does not exist, and UNAVAILABLE when PostgreSQL does not
-    answer.
+    A job is named by its id, or by any prefix of four characters or more that no other job of the server has; an
+    ambiguous one answers INVALID_ARGUMENT. All calls answer NOT_FOUND for a workspace or job that does not exist, also
+    for a job that ended so long ago that it was removed, and UNAVAILABLE when PostgreSQL does not answer.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -83,8 +85,9 @@ class JobServiceAsyncStub(JobServiceStub):
 class JobServiceServicer(metaclass=_abc_1.ABCMeta):
     """Jobs: long work that survives a restart of the server, reports its progress, and can be cancelled and resumed.
 
-    All calls answer NOT_FOUND for a workspace or job that does not exist, and UNAVAILABLE when PostgreSQL does not
-    answer.
+    A job is named by its id, or by any prefix of four characters or more that no other job of the server has; an
+    ambiguous one answers INVALID_ARGUMENT. All calls answer NOT_FOUND for a workspace or job that does not exist, also
+    for a job that ended so long ago that it was removed, and UNAVAILABLE when PostgreSQL does not answer.
     """
 
     @_abc_1.abstractmethod

@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -17,6 +18,46 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _FaultKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _FaultKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FaultKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    FAULT_KIND_UNSPECIFIED: _FaultKind.ValueType  # 0
+    """Not given."""
+    FAULT_KIND_ORPHAN: _FaultKind.ValueType  # 1
+    """The parent of the node is deleted or was never there. It is shown as a root of its archive."""
+    FAULT_KIND_NO_ARCHIVE: _FaultKind.ValueType  # 2
+    """The archive of the node is deleted or was never there. It is shown as a root of the first archive by name."""
+    FAULT_KIND_CYCLE: _FaultKind.ValueType  # 3
+    """The node stands below itself. Of each cycle, one node is shown as a root of its archive, and the others below it."""
+    FAULT_KIND_OTHER_ARCHIVE: _FaultKind.ValueType  # 4
+    """The parent of the node is in another archive. It is shown below its parent."""
+    FAULT_KIND_NAME_TAKEN: _FaultKind.ValueType  # 5
+    """Another archive has the same name."""
+    FAULT_KIND_UNREADABLE: _FaultKind.ValueType  # 6
+    """The file is no node and no archive."""
+
+class FaultKind(_FaultKind, metaclass=_FaultKindEnumTypeWrapper):
+    """What is wrong with a file that another program committed."""
+
+FAULT_KIND_UNSPECIFIED: FaultKind.ValueType  # 0
+"""Not given."""
+FAULT_KIND_ORPHAN: FaultKind.ValueType  # 1
+"""The parent of the node is deleted or was never there. It is shown as a root of its archive."""
+FAULT_KIND_NO_ARCHIVE: FaultKind.ValueType  # 2
+"""The archive of the node is deleted or was never there. It is shown as a root of the first archive by name."""
+FAULT_KIND_CYCLE: FaultKind.ValueType  # 3
+"""The node stands below itself. Of each cycle, one node is shown as a root of its archive, and the others below it."""
+FAULT_KIND_OTHER_ARCHIVE: FaultKind.ValueType  # 4
+"""The parent of the node is in another archive. It is shown below its parent."""
+FAULT_KIND_NAME_TAKEN: FaultKind.ValueType  # 5
+"""Another archive has the same name."""
+FAULT_KIND_UNREADABLE: FaultKind.ValueType  # 6
+"""The file is no node and no archive."""
+Global___FaultKind: _TypeAlias = FaultKind  # noqa: Y015
 
 @_typing.final
 class Progress(_message.Message):
@@ -60,7 +101,7 @@ class Difference(_message.Message):
     NODE_ID_FIELD_NUMBER: _builtins.int
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     store: _builtins.str
-    """The store that is wrong: "git", "postgres" or "qdrant"."""
+    """The store that is wrong: "git", "postgres" or "qdrant"; or "cache", the memory of the server."""
     what: _builtins.str
     """What is wrong there: a row, a watermark, a vector, a file."""
     commit_id: _builtins.str
@@ -152,6 +193,8 @@ class GetStatusResponse(_message.Message):
     MAX_MESSAGE_BYTES_FIELD_NUMBER: _builtins.int
     INDEX_BACKLOG_FIELD_NUMBER: _builtins.int
     SET_ASIDE_FIELD_NUMBER: _builtins.int
+    MAX_DEPTH_FIELD_NUMBER: _builtins.int
+    FAULTS_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The version of MemoTree."""
     workspace_count: _builtins.int
@@ -166,6 +209,8 @@ class GetStatusResponse(_message.Message):
     """The largest message, in bytes."""
     index_backlog: _builtins.int
     """Versions whose vectors are not yet flushed to the index; 0 while PostgreSQL does not answer."""
+    max_depth: _builtins.int
+    """The greatest depth of a node in its tree; a root of an archive has depth 0."""
     @_builtins.property
     def stores(self) -> _containers.RepeatedCompositeFieldContainer[Global___StoreStatus]:
         """The stores."""
@@ -173,6 +218,10 @@ class GetStatusResponse(_message.Message):
     @_builtins.property
     def set_aside(self) -> _containers.RepeatedCompositeFieldContainer[Global___SetAsideWorkspace]:
         """The workspaces that take no changes; all others work."""
+
+    @_builtins.property
+    def faults(self) -> _containers.RepeatedCompositeFieldContainer[Global___WorkspaceFaults]:
+        """The workspaces whose default branch has nodes that stand nowhere; see ListFaults."""
 
     def __init__(
         self,
@@ -186,14 +235,42 @@ class GetStatusResponse(_message.Message):
         max_message_bytes: _builtins.int = ...,
         index_backlog: _builtins.int = ...,
         set_aside: _abc.Iterable[Global___SetAsideWorkspace] | None = ...,
+        max_depth: _builtins.int = ...,
+        faults: _abc.Iterable[Global___WorkspaceFaults] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["embedding_model", b"embedding_model", "index_backlog", b"index_backlog", "max_content_bytes", b"max_content_bytes", "max_message_bytes", b"max_message_bytes", "set_aside", b"set_aside", "stores", b"stores", "token_counter", b"token_counter", "version", b"version", "workspace_count", b"workspace_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["embedding_model", b"embedding_model", "faults", b"faults", "index_backlog", b"index_backlog", "max_content_bytes", b"max_content_bytes", "max_depth", b"max_depth", "max_message_bytes", b"max_message_bytes", "set_aside", b"set_aside", "stores", b"stores", "token_counter", b"token_counter", "version", b"version", "workspace_count", b"workspace_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetStatusResponse: _TypeAlias = GetStatusResponse  # noqa: Y015
+
+@_typing.final
+class WorkspaceFaults(_message.Message):
+    """How many nodes of a workspace stand nowhere."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_ID_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    workspace_id: _builtins.str
+    """Its id."""
+    count: _builtins.int
+    """The number of nodes at its default branch; 1000 stands for 1000 or more."""
+    def __init__(
+        self,
+        *,
+        workspace_id: _builtins.str = ...,
+        count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "workspace_id", b"workspace_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WorkspaceFaults: _TypeAlias = WorkspaceFaults  # noqa: Y015
 
 @_typing.final
 class SetAsideWorkspace(_message.Message):
@@ -274,6 +351,114 @@ class VerifyWorkspaceResponse(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
 Global___VerifyWorkspaceResponse: _TypeAlias = VerifyWorkspaceResponse  # noqa: Y015
+
+@_typing.final
+class Fault(_message.Message):
+    """A file that another program committed, and what is wrong with it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    TITLE_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    LINE_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    WAY_OUT_FIELD_NUMBER: _builtins.int
+    kind: Global___FaultKind.ValueType
+    """The kind of fault."""
+    node_id: _builtins.str
+    """The node or archive."""
+    title: _builtins.str
+    """The title of the node, or the name of the archive; empty if the file cannot be read."""
+    path: _builtins.str
+    """The file in the repository."""
+    line: _builtins.int
+    """The line of the file that is wrong, counted from 1; 0 if it is not known."""
+    description: _builtins.str
+    """A sentence: what is wrong."""
+    way_out: _builtins.str
+    """A sentence: what to do."""
+    def __init__(
+        self,
+        *,
+        kind: Global___FaultKind.ValueType = ...,
+        node_id: _builtins.str = ...,
+        title: _builtins.str = ...,
+        path: _builtins.str = ...,
+        line: _builtins.int = ...,
+        description: _builtins.str = ...,
+        way_out: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["description", b"description", "kind", b"kind", "line", b"line", "node_id", b"node_id", "path", b"path", "title", b"title", "way_out", b"way_out"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Fault: _TypeAlias = Fault  # noqa: Y015
+
+@_typing.final
+class ListFaultsRequest(_message.Message):
+    """Request of ListFaults."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    workspace: _builtins.str
+    """Name or id of the workspace."""
+    revision: _builtins.str
+    """A branch, tag, commit or session; the default branch when empty."""
+    page_size: _builtins.int
+    """At most this many; 50 for 0, never more than 1000."""
+    page_token: _builtins.str
+    """The next_page_token of the page before; empty for the first page."""
+    def __init__(
+        self,
+        *,
+        workspace: _builtins.str = ...,
+        revision: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "revision", b"revision", "workspace", b"workspace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListFaultsRequest: _TypeAlias = ListFaultsRequest  # noqa: Y015
+
+@_typing.final
+class ListFaultsResponse(_message.Message):
+    """Response of ListFaults."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FAULTS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """The token of the next page; empty on the last one."""
+    @_builtins.property
+    def faults(self) -> _containers.RepeatedCompositeFieldContainer[Global___Fault]:
+        """The faults: nodes and archives by id, then files that cannot be read by path."""
+
+    def __init__(
+        self,
+        *,
+        faults: _abc.Iterable[Global___Fault] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["faults", b"faults", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListFaultsResponse: _TypeAlias = ListFaultsResponse  # noqa: Y015
 
 @_typing.final
 class RebuildWorkspaceRequest(_message.Message):

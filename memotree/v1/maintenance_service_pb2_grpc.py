@@ -45,6 +45,11 @@ class MaintenanceServiceStub:
                 request_serializer=memotree_dot_v1_dot_maintenance__service__pb2.VerifyWorkspaceRequest.SerializeToString,
                 response_deserializer=memotree_dot_v1_dot_maintenance__service__pb2.VerifyWorkspaceResponse.FromString,
                 _registered_method=True)
+        self.ListFaults = channel.unary_unary(
+                '/memotree.v1.MaintenanceService/ListFaults',
+                request_serializer=memotree_dot_v1_dot_maintenance__service__pb2.ListFaultsRequest.SerializeToString,
+                response_deserializer=memotree_dot_v1_dot_maintenance__service__pb2.ListFaultsResponse.FromString,
+                _registered_method=True)
         self.RebuildWorkspace = channel.unary_stream(
                 '/memotree.v1.MaintenanceService/RebuildWorkspace',
                 request_serializer=memotree_dot_v1_dot_maintenance__service__pb2.RebuildWorkspaceRequest.SerializeToString,
@@ -71,6 +76,17 @@ class MaintenanceServiceServicer:
     def VerifyWorkspace(self, request, context):
         """Compares Git, PostgreSQL and Qdrant and streams every difference, with progress in between.
         Errors: NOT_FOUND for the workspace; UNAVAILABLE when a store does not answer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListFaults(self, request, context):
+        """Lists what other programs committed that stands nowhere in the tree of a revision, or cannot be read there. Nodes
+        that stand nowhere are shown among the roots of an archive until somebody moves or deletes them. What was pushed
+        meanwhile is taken in first.
+        Errors: NOT_FOUND for the workspace or the revision; INVALID_ARGUMENT for a page token of another call; the reason
+        why the workspace takes no changes if it is set aside.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -105,6 +121,11 @@ def add_MaintenanceServiceServicer_to_server(servicer, server):
                     servicer.VerifyWorkspace,
                     request_deserializer=memotree_dot_v1_dot_maintenance__service__pb2.VerifyWorkspaceRequest.FromString,
                     response_serializer=memotree_dot_v1_dot_maintenance__service__pb2.VerifyWorkspaceResponse.SerializeToString,
+            ),
+            'ListFaults': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListFaults,
+                    request_deserializer=memotree_dot_v1_dot_maintenance__service__pb2.ListFaultsRequest.FromString,
+                    response_serializer=memotree_dot_v1_dot_maintenance__service__pb2.ListFaultsResponse.SerializeToString,
             ),
             'RebuildWorkspace': grpc.unary_stream_rpc_method_handler(
                     servicer.RebuildWorkspace,
@@ -172,6 +193,33 @@ class MaintenanceService:
             '/memotree.v1.MaintenanceService/VerifyWorkspace',
             memotree_dot_v1_dot_maintenance__service__pb2.VerifyWorkspaceRequest.SerializeToString,
             memotree_dot_v1_dot_maintenance__service__pb2.VerifyWorkspaceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListFaults(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memotree.v1.MaintenanceService/ListFaults',
+            memotree_dot_v1_dot_maintenance__service__pb2.ListFaultsRequest.SerializeToString,
+            memotree_dot_v1_dot_maintenance__service__pb2.ListFaultsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -39,6 +39,13 @@ class MaintenanceServiceStub:
     """Compares Git, PostgreSQL and Qdrant and streams every difference, with progress in between.
     Errors: NOT_FOUND for the workspace; UNAVAILABLE when a store does not answer.
     """
+    ListFaults: _grpc.UnaryUnaryMultiCallable[_maintenance_service_pb2.ListFaultsRequest, _maintenance_service_pb2.ListFaultsResponse]
+    """Lists what other programs committed that stands nowhere in the tree of a revision, or cannot be read there. Nodes
+    that stand nowhere are shown among the roots of an archive until somebody moves or deletes them. What was pushed
+    meanwhile is taken in first.
+    Errors: NOT_FOUND for the workspace or the revision; INVALID_ARGUMENT for a page token of another call; the reason
+    why the workspace takes no changes if it is set aside.
+    """
     RebuildWorkspace: _grpc.UnaryStreamMultiCallable[_maintenance_service_pb2.RebuildWorkspaceRequest, _maintenance_service_pb2.RebuildWorkspaceResponse]
     """Rebuilds the rows and vectors of a workspace from Git and streams the progress. Staged changes stay.
     Errors: NOT_FOUND for the workspace; UNAVAILABLE when a store does not answer.
@@ -59,6 +66,13 @@ class MaintenanceServiceAsyncStub(MaintenanceServiceStub):
     VerifyWorkspace: _aio.UnaryStreamMultiCallable[_maintenance_service_pb2.VerifyWorkspaceRequest, _maintenance_service_pb2.VerifyWorkspaceResponse]  # type: ignore[assignment]
     """Compares Git, PostgreSQL and Qdrant and streams every difference, with progress in between.
     Errors: NOT_FOUND for the workspace; UNAVAILABLE when a store does not answer.
+    """
+    ListFaults: _aio.UnaryUnaryMultiCallable[_maintenance_service_pb2.ListFaultsRequest, _maintenance_service_pb2.ListFaultsResponse]  # type: ignore[assignment]
+    """Lists what other programs committed that stands nowhere in the tree of a revision, or cannot be read there. Nodes
+    that stand nowhere are shown among the roots of an archive until somebody moves or deletes them. What was pushed
+    meanwhile is taken in first.
+    Errors: NOT_FOUND for the workspace or the revision; INVALID_ARGUMENT for a page token of another call; the reason
+    why the workspace takes no changes if it is set aside.
     """
     RebuildWorkspace: _aio.UnaryStreamMultiCallable[_maintenance_service_pb2.RebuildWorkspaceRequest, _maintenance_service_pb2.RebuildWorkspaceResponse]  # type: ignore[assignment]
     """Rebuilds the rows and vectors of a workspace from Git and streams the progress. Staged changes stay.
@@ -89,6 +103,19 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_maintenance_service_pb2.VerifyWorkspaceResponse], _abc.AsyncIterator[_maintenance_service_pb2.VerifyWorkspaceResponse]]:
         """Compares Git, PostgreSQL and Qdrant and streams every difference, with progress in between.
         Errors: NOT_FOUND for the workspace; UNAVAILABLE when a store does not answer.
+        """
+
+    @_abc_1.abstractmethod
+    def ListFaults(
+        self,
+        request: _maintenance_service_pb2.ListFaultsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_maintenance_service_pb2.ListFaultsResponse, _abc.Awaitable[_maintenance_service_pb2.ListFaultsResponse]]:
+        """Lists what other programs committed that stands nowhere in the tree of a revision, or cannot be read there. Nodes
+        that stand nowhere are shown among the roots of an archive until somebody moves or deletes them. What was pushed
+        meanwhile is taken in first.
+        Errors: NOT_FOUND for the workspace or the revision; INVALID_ARGUMENT for a page token of another call; the reason
+        why the workspace takes no changes if it is set aside.
         """
 
     @_abc_1.abstractmethod

@@ -172,7 +172,9 @@ class RememberRequest(_message.Message):
     title: _builtins.str
     """One line; made from the text when empty."""
     archive: _builtins.str
-    """The archive, by name or id; a name that does not exist is created. "notes" when empty."""
+    """The archive, by id or name but not by a prefix: a name that no archive has is given to a new one. "notes" when
+    empty.
+    """
     valid_from: _builtins.str
     """From when the text holds, such as 2023-05-08 or 2023-05-08T13:56:00Z; always when empty."""
     valid_to: _builtins.str
@@ -557,9 +559,13 @@ class RestoreRequest(_message.Message):
     branch: _builtins.str
     """The branch; the default branch when empty."""
     node_id: _builtins.str
-    """The note: its id, or the title that it had when it was forgotten, unless several notes had it."""
+    """The note: its id, a prefix of four characters or more that no other note has, alive or forgotten, or the title that
+    it had when it was forgotten, unless several notes had it.
+    """
     revision: _builtins.str
-    """A branch, tag or commit at which the note is as wanted. When empty, a forgotten note comes back as it was last."""
+    """A branch, tag or commit, but no session, at which the note is as wanted. When empty, a forgotten note comes back as
+    it was last.
+    """
     agent: _builtins.str
     """Who restores it, the author of the commit; "agent" when empty."""
     message: _builtins.str

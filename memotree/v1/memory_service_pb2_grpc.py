@@ -29,10 +29,11 @@ class MemoryServiceStub:
     """One call to remember. Each call makes one commit on a branch; no session, archive or view has to be made before.
 
     A call works at the head of the branch while it holds the workspace, so it never conflicts with another call. Every
-    node may be named by its id, by any unique prefix of four characters or more, or by a title or path that no other node
-    has. A call with a request_id is safe to repeat. All
-    calls answer NOT_FOUND for a workspace, branch or node that does not exist, INVALID_ARGUMENT with a list of all wrong
-    fields, and UNAVAILABLE when a store does not answer. The comments of the calls name only further errors.
+    node may be named by its id, by any prefix of four characters or more that no other node has, or by a title or path
+    that no other node has; a name that several have answers INVALID_ARGUMENT with a NodeList. A call with a request_id
+    is safe to repeat. All calls answer NOT_FOUND for a workspace, branch or node that does not exist, INVALID_ARGUMENT
+    with a list of all wrong fields, and UNAVAILABLE when a store does not answer. The comments of the calls name only
+    further errors.
     """
 
     def __init__(self, channel):
@@ -72,10 +73,11 @@ class MemoryServiceServicer:
     """One call to remember. Each call makes one commit on a branch; no session, archive or view has to be made before.
 
     A call works at the head of the branch while it holds the workspace, so it never conflicts with another call. Every
-    node may be named by its id, by any unique prefix of four characters or more, or by a title or path that no other node
-    has. A call with a request_id is safe to repeat. All
-    calls answer NOT_FOUND for a workspace, branch or node that does not exist, INVALID_ARGUMENT with a list of all wrong
-    fields, and UNAVAILABLE when a store does not answer. The comments of the calls name only further errors.
+    node may be named by its id, by any prefix of four characters or more that no other node has, or by a title or path
+    that no other node has; a name that several have answers INVALID_ARGUMENT with a NodeList. A call with a request_id
+    is safe to repeat. All calls answer NOT_FOUND for a workspace, branch or node that does not exist, INVALID_ARGUMENT
+    with a list of all wrong fields, and UNAVAILABLE when a store does not answer. The comments of the calls name only
+    further errors.
     """
 
     def Remember(self, request, context):
@@ -90,8 +92,8 @@ class MemoryServiceServicer:
     def Revise(self, request, context):
         """Corrects a note: the given text replaces its text, so that only the new one answers from now on. The old text stays
         in its history. The note is named by its id, or found by a query.
-        Errors: FAILED_PRECONDITION with a NodeList when a query does not clearly mean one note, or for content that is made
-        from leaves; ABORTED for a stale etag; RESOURCE_EXHAUSTED for text over the limit.
+        Errors: FAILED_PRECONDITION with a NodeList when a query does not clearly mean one note, or for content that is
+        made from leaves; ABORTED for a stale etag; RESOURCE_EXHAUSTED for text over the limit.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -161,10 +163,11 @@ class MemoryService:
     """One call to remember. Each call makes one commit on a branch; no session, archive or view has to be made before.
 
     A call works at the head of the branch while it holds the workspace, so it never conflicts with another call. Every
-    node may be named by its id, by any unique prefix of four characters or more, or by a title or path that no other node
-    has. A call with a request_id is safe to repeat. All
-    calls answer NOT_FOUND for a workspace, branch or node that does not exist, INVALID_ARGUMENT with a list of all wrong
-    fields, and UNAVAILABLE when a store does not answer. The comments of the calls name only further errors.
+    node may be named by its id, by any prefix of four characters or more that no other node has, or by a title or path
+    that no other node has; a name that several have answers INVALID_ARGUMENT with a NodeList. A call with a request_id
+    is safe to repeat. All calls answer NOT_FOUND for a workspace, branch or node that does not exist, INVALID_ARGUMENT
+    with a list of all wrong fields, and UNAVAILABLE when a store does not answer. The comments of the calls name only
+    further errors.
     """
 
     @staticmethod

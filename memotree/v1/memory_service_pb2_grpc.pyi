@@ -30,10 +30,11 @@ class MemoryServiceStub:
     """One call to remember. Each call makes one commit on a branch; no session, archive or view has to be made before.
 
     A call works at the head of the branch while it holds the workspace, so it never conflicts with another call. Every
-    node may be named by its id, by any unique prefix of four characters or more, or by a title or path that no other node
-    has. A call with a request_id is safe to repeat. All
-    calls answer NOT_FOUND for a workspace, branch or node that does not exist, INVALID_ARGUMENT with a list of all wrong
-    fields, and UNAVAILABLE when a store does not answer. The comments of the calls name only further errors.
+    node may be named by its id, by any prefix of four characters or more that no other node has, or by a title or path
+    that no other node has; a name that several have answers INVALID_ARGUMENT with a NodeList. A call with a request_id
+    is safe to repeat. All calls answer NOT_FOUND for a workspace, branch or node that does not exist, INVALID_ARGUMENT
+    with a list of all wrong fields, and UNAVAILABLE when a store does not answer. The comments of the calls name only
+    further errors.
     """
 
     @_typing.overload
@@ -48,8 +49,8 @@ class MemoryServiceStub:
     Revise: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.ReviseRequest, _memory_service_pb2.ReviseResponse]
     """Corrects a note: the given text replaces its text, so that only the new one answers from now on. The old text stays
     in its history. The note is named by its id, or found by a query.
-    Errors: FAILED_PRECONDITION with a NodeList when a query does not clearly mean one note, or for content that is made
-    from leaves; ABORTED for a stale etag; RESOURCE_EXHAUSTED for text over the limit.
+    Errors: FAILED_PRECONDITION with a NodeList when a query does not clearly mean one note, or for content that is
+    made from leaves; ABORTED for a stale etag; RESOURCE_EXHAUSTED for text over the limit.
     """
     Forget: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.ForgetRequest, _memory_service_pb2.ForgetResponse]
     """Forgets a note: it is found no more. It stays in the history, and Restore brings it back.
@@ -69,10 +70,11 @@ class MemoryServiceAsyncStub(MemoryServiceStub):
     """One call to remember. Each call makes one commit on a branch; no session, archive or view has to be made before.
 
     A call works at the head of the branch while it holds the workspace, so it never conflicts with another call. Every
-    node may be named by its id, by any unique prefix of four characters or more, or by a title or path that no other node
-    has. A call with a request_id is safe to repeat. All
-    calls answer NOT_FOUND for a workspace, branch or node that does not exist, INVALID_ARGUMENT with a list of all wrong
-    fields, and UNAVAILABLE when a store does not answer. The comments of the calls name only further errors.
+    node may be named by its id, by any prefix of four characters or more that no other node has, or by a title or path
+    that no other node has; a name that several have answers INVALID_ARGUMENT with a NodeList. A call with a request_id
+    is safe to repeat. All calls answer NOT_FOUND for a workspace, branch or node that does not exist, INVALID_ARGUMENT
+    with a list of all wrong fields, and UNAVAILABLE when a store does not answer. The comments of the calls name only
+    further errors.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -84,8 +86,8 @@ class MemoryServiceAsyncStub(MemoryServiceStub):
     Revise: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.ReviseRequest, _memory_service_pb2.ReviseResponse]  # type: ignore[assignment]
     """Corrects a note: the given text replaces its text, so that only the new one answers from now on. The old text stays
     in its history. The note is named by its id, or found by a query.
-    Errors: FAILED_PRECONDITION with a NodeList when a query does not clearly mean one note, or for content that is made
-    from leaves; ABORTED for a stale etag; RESOURCE_EXHAUSTED for text over the limit.
+    Errors: FAILED_PRECONDITION with a NodeList when a query does not clearly mean one note, or for content that is
+    made from leaves; ABORTED for a stale etag; RESOURCE_EXHAUSTED for text over the limit.
     """
     Forget: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.ForgetRequest, _memory_service_pb2.ForgetResponse]  # type: ignore[assignment]
     """Forgets a note: it is found no more. It stays in the history, and Restore brings it back.
@@ -104,10 +106,11 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
     """One call to remember. Each call makes one commit on a branch; no session, archive or view has to be made before.
 
     A call works at the head of the branch while it holds the workspace, so it never conflicts with another call. Every
-    node may be named by its id, by any unique prefix of four characters or more, or by a title or path that no other node
-    has. A call with a request_id is safe to repeat. All
-    calls answer NOT_FOUND for a workspace, branch or node that does not exist, INVALID_ARGUMENT with a list of all wrong
-    fields, and UNAVAILABLE when a store does not answer. The comments of the calls name only further errors.
+    node may be named by its id, by any prefix of four characters or more that no other node has, or by a title or path
+    that no other node has; a name that several have answers INVALID_ARGUMENT with a NodeList. A call with a request_id
+    is safe to repeat. All calls answer NOT_FOUND for a workspace, branch or node that does not exist, INVALID_ARGUMENT
+    with a list of all wrong fields, and UNAVAILABLE when a store does not answer. The comments of the calls name only
+    further errors.
     """
 
     @_abc_1.abstractmethod
@@ -129,8 +132,8 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_memory_service_pb2.ReviseResponse, _abc.Awaitable[_memory_service_pb2.ReviseResponse]]:
         """Corrects a note: the given text replaces its text, so that only the new one answers from now on. The old text stays
         in its history. The note is named by its id, or found by a query.
-        Errors: FAILED_PRECONDITION with a NodeList when a query does not clearly mean one note, or for content that is made
-        from leaves; ABORTED for a stale etag; RESOURCE_EXHAUSTED for text over the limit.
+        Errors: FAILED_PRECONDITION with a NodeList when a query does not clearly mean one note, or for content that is
+        made from leaves; ABORTED for a stale etag; RESOURCE_EXHAUSTED for text over the limit.
         """
 
     @_abc_1.abstractmethod

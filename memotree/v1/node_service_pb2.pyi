@@ -331,7 +331,7 @@ class ListChildrenRequest(_message.Message):
     parent_id: _builtins.str
     """The parent node; empty, with an archive, for the roots of the archive."""
     archive: _builtins.str
-    """The archive whose roots are listed: id, unique prefix or name."""
+    """The archive whose roots are listed: id, name or unique prefix."""
     level: _types_pb2.LevelOfDetail.ValueType
     """The level of detail of each node; TITLE when not given."""
     page_size: _builtins.int
@@ -407,7 +407,7 @@ class GetTreeRequest(_message.Message):
     node_id: _builtins.str
     """The top of the subtree; empty, with an archive, for the whole archive."""
     archive: _builtins.str
-    """The archive: id, unique prefix or name."""
+    """The archive: id, name or unique prefix."""
     max_depth: _builtins.int
     """How many levels below the top; all when 0."""
     level: _types_pb2.LevelOfDetail.ValueType
@@ -523,7 +523,7 @@ class ExpandNodeRequest(_message.Message):
     workspace: _builtins.str
     """Name or id of the workspace."""
     revision: _builtins.str
-    """The session or branch that the view belongs to; the node is read at that state."""
+    """The revision that the view belongs to; the node is read at that state."""
     view_name: _builtins.str
     """The view; "default" when not given."""
     node_id: _builtins.str
@@ -621,7 +621,7 @@ class CollapseNodeRequest(_message.Message):
     workspace: _builtins.str
     """Name or id of the workspace."""
     revision: _builtins.str
-    """The session or branch that the view belongs to."""
+    """The revision that the view belongs to."""
     view_name: _builtins.str
     """The view; "default" when not given."""
     node_id: _builtins.str
@@ -734,7 +734,7 @@ class CreateNodeRequest(_message.Message):
     session_id: _builtins.str
     """The session that stages the change."""
     archive_id: _builtins.str
-    """The archive: id, unique prefix or name. Needed without a parent; with one, the parent's archive is used."""
+    """The archive: id, name or unique prefix. Needed without a parent; with one, the parent's archive is used."""
     parent_id: _builtins.str
     """The parent node; empty for a root."""
     type: _builtins.str
@@ -1131,7 +1131,7 @@ class MoveNodeRequest(_message.Message):
     parent_id: _builtins.str
     """The new parent; empty for a root; the present one when not given."""
     archive_id: _builtins.str
-    """The archive of a new root: id, unique prefix or name; the present one when empty."""
+    """The archive of a new root: id, name or unique prefix; the present one when empty."""
     position: _builtins.int
     """The index among the siblings, from 0; last when not given."""
     commit_message: _builtins.str
@@ -1488,7 +1488,7 @@ class RemoveRelationRequest(_message.Message):
     type: _types_pb2.RelationType.ValueType
     """The type of the relation."""
     target_id: _builtins.str
-    """The node it points to."""
+    """The node it points to, which may have been deleted; a prefix must be unique among the targets of this type."""
     commit_message: _builtins.str
     """The reason for the change; kept in the body of the commit."""
     request_id: _builtins.str
@@ -1757,7 +1757,7 @@ class SearchNodesRequest(_message.Message):
 
     @_builtins.property
     def archives(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Only nodes of these archives: ids, unique prefixes or names."""
+        """Only nodes of these archives: ids, names or unique prefixes."""
 
     def __init__(
         self,

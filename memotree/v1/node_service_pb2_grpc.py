@@ -29,12 +29,13 @@ class NodeServiceStub:
     """The node tools: read, change and search the memory tree.
 
     Reads take a revision: a session, branch, tag or commit; the default branch when empty. Changes take a session and
-    are staged there, durable but visible only inside it, until CommitChanges. Every node id may be given by any unique
-    prefix of four characters or more; an ambiguous prefix answers INVALID_ARGUMENT with a NodeList. Every change may
-    have a request_id, which makes it safe to repeat. All calls answer NOT_FOUND for a workspace, session, revision or
-    node that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and UNAVAILABLE when a store does not
-    answer; changes also answer FAILED_PRECONDITION for a session that is not open. The comments of the calls name only
-    further errors.
+    are staged there, durable but visible only inside it, until CommitChanges. Every node id may be given by any prefix
+    of four characters or more that no other node of the revision (for a change: of the session) has; an ambiguous prefix
+    answers INVALID_ARGUMENT with a NodeList. WorkspaceService says how archives, sessions and revisions are named. Every
+    change may have a request_id, which makes it safe to repeat. All calls answer NOT_FOUND for a workspace, session,
+    revision or node that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and UNAVAILABLE when a store
+    does not answer; changes also answer FAILED_PRECONDITION for a session that is not open. The comments of the calls
+    name only further errors.
     """
 
     def __init__(self, channel):
@@ -129,12 +130,13 @@ class NodeServiceServicer:
     """The node tools: read, change and search the memory tree.
 
     Reads take a revision: a session, branch, tag or commit; the default branch when empty. Changes take a session and
-    are staged there, durable but visible only inside it, until CommitChanges. Every node id may be given by any unique
-    prefix of four characters or more; an ambiguous prefix answers INVALID_ARGUMENT with a NodeList. Every change may
-    have a request_id, which makes it safe to repeat. All calls answer NOT_FOUND for a workspace, session, revision or
-    node that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and UNAVAILABLE when a store does not
-    answer; changes also answer FAILED_PRECONDITION for a session that is not open. The comments of the calls name only
-    further errors.
+    are staged there, durable but visible only inside it, until CommitChanges. Every node id may be given by any prefix
+    of four characters or more that no other node of the revision (for a change: of the session) has; an ambiguous prefix
+    answers INVALID_ARGUMENT with a NodeList. WorkspaceService says how archives, sessions and revisions are named. Every
+    change may have a request_id, which makes it safe to repeat. All calls answer NOT_FOUND for a workspace, session,
+    revision or node that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and UNAVAILABLE when a store
+    does not answer; changes also answer FAILED_PRECONDITION for a session that is not open. The comments of the calls
+    name only further errors.
     """
 
     def GetNode(self, request, context):
@@ -240,7 +242,7 @@ class NodeServiceServicer:
 
     def RemoveRelation(self, request, context):
         """Stages the removal of a relation.
-        Errors: NOT_FOUND when the node has no such relation.
+        Errors: NOT_FOUND when the node has no such relation, INVALID_ARGUMENT for a prefix of several of its targets.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -356,12 +358,13 @@ class NodeService:
     """The node tools: read, change and search the memory tree.
 
     Reads take a revision: a session, branch, tag or commit; the default branch when empty. Changes take a session and
-    are staged there, durable but visible only inside it, until CommitChanges. Every node id may be given by any unique
-    prefix of four characters or more; an ambiguous prefix answers INVALID_ARGUMENT with a NodeList. Every change may
-    have a request_id, which makes it safe to repeat. All calls answer NOT_FOUND for a workspace, session, revision or
-    node that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and UNAVAILABLE when a store does not
-    answer; changes also answer FAILED_PRECONDITION for a session that is not open. The comments of the calls name only
-    further errors.
+    are staged there, durable but visible only inside it, until CommitChanges. Every node id may be given by any prefix
+    of four characters or more that no other node of the revision (for a change: of the session) has; an ambiguous prefix
+    answers INVALID_ARGUMENT with a NodeList. WorkspaceService says how archives, sessions and revisions are named. Every
+    change may have a request_id, which makes it safe to repeat. All calls answer NOT_FOUND for a workspace, session,
+    revision or node that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and UNAVAILABLE when a store
+    does not answer; changes also answer FAILED_PRECONDITION for a session that is not open. The comments of the calls
+    name only further errors.
     """
 
     @staticmethod

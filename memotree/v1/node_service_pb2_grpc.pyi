@@ -30,12 +30,13 @@ class NodeServiceStub:
     """The node tools: read, change and search the memory tree.
 
     Reads take a revision: a session, branch, tag or commit; the default branch when empty. Changes take a session and
-    are staged there, durable but visible only inside it, until CommitChanges. Every node id may be given by any unique
-    prefix of four characters or more; an ambiguous prefix answers INVALID_ARGUMENT with a NodeList. Every change may
-    have a request_id, which makes it safe to repeat. All calls answer NOT_FOUND for a workspace, session, revision or
-    node that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and UNAVAILABLE when a store does not
-    answer; changes also answer FAILED_PRECONDITION for a session that is not open. The comments of the calls name only
-    further errors.
+    are staged there, durable but visible only inside it, until CommitChanges. Every node id may be given by any prefix
+    of four characters or more that no other node of the revision (for a change: of the session) has; an ambiguous prefix
+    answers INVALID_ARGUMENT with a NodeList. WorkspaceService says how archives, sessions and revisions are named. Every
+    change may have a request_id, which makes it safe to repeat. All calls answer NOT_FOUND for a workspace, session,
+    revision or node that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and UNAVAILABLE when a store
+    does not answer; changes also answer FAILED_PRECONDITION for a session that is not open. The comments of the calls
+    name only further errors.
     """
 
     @_typing.overload
@@ -88,7 +89,7 @@ class NodeServiceStub:
     """Stages a relation. If the node has it already (same type and target), its description is replaced."""
     RemoveRelation: _grpc.UnaryUnaryMultiCallable[_node_service_pb2.RemoveRelationRequest, _node_service_pb2.RemoveRelationResponse]
     """Stages the removal of a relation.
-    Errors: NOT_FOUND when the node has no such relation.
+    Errors: NOT_FOUND when the node has no such relation, INVALID_ARGUMENT for a prefix of several of its targets.
     """
     BatchChangeNodes: _grpc.UnaryUnaryMultiCallable[_node_service_pb2.BatchChangeNodesRequest, _node_service_pb2.BatchChangeNodesResponse]
     """Stages several changes, all or none, in the given order; a later one may use a node that an earlier one creates.
@@ -102,12 +103,13 @@ class NodeServiceAsyncStub(NodeServiceStub):
     """The node tools: read, change and search the memory tree.
 
     Reads take a revision: a session, branch, tag or commit; the default branch when empty. Changes take a session and
-    are staged there, durable but visible only inside it, until CommitChanges. Every node id may be given by any unique
-    prefix of four characters or more; an ambiguous prefix answers INVALID_ARGUMENT with a NodeList. Every change may
-    have a request_id, which makes it safe to repeat. All calls answer NOT_FOUND for a workspace, session, revision or
-    node that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and UNAVAILABLE when a store does not
-    answer; changes also answer FAILED_PRECONDITION for a session that is not open. The comments of the calls name only
-    further errors.
+    are staged there, durable but visible only inside it, until CommitChanges. Every node id may be given by any prefix
+    of four characters or more that no other node of the revision (for a change: of the session) has; an ambiguous prefix
+    answers INVALID_ARGUMENT with a NodeList. WorkspaceService says how archives, sessions and revisions are named. Every
+    change may have a request_id, which makes it safe to repeat. All calls answer NOT_FOUND for a workspace, session,
+    revision or node that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and UNAVAILABLE when a store
+    does not answer; changes also answer FAILED_PRECONDITION for a session that is not open. The comments of the calls
+    name only further errors.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -157,7 +159,7 @@ class NodeServiceAsyncStub(NodeServiceStub):
     """Stages a relation. If the node has it already (same type and target), its description is replaced."""
     RemoveRelation: _aio.UnaryUnaryMultiCallable[_node_service_pb2.RemoveRelationRequest, _node_service_pb2.RemoveRelationResponse]  # type: ignore[assignment]
     """Stages the removal of a relation.
-    Errors: NOT_FOUND when the node has no such relation.
+    Errors: NOT_FOUND when the node has no such relation, INVALID_ARGUMENT for a prefix of several of its targets.
     """
     BatchChangeNodes: _aio.UnaryUnaryMultiCallable[_node_service_pb2.BatchChangeNodesRequest, _node_service_pb2.BatchChangeNodesResponse]  # type: ignore[assignment]
     """Stages several changes, all or none, in the given order; a later one may use a node that an earlier one creates.
@@ -170,12 +172,13 @@ class NodeServiceServicer(metaclass=_abc_1.ABCMeta):
     """The node tools: read, change and search the memory tree.
 
     Reads take a revision: a session, branch, tag or commit; the default branch when empty. Changes take a session and
-    are staged there, durable but visible only inside it, until CommitChanges. Every node id may be given by any unique
-    prefix of four characters or more; an ambiguous prefix answers INVALID_ARGUMENT with a NodeList. Every change may
-    have a request_id, which makes it safe to repeat. All calls answer NOT_FOUND for a workspace, session, revision or
-    node that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and UNAVAILABLE when a store does not
-    answer; changes also answer FAILED_PRECONDITION for a session that is not open. The comments of the calls name only
-    further errors.
+    are staged there, durable but visible only inside it, until CommitChanges. Every node id may be given by any prefix
+    of four characters or more that no other node of the revision (for a change: of the session) has; an ambiguous prefix
+    answers INVALID_ARGUMENT with a NodeList. WorkspaceService says how archives, sessions and revisions are named. Every
+    change may have a request_id, which makes it safe to repeat. All calls answer NOT_FOUND for a workspace, session,
+    revision or node that does not exist, INVALID_ARGUMENT with a list of all wrong fields, and UNAVAILABLE when a store
+    does not answer; changes also answer FAILED_PRECONDITION for a session that is not open. The comments of the calls
+    name only further errors.
     """
 
     @_abc_1.abstractmethod
@@ -307,7 +310,7 @@ class NodeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_node_service_pb2.RemoveRelationResponse, _abc.Awaitable[_node_service_pb2.RemoveRelationResponse]]:
         """Stages the removal of a relation.
-        Errors: NOT_FOUND when the node has no such relation.
+        Errors: NOT_FOUND when the node has no such relation, INVALID_ARGUMENT for a prefix of several of its targets.
         """
 
     @_abc_1.abstractmethod

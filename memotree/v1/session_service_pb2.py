@@ -27,13 +27,14 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from memotree.v1 import types_pb2 as memotree_dot_v1_dot_types__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!memotree/v1/session_service.proto\x12\x0bmemotree.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17memotree/v1/types.proto\"\xb5\x02\n\x07Session\x12\n\n\x02id\x18\x01 \x01(\t\x12\x14\n\x0cworkspace_id\x18\x02 \x01(\t\x12\x0e\n\x06\x62ranch\x18\x03 \x01(\t\x12\x16\n\x0e\x62\x61se_commit_id\x18\x04 \x01(\t\x12\r\n\x05\x61gent\x18\x05 \x01(\t\x12(\n\x05state\x18\x06 \x01(\x0e\x32\x19.memotree.v1.SessionState\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0c\x63hange_count\x18\n \x01(\x05\"\xa1\x01\n\x0cStagedChange\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12%\n\x04kind\x18\x02 \x01(\x0e\x32\x17.memotree.v1.ChangeKind\x12\r\n\x05title\x18\x03 \x01(\t\x12\x0e\n\x06\x66ields\x18\x04 \x03(\t\x12\x17\n\x0f\x63ommit_messages\x18\x05 \x03(\t\x12\x12\n\nis_archive\x18\x06 \x01(\x08\x12\r\n\x05tools\x18\x07 \x03(\t\"\x82\x01\n\x12OpenSessionRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x0e\n\x06\x62ranch\x18\x02 \x01(\t\x12\r\n\x05\x61gent\x18\x03 \x01(\t\x12&\n\x03ttl\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nrequest_id\x18\x05 \x01(\t\"<\n\x13OpenSessionResponse\x12%\n\x07session\x18\x01 \x01(\x0b\x32\x14.memotree.v1.Session\":\n\x11GetSessionRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\";\n\x12GetSessionResponse\x12%\n\x07session\x18\x01 \x01(\x0b\x32\x14.memotree.v1.Session\"g\n\x13ListSessionsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x16\n\x0einclude_closed\x18\x02 \x01(\x08\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"W\n\x14ListSessionsResponse\x12&\n\x08sessions\x18\x01 \x03(\x0b\x32\x14.memotree.v1.Session\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"b\n\x12ListChangesRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"Z\n\x13ListChangesResponse\x12*\n\x07\x63hanges\x18\x01 \x03(\x0b\x32\x19.memotree.v1.StagedChange\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"P\n\x15\x44iscardChangesRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x10\n\x08node_ids\x18\x03 \x03(\t\"?\n\x16\x44iscardChangesResponse\x12%\n\x07session\x18\x01 \x01(\x0b\x32\x14.memotree.v1.Session\">\n\x15\x44iscardSessionRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\"?\n\x16\x44iscardSessionResponse\x12%\n\x07session\x18\x01 \x01(\x0b\x32\x14.memotree.v1.Session\"=\n\x14RebaseSessionRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\">\n\x15RebaseSessionResponse\x12%\n\x07session\x18\x01 \x01(\x0b\x32\x14.memotree.v1.Session\"\xe4\x01\n\x14\x43ommitChangesRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x16\n\x0especific_nodes\x18\x04 \x03(\t\x12\x12\n\ncreate_tag\x18\x05 \x01(\x08\x12\x10\n\x08tag_name\x18\x06 \x01(\t\x12)\n\x06\x61uthor\x18\x07 \x01(\x0b\x32\x19.memotree.v1.CommitAuthor\x12\x12\n\nrequest_id\x18\x08 \x01(\t\x12\x17\n\x0frenew_summaries\x18\t \x01(\x08\"\x8f\x01\n\x15\x43ommitChangesResponse\x12\x11\n\tcommit_id\x18\x01 \x01(\t\x12\x0e\n\x06\x62ranch\x18\x02 \x01(\t\x12\x10\n\x08tag_name\x18\x03 \x01(\t\x12\x14\n\x0c\x63hange_count\x18\x04 \x01(\x05\x12\x19\n\x11remaining_changes\x18\x05 \x01(\x05\x12\x10\n\x08warnings\x18\x06 \x03(\t*\x99\x01\n\x0cSessionState\x12\x1d\n\x19SESSION_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12SESSION_STATE_OPEN\x10\x01\x12\x1b\n\x17SESSION_STATE_DISCARDED\x10\x02\x12\x19\n\x15SESSION_STATE_EXPIRED\x10\x03\x12\x1a\n\x16SESSION_STATE_DETACHED\x10\x04\x32\xe6\x05\n\x0eSessionService\x12U\n\x0bOpenSession\x12\x1f.memotree.v1.OpenSessionRequest\x1a .memotree.v1.OpenSessionResponse\"\x03\x90\x02\x00\x12R\n\nGetSession\x12\x1e.memotree.v1.GetSessionRequest\x1a\x1f.memotree.v1.GetSessionResponse\"\x03\x90\x02\x01\x12X\n\x0cListSessions\x12 .memotree.v1.ListSessionsRequest\x1a!.memotree.v1.ListSessionsResponse\"\x03\x90\x02\x01\x12U\n\x0bListChanges\x12\x1f.memotree.v1.ListChangesRequest\x1a .memotree.v1.ListChangesResponse\"\x03\x90\x02\x01\x12^\n\x0e\x44iscardChanges\x12\".memotree.v1.DiscardChangesRequest\x1a#.memotree.v1.DiscardChangesResponse\"\x03\x90\x02\x00\x12^\n\x0e\x44iscardSession\x12\".memotree.v1.DiscardSessionRequest\x1a#.memotree.v1.DiscardSessionResponse\"\x03\x90\x02\x00\x12[\n\rRebaseSession\x12!.memotree.v1.RebaseSessionRequest\x1a\".memotree.v1.RebaseSessionResponse\"\x03\x90\x02\x02\x12[\n\rCommitChanges\x12!.memotree.v1.CommitChangesRequest\x1a\".memotree.v1.CommitChangesResponse\"\x03\x90\x02\x00\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!memotree/v1/session_service.proto\x12\x0bmemotree.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17memotree/v1/types.proto\"\xb5\x02\n\x07Session\x12\n\n\x02id\x18\x01 \x01(\t\x12\x14\n\x0cworkspace_id\x18\x02 \x01(\t\x12\x0e\n\x06\x62ranch\x18\x03 \x01(\t\x12\x16\n\x0e\x62\x61se_commit_id\x18\x04 \x01(\t\x12\r\n\x05\x61gent\x18\x05 \x01(\t\x12(\n\x05state\x18\x06 \x01(\x0e\x32\x19.memotree.v1.SessionState\x12/\n\x0b\x63reate_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bupdate_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0c\x63hange_count\x18\n \x01(\x05\"\xcb\x01\n\x0cStagedChange\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12%\n\x04kind\x18\x02 \x01(\x0e\x32\x17.memotree.v1.ChangeKind\x12\r\n\x05title\x18\x03 \x01(\t\x12\x0e\n\x06\x66ields\x18\x04 \x03(\t\x12\x17\n\x0f\x63ommit_messages\x18\x05 \x03(\t\x12\x12\n\nis_archive\x18\x06 \x01(\x08\x12\r\n\x05tools\x18\x07 \x03(\t\x12(\n\tconflicts\x18\x08 \x03(\x0b\x32\x15.memotree.v1.Conflict\"\x82\x01\n\x12OpenSessionRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x0e\n\x06\x62ranch\x18\x02 \x01(\t\x12\r\n\x05\x61gent\x18\x03 \x01(\t\x12&\n\x03ttl\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nrequest_id\x18\x05 \x01(\t\"<\n\x13OpenSessionResponse\x12%\n\x07session\x18\x01 \x01(\x0b\x32\x14.memotree.v1.Session\":\n\x11GetSessionRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\";\n\x12GetSessionResponse\x12%\n\x07session\x18\x01 \x01(\x0b\x32\x14.memotree.v1.Session\"g\n\x13ListSessionsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x16\n\x0einclude_closed\x18\x02 \x01(\x08\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"W\n\x14ListSessionsResponse\x12&\n\x08sessions\x18\x01 \x03(\x0b\x32\x14.memotree.v1.Session\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"b\n\x12ListChangesRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"Z\n\x13ListChangesResponse\x12*\n\x07\x63hanges\x18\x01 \x03(\x0b\x32\x19.memotree.v1.StagedChange\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"P\n\x15\x44iscardChangesRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x10\n\x08node_ids\x18\x03 \x03(\t\"?\n\x16\x44iscardChangesResponse\x12%\n\x07session\x18\x01 \x01(\x0b\x32\x14.memotree.v1.Session\">\n\x15\x44iscardSessionRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\"?\n\x16\x44iscardSessionResponse\x12%\n\x07session\x18\x01 \x01(\x0b\x32\x14.memotree.v1.Session\"=\n\x14RebaseSessionRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\">\n\x15RebaseSessionResponse\x12%\n\x07session\x18\x01 \x01(\x0b\x32\x14.memotree.v1.Session\"\xe4\x01\n\x14\x43ommitChangesRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x16\n\x0especific_nodes\x18\x04 \x03(\t\x12\x12\n\ncreate_tag\x18\x05 \x01(\x08\x12\x10\n\x08tag_name\x18\x06 \x01(\t\x12)\n\x06\x61uthor\x18\x07 \x01(\x0b\x32\x19.memotree.v1.CommitAuthor\x12\x12\n\nrequest_id\x18\x08 \x01(\t\x12\x17\n\x0frenew_summaries\x18\t \x01(\x08\"\x8f\x01\n\x15\x43ommitChangesResponse\x12\x11\n\tcommit_id\x18\x01 \x01(\t\x12\x0e\n\x06\x62ranch\x18\x02 \x01(\t\x12\x10\n\x08tag_name\x18\x03 \x01(\t\x12\x14\n\x0c\x63hange_count\x18\x04 \x01(\x05\x12\x19\n\x11remaining_changes\x18\x05 \x01(\x05\x12\x10\n\x08warnings\x18\x06 \x03(\t*\x99\x01\n\x0cSessionState\x12\x1d\n\x19SESSION_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12SESSION_STATE_OPEN\x10\x01\x12\x1b\n\x17SESSION_STATE_DISCARDED\x10\x02\x12\x19\n\x15SESSION_STATE_EXPIRED\x10\x03\x12\x1a\n\x16SESSION_STATE_DETACHED\x10\x04\x32\xe6\x05\n\x0eSessionService\x12U\n\x0bOpenSession\x12\x1f.memotree.v1.OpenSessionRequest\x1a .memotree.v1.OpenSessionResponse\"\x03\x90\x02\x00\x12R\n\nGetSession\x12\x1e.memotree.v1.GetSessionRequest\x1a\x1f.memotree.v1.GetSessionResponse\"\x03\x90\x02\x01\x12X\n\x0cListSessions\x12 .memotree.v1.ListSessionsRequest\x1a!.memotree.v1.ListSessionsResponse\"\x03\x90\x02\x01\x12U\n\x0bListChanges\x12\x1f.memotree.v1.ListChangesRequest\x1a .memotree.v1.ListChangesResponse\"\x03\x90\x02\x01\x12^\n\x0e\x44iscardChanges\x12\".memotree.v1.DiscardChangesRequest\x1a#.memotree.v1.DiscardChangesResponse\"\x03\x90\x02\x00\x12^\n\x0e\x44iscardSession\x12\".memotree.v1.DiscardSessionRequest\x1a#.memotree.v1.DiscardSessionResponse\"\x03\x90\x02\x00\x12[\n\rRebaseSession\x12!.memotree.v1.RebaseSessionRequest\x1a\".memotree.v1.RebaseSessionResponse\"\x03\x90\x02\x02\x12[\n\rCommitChanges\x12!.memotree.v1.CommitChangesRequest\x1a\".memotree.v1.CommitChangesResponse\"\x03\x90\x02\x00\x42\x39\n\x0f\x64\x65v.memotree.v1P\x01Z\x16memotree/v1;memotreev1\xaa\x02\x0bMemoTree.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'memotree.v1.session_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\017dev.memotree.v1P\001Z\026memotree/v1;memotreev1\252\002\013MemoTree.V1'
   _globals['_SESSIONSERVICE'].methods_by_name['OpenSession']._loaded_options = None
   _globals['_SESSIONSERVICE'].methods_by_name['OpenSession']._serialized_options = b'\220\002\000'
   _globals['_SESSIONSERVICE'].methods_by_name['GetSession']._loaded_options = None
@@ -50,44 +51,44 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SESSIONSERVICE'].methods_by_name['RebaseSession']._serialized_options = b'\220\002\002'
   _globals['_SESSIONSERVICE'].methods_by_name['CommitChanges']._loaded_options = None
   _globals['_SESSIONSERVICE'].methods_by_name['CommitChanges']._serialized_options = b'\220\002\000'
-  _globals['_SESSIONSTATE']._serialized_start=2099
-  _globals['_SESSIONSTATE']._serialized_end=2252
+  _globals['_SESSIONSTATE']._serialized_start=2141
+  _globals['_SESSIONSTATE']._serialized_end=2294
   _globals['_SESSION']._serialized_start=141
   _globals['_SESSION']._serialized_end=450
   _globals['_STAGEDCHANGE']._serialized_start=453
-  _globals['_STAGEDCHANGE']._serialized_end=614
-  _globals['_OPENSESSIONREQUEST']._serialized_start=617
-  _globals['_OPENSESSIONREQUEST']._serialized_end=747
-  _globals['_OPENSESSIONRESPONSE']._serialized_start=749
-  _globals['_OPENSESSIONRESPONSE']._serialized_end=809
-  _globals['_GETSESSIONREQUEST']._serialized_start=811
-  _globals['_GETSESSIONREQUEST']._serialized_end=869
-  _globals['_GETSESSIONRESPONSE']._serialized_start=871
-  _globals['_GETSESSIONRESPONSE']._serialized_end=930
-  _globals['_LISTSESSIONSREQUEST']._serialized_start=932
-  _globals['_LISTSESSIONSREQUEST']._serialized_end=1035
-  _globals['_LISTSESSIONSRESPONSE']._serialized_start=1037
-  _globals['_LISTSESSIONSRESPONSE']._serialized_end=1124
-  _globals['_LISTCHANGESREQUEST']._serialized_start=1126
-  _globals['_LISTCHANGESREQUEST']._serialized_end=1224
-  _globals['_LISTCHANGESRESPONSE']._serialized_start=1226
-  _globals['_LISTCHANGESRESPONSE']._serialized_end=1316
-  _globals['_DISCARDCHANGESREQUEST']._serialized_start=1318
-  _globals['_DISCARDCHANGESREQUEST']._serialized_end=1398
-  _globals['_DISCARDCHANGESRESPONSE']._serialized_start=1400
-  _globals['_DISCARDCHANGESRESPONSE']._serialized_end=1463
-  _globals['_DISCARDSESSIONREQUEST']._serialized_start=1465
-  _globals['_DISCARDSESSIONREQUEST']._serialized_end=1527
-  _globals['_DISCARDSESSIONRESPONSE']._serialized_start=1529
-  _globals['_DISCARDSESSIONRESPONSE']._serialized_end=1592
-  _globals['_REBASESESSIONREQUEST']._serialized_start=1594
-  _globals['_REBASESESSIONREQUEST']._serialized_end=1655
-  _globals['_REBASESESSIONRESPONSE']._serialized_start=1657
-  _globals['_REBASESESSIONRESPONSE']._serialized_end=1719
-  _globals['_COMMITCHANGESREQUEST']._serialized_start=1722
-  _globals['_COMMITCHANGESREQUEST']._serialized_end=1950
-  _globals['_COMMITCHANGESRESPONSE']._serialized_start=1953
-  _globals['_COMMITCHANGESRESPONSE']._serialized_end=2096
-  _globals['_SESSIONSERVICE']._serialized_start=2255
-  _globals['_SESSIONSERVICE']._serialized_end=2997
+  _globals['_STAGEDCHANGE']._serialized_end=656
+  _globals['_OPENSESSIONREQUEST']._serialized_start=659
+  _globals['_OPENSESSIONREQUEST']._serialized_end=789
+  _globals['_OPENSESSIONRESPONSE']._serialized_start=791
+  _globals['_OPENSESSIONRESPONSE']._serialized_end=851
+  _globals['_GETSESSIONREQUEST']._serialized_start=853
+  _globals['_GETSESSIONREQUEST']._serialized_end=911
+  _globals['_GETSESSIONRESPONSE']._serialized_start=913
+  _globals['_GETSESSIONRESPONSE']._serialized_end=972
+  _globals['_LISTSESSIONSREQUEST']._serialized_start=974
+  _globals['_LISTSESSIONSREQUEST']._serialized_end=1077
+  _globals['_LISTSESSIONSRESPONSE']._serialized_start=1079
+  _globals['_LISTSESSIONSRESPONSE']._serialized_end=1166
+  _globals['_LISTCHANGESREQUEST']._serialized_start=1168
+  _globals['_LISTCHANGESREQUEST']._serialized_end=1266
+  _globals['_LISTCHANGESRESPONSE']._serialized_start=1268
+  _globals['_LISTCHANGESRESPONSE']._serialized_end=1358
+  _globals['_DISCARDCHANGESREQUEST']._serialized_start=1360
+  _globals['_DISCARDCHANGESREQUEST']._serialized_end=1440
+  _globals['_DISCARDCHANGESRESPONSE']._serialized_start=1442
+  _globals['_DISCARDCHANGESRESPONSE']._serialized_end=1505
+  _globals['_DISCARDSESSIONREQUEST']._serialized_start=1507
+  _globals['_DISCARDSESSIONREQUEST']._serialized_end=1569
+  _globals['_DISCARDSESSIONRESPONSE']._serialized_start=1571
+  _globals['_DISCARDSESSIONRESPONSE']._serialized_end=1634
+  _globals['_REBASESESSIONREQUEST']._serialized_start=1636
+  _globals['_REBASESESSIONREQUEST']._serialized_end=1697
+  _globals['_REBASESESSIONRESPONSE']._serialized_start=1699
+  _globals['_REBASESESSIONRESPONSE']._serialized_end=1761
+  _globals['_COMMITCHANGESREQUEST']._serialized_start=1764
+  _globals['_COMMITCHANGESREQUEST']._serialized_end=1992
+  _globals['_COMMITCHANGESRESPONSE']._serialized_start=1995
+  _globals['_COMMITCHANGESRESPONSE']._serialized_end=2138
+  _globals['_SESSIONSERVICE']._serialized_start=2297
+  _globals['_SESSIONSERVICE']._serialized_end=3039
 # @@protoc_insertion_point(module_scope)

@@ -33,12 +33,15 @@ class _SessionStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SessionS
     SESSION_STATE_OPEN: _SessionState.ValueType  # 1
     """It accepts changes."""
     SESSION_STATE_DISCARDED: _SessionState.ValueType  # 2
-    """It was discarded."""
+    """It was discarded, and all that it had staged."""
     SESSION_STATE_EXPIRED: _SessionState.ValueType  # 3
-    """It was idle for too long; its changes were discarded."""
+    """It was not used for longer than its ttl. It accepts no changes, and what it had staged is deleted within about
+    an hour.
+    """
     SESSION_STATE_DETACHED: _SessionState.ValueType  # 4
-    """Its branch was deleted, or its workspace was restored from a backup without its base commit; its changes can be
-    read and discarded.
+    """Its branch was deleted, or its workspace was restored from a backup without its base commit. It accepts no changes
+    and cannot be committed, rebased or discarded in part. What it staged can be read until DiscardSession discards it,
+    or it expires.
     """
 
 class SessionState(_SessionState, metaclass=_SessionStateEnumTypeWrapper):
@@ -49,12 +52,15 @@ SESSION_STATE_UNSPECIFIED: SessionState.ValueType  # 0
 SESSION_STATE_OPEN: SessionState.ValueType  # 1
 """It accepts changes."""
 SESSION_STATE_DISCARDED: SessionState.ValueType  # 2
-"""It was discarded."""
+"""It was discarded, and all that it had staged."""
 SESSION_STATE_EXPIRED: SessionState.ValueType  # 3
-"""It was idle for too long; its changes were discarded."""
+"""It was not used for longer than its ttl. It accepts no changes, and what it had staged is deleted within about
+an hour.
+"""
 SESSION_STATE_DETACHED: SessionState.ValueType  # 4
-"""Its branch was deleted, or its workspace was restored from a backup without its base commit; its changes can be
-read and discarded.
+"""Its branch was deleted, or its workspace was restored from a backup without its base commit. It accepts no changes
+and cannot be committed, rebased or discarded in part. What it staged can be read until DiscardSession discards it,
+or it expires.
 """
 Global___SessionState: _TypeAlias = SessionState  # noqa: Y015
 
@@ -135,6 +141,7 @@ class StagedChange(_message.Message):
     COMMIT_MESSAGES_FIELD_NUMBER: _builtins.int
     IS_ARCHIVE_FIELD_NUMBER: _builtins.int
     TOOLS_FIELD_NUMBER: _builtins.int
+    CONFLICTS_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     """The node or archive."""
     kind: _types_pb2.ChangeKind.ValueType
@@ -155,6 +162,12 @@ class StagedChange(_message.Message):
     def tools(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The tools that changed it."""
 
+    @_builtins.property
+    def conflicts(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Conflict]:
+        """Why it does not fit the session's base, found when a commit of other changes moved that to a newer commit. Change
+        or discard it, or it ends the next commit with ABORTED.
+        """
+
     def __init__(
         self,
         *,
@@ -165,10 +178,11 @@ class StagedChange(_message.Message):
         commit_messages: _abc.Iterable[_builtins.str] | None = ...,
         is_archive: _builtins.bool = ...,
         tools: _abc.Iterable[_builtins.str] | None = ...,
+        conflicts: _abc.Iterable[_types_pb2.Conflict] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_messages", b"commit_messages", "fields", b"fields", "is_archive", b"is_archive", "kind", b"kind", "node_id", b"node_id", "title", b"title", "tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_messages", b"commit_messages", "conflicts", b"conflicts", "fields", b"fields", "is_archive", b"is_archive", "kind", b"kind", "node_id", b"node_id", "title", b"title", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -427,7 +441,9 @@ class DiscardChangesRequest(_message.Message):
     """The session."""
     @_builtins.property
     def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The nodes or archives whose changes are discarded."""
+        """The nodes or archives whose changes are discarded: ids, or prefixes of four characters or more that no other staged
+        change has.
+        """
 
     def __init__(
         self,
@@ -601,7 +617,9 @@ class CommitChangesRequest(_message.Message):
     """
     @_builtins.property
     def specific_nodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Only these nodes (or archives); all when empty. The rest stays staged."""
+        """Only these nodes or archives: ids, or prefixes of four characters or more that no other staged change has; all when
+        empty. The rest stays staged.
+        """
 
     @_builtins.property
     def author(self) -> _types_pb2.CommitAuthor:

@@ -27,7 +27,7 @@ if _version_not_supported:
 
 class SessionServiceStub:
     """Working sessions: changes staged on top of a base commit of a branch, visible only inside the session until
-    committed.
+    committed. A session is named by its whole id.
     """
 
     def __init__(self, channel):
@@ -80,7 +80,7 @@ class SessionServiceStub:
 
 class SessionServiceServicer:
     """Working sessions: changes staged on top of a base commit of a branch, visible only inside the session until
-    committed.
+    committed. A session is named by its whole id.
     """
 
     def OpenSession(self, request, context):
@@ -108,7 +108,7 @@ class SessionServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListChanges(self, request, context):
-        """Lists the staged changes of a session, ordered by node.
+        """Lists the staged changes of a session in any state, ordered by node.
         Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -117,14 +117,16 @@ class SessionServiceServicer:
 
     def DiscardChanges(self, request, context):
         """Discards some staged changes, and keeps the session open.
-        Errors: NOT_FOUND; FAILED_PRECONDITION when a remaining change needs a discarded one, or the session is closed.
+        Errors: NOT_FOUND, also for a node that has no staged change; INVALID_ARGUMENT for an ambiguous prefix (NodeList
+        has the staged nodes); FAILED_PRECONDITION for a session that is not open, or when changes that stay need a
+        discarded one (NodeList has all nodes and archives that would have to be discarded too, also indirectly).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DiscardSession(self, request, context):
-        """Discards all staged changes and closes the session.
+        """Discards all staged changes and closes the session, whatever its state is.
         Errors: NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -133,8 +135,8 @@ class SessionServiceServicer:
 
     def RebaseSession(self, request, context):
         """Moves the session's base to the head of its branch; each staged change is merged per field.
-        Errors: NOT_FOUND; ABORTED with a ConflictList (nothing is changed then); FAILED_PRECONDITION when the branch was
-        deleted.
+        Errors: NOT_FOUND; ABORTED with a ConflictList (nothing is changed then); FAILED_PRECONDITION for a session that is
+        not open, as when its branch was deleted.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -148,10 +150,11 @@ class SessionServiceServicer:
         broke, the commit may or may not exist: send the same request with the same request_id again, which returns the
         first result if there is one and commits otherwise.
 
-        Errors: ABORTED with a ConflictList when the branch has moved and both sides changed the same field;
-        FAILED_PRECONDITION for an empty session, a closed one, a branch that was deleted, or a choice of nodes that would
-        leave an orphan (NodeList has the missing nodes); ALREADY_EXISTS for the tag; INVALID_ARGUMENT; UNAVAILABLE when
-        the disk or PostgreSQL does not answer.
+        Errors: ABORTED with a ConflictList when the branch has moved and both sides changed the same field, or their
+        changes together leave no tree, and without one when the branch kept moving; NOT_FOUND, also for a chosen node that
+        has no staged change; FAILED_PRECONDITION for a session without changes or one that is not open, a branch that was
+        deleted, or a choice of nodes that would leave an orphan (NodeList has the nodes and archives to choose as well);
+        ALREADY_EXISTS for the tag; INVALID_ARGUMENT; UNAVAILABLE when the disk or PostgreSQL does not answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -210,7 +213,7 @@ def add_SessionServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class SessionService:
     """Working sessions: changes staged on top of a base commit of a branch, visible only inside the session until
-    committed.
+    committed. A session is named by its whole id.
     """
 
     @staticmethod

@@ -28,7 +28,7 @@ GRPC_VERSION: str
 
 class SessionServiceStub:
     """Working sessions: changes staged on top of a base commit of a branch, visible only inside the session until
-    committed.
+    committed. A session is named by its whole id.
     """
 
     @_typing.overload
@@ -48,21 +48,23 @@ class SessionServiceStub:
     Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
     """
     ListChanges: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.ListChangesRequest, _session_service_pb2.ListChangesResponse]
-    """Lists the staged changes of a session, ordered by node.
+    """Lists the staged changes of a session in any state, ordered by node.
     Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
     """
     DiscardChanges: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.DiscardChangesRequest, _session_service_pb2.DiscardChangesResponse]
     """Discards some staged changes, and keeps the session open.
-    Errors: NOT_FOUND; FAILED_PRECONDITION when a remaining change needs a discarded one, or the session is closed.
+    Errors: NOT_FOUND, also for a node that has no staged change; INVALID_ARGUMENT for an ambiguous prefix (NodeList
+    has the staged nodes); FAILED_PRECONDITION for a session that is not open, or when changes that stay need a
+    discarded one (NodeList has all nodes and archives that would have to be discarded too, also indirectly).
     """
     DiscardSession: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.DiscardSessionRequest, _session_service_pb2.DiscardSessionResponse]
-    """Discards all staged changes and closes the session.
+    """Discards all staged changes and closes the session, whatever its state is.
     Errors: NOT_FOUND.
     """
     RebaseSession: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.RebaseSessionRequest, _session_service_pb2.RebaseSessionResponse]
     """Moves the session's base to the head of its branch; each staged change is merged per field.
-    Errors: NOT_FOUND; ABORTED with a ConflictList (nothing is changed then); FAILED_PRECONDITION when the branch was
-    deleted.
+    Errors: NOT_FOUND; ABORTED with a ConflictList (nothing is changed then); FAILED_PRECONDITION for a session that is
+    not open, as when its branch was deleted.
     """
     CommitChanges: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.CommitChangesRequest, _session_service_pb2.CommitChangesResponse]
     """Makes one Git commit of the session's changes (or of some of them), and a tag if requested.
@@ -72,16 +74,17 @@ class SessionServiceStub:
     broke, the commit may or may not exist: send the same request with the same request_id again, which returns the
     first result if there is one and commits otherwise.
 
-    Errors: ABORTED with a ConflictList when the branch has moved and both sides changed the same field;
-    FAILED_PRECONDITION for an empty session, a closed one, a branch that was deleted, or a choice of nodes that would
-    leave an orphan (NodeList has the missing nodes); ALREADY_EXISTS for the tag; INVALID_ARGUMENT; UNAVAILABLE when
-    the disk or PostgreSQL does not answer.
+    Errors: ABORTED with a ConflictList when the branch has moved and both sides changed the same field, or their
+    changes together leave no tree, and without one when the branch kept moving; NOT_FOUND, also for a chosen node that
+    has no staged change; FAILED_PRECONDITION for a session without changes or one that is not open, a branch that was
+    deleted, or a choice of nodes that would leave an orphan (NodeList has the nodes and archives to choose as well);
+    ALREADY_EXISTS for the tag; INVALID_ARGUMENT; UNAVAILABLE when the disk or PostgreSQL does not answer.
     """
 
 @_typing.type_check_only
 class SessionServiceAsyncStub(SessionServiceStub):
     """Working sessions: changes staged on top of a base commit of a branch, visible only inside the session until
-    committed.
+    committed. A session is named by its whole id.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -98,21 +101,23 @@ class SessionServiceAsyncStub(SessionServiceStub):
     Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
     """
     ListChanges: _aio.UnaryUnaryMultiCallable[_session_service_pb2.ListChangesRequest, _session_service_pb2.ListChangesResponse]  # type: ignore[assignment]
-    """Lists the staged changes of a session, ordered by node.
+    """Lists the staged changes of a session in any state, ordered by node.
     Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
     """
     DiscardChanges: _aio.UnaryUnaryMultiCallable[_session_service_pb2.DiscardChangesRequest, _session_service_pb2.DiscardChangesResponse]  # type: ignore[assignment]
     """Discards some staged changes, and keeps the session open.
-    Errors: NOT_FOUND; FAILED_PRECONDITION when a remaining change needs a discarded one, or the session is closed.
+    Errors: NOT_FOUND, also for a node that has no staged change; INVALID_ARGUMENT for an ambiguous prefix (NodeList
+    has the staged nodes); FAILED_PRECONDITION for a session that is not open, or when changes that stay need a
+    discarded one (NodeList has all nodes and archives that would have to be discarded too, also indirectly).
     """
     DiscardSession: _aio.UnaryUnaryMultiCallable[_session_service_pb2.DiscardSessionRequest, _session_service_pb2.DiscardSessionResponse]  # type: ignore[assignment]
-    """Discards all staged changes and closes the session.
+    """Discards all staged changes and closes the session, whatever its state is.
     Errors: NOT_FOUND.
     """
     RebaseSession: _aio.UnaryUnaryMultiCallable[_session_service_pb2.RebaseSessionRequest, _session_service_pb2.RebaseSessionResponse]  # type: ignore[assignment]
     """Moves the session's base to the head of its branch; each staged change is merged per field.
-    Errors: NOT_FOUND; ABORTED with a ConflictList (nothing is changed then); FAILED_PRECONDITION when the branch was
-    deleted.
+    Errors: NOT_FOUND; ABORTED with a ConflictList (nothing is changed then); FAILED_PRECONDITION for a session that is
+    not open, as when its branch was deleted.
     """
     CommitChanges: _aio.UnaryUnaryMultiCallable[_session_service_pb2.CommitChangesRequest, _session_service_pb2.CommitChangesResponse]  # type: ignore[assignment]
     """Makes one Git commit of the session's changes (or of some of them), and a tag if requested.
@@ -122,15 +127,16 @@ class SessionServiceAsyncStub(SessionServiceStub):
     broke, the commit may or may not exist: send the same request with the same request_id again, which returns the
     first result if there is one and commits otherwise.
 
-    Errors: ABORTED with a ConflictList when the branch has moved and both sides changed the same field;
-    FAILED_PRECONDITION for an empty session, a closed one, a branch that was deleted, or a choice of nodes that would
-    leave an orphan (NodeList has the missing nodes); ALREADY_EXISTS for the tag; INVALID_ARGUMENT; UNAVAILABLE when
-    the disk or PostgreSQL does not answer.
+    Errors: ABORTED with a ConflictList when the branch has moved and both sides changed the same field, or their
+    changes together leave no tree, and without one when the branch kept moving; NOT_FOUND, also for a chosen node that
+    has no staged change; FAILED_PRECONDITION for a session without changes or one that is not open, a branch that was
+    deleted, or a choice of nodes that would leave an orphan (NodeList has the nodes and archives to choose as well);
+    ALREADY_EXISTS for the tag; INVALID_ARGUMENT; UNAVAILABLE when the disk or PostgreSQL does not answer.
     """
 
 class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
     """Working sessions: changes staged on top of a base commit of a branch, visible only inside the session until
-    committed.
+    committed. A session is named by its whole id.
     """
 
     @_abc_1.abstractmethod
@@ -169,7 +175,7 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _session_service_pb2.ListChangesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_session_service_pb2.ListChangesResponse, _abc.Awaitable[_session_service_pb2.ListChangesResponse]]:
-        """Lists the staged changes of a session, ordered by node.
+        """Lists the staged changes of a session in any state, ordered by node.
         Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
         """
 
@@ -180,7 +186,9 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_session_service_pb2.DiscardChangesResponse, _abc.Awaitable[_session_service_pb2.DiscardChangesResponse]]:
         """Discards some staged changes, and keeps the session open.
-        Errors: NOT_FOUND; FAILED_PRECONDITION when a remaining change needs a discarded one, or the session is closed.
+        Errors: NOT_FOUND, also for a node that has no staged change; INVALID_ARGUMENT for an ambiguous prefix (NodeList
+        has the staged nodes); FAILED_PRECONDITION for a session that is not open, or when changes that stay need a
+        discarded one (NodeList has all nodes and archives that would have to be discarded too, also indirectly).
         """
 
     @_abc_1.abstractmethod
@@ -189,7 +197,7 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _session_service_pb2.DiscardSessionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_session_service_pb2.DiscardSessionResponse, _abc.Awaitable[_session_service_pb2.DiscardSessionResponse]]:
-        """Discards all staged changes and closes the session.
+        """Discards all staged changes and closes the session, whatever its state is.
         Errors: NOT_FOUND.
         """
 
@@ -200,8 +208,8 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_session_service_pb2.RebaseSessionResponse, _abc.Awaitable[_session_service_pb2.RebaseSessionResponse]]:
         """Moves the session's base to the head of its branch; each staged change is merged per field.
-        Errors: NOT_FOUND; ABORTED with a ConflictList (nothing is changed then); FAILED_PRECONDITION when the branch was
-        deleted.
+        Errors: NOT_FOUND; ABORTED with a ConflictList (nothing is changed then); FAILED_PRECONDITION for a session that is
+        not open, as when its branch was deleted.
         """
 
     @_abc_1.abstractmethod
@@ -217,10 +225,11 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         broke, the commit may or may not exist: send the same request with the same request_id again, which returns the
         first result if there is one and commits otherwise.
 
-        Errors: ABORTED with a ConflictList when the branch has moved and both sides changed the same field;
-        FAILED_PRECONDITION for an empty session, a closed one, a branch that was deleted, or a choice of nodes that would
-        leave an orphan (NodeList has the missing nodes); ALREADY_EXISTS for the tag; INVALID_ARGUMENT; UNAVAILABLE when
-        the disk or PostgreSQL does not answer.
+        Errors: ABORTED with a ConflictList when the branch has moved and both sides changed the same field, or their
+        changes together leave no tree, and without one when the branch kept moving; NOT_FOUND, also for a chosen node that
+        has no staged change; FAILED_PRECONDITION for a session without changes or one that is not open, a branch that was
+        deleted, or a choice of nodes that would leave an orphan (NodeList has the nodes and archives to choose as well);
+        ALREADY_EXISTS for the tag; INVALID_ARGUMENT; UNAVAILABLE when the disk or PostgreSQL does not answer.
         """
 
 def add_SessionServiceServicer_to_server(servicer: SessionServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

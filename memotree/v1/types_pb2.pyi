@@ -158,6 +158,34 @@ CONFIDENCE_STRONG: Confidence.ValueType  # 3
 """Something probably answers it."""
 Global___Confidence: _TypeAlias = Confidence  # noqa: Y015
 
+class _Absence:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _AbsenceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Absence.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ABSENCE_UNSPECIFIED: _Absence.ValueType  # 0
+    """Not given."""
+    ABSENCE_NONE: _Absence.ValueType  # 1
+    """There is none on this side: no such attribute, relation or source, or the node or archive did not exist."""
+    ABSENCE_DELETED: _Absence.ValueType  # 2
+    """This side deleted the node or archive; or, for the fields "parent" and "archive", the one under which the other
+    side puts the node.
+    """
+
+class Absence(_Absence, metaclass=_AbsenceEnumTypeWrapper):
+    """Why a side of a conflict has no value."""
+
+ABSENCE_UNSPECIFIED: Absence.ValueType  # 0
+"""Not given."""
+ABSENCE_NONE: Absence.ValueType  # 1
+"""There is none on this side: no such attribute, relation or source, or the node or archive did not exist."""
+ABSENCE_DELETED: Absence.ValueType  # 2
+"""This side deleted the node or archive; or, for the fields "parent" and "archive", the one under which the other
+side puts the node.
+"""
+Global___Absence: _TypeAlias = Absence  # noqa: Y015
+
 @_typing.final
 class Relation(_message.Message):
     """A typed relation from one node to another; type and target together identify it."""
@@ -507,42 +535,151 @@ class CommitAuthor(_message.Message):
 Global___CommitAuthor: _TypeAlias = CommitAuthor  # noqa: Y015
 
 @_typing.final
+class Place(_message.Message):
+    """Where a node stands."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ARCHIVE_ID_FIELD_NUMBER: _builtins.int
+    PARENT_ID_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    archive_id: _builtins.str
+    """The archive."""
+    parent_id: _builtins.str
+    """The parent node; empty for a root of the archive."""
+    position: _builtins.str
+    """The position among its siblings, as in Node; empty if it does not matter."""
+    def __init__(
+        self,
+        *,
+        archive_id: _builtins.str = ...,
+        parent_id: _builtins.str = ...,
+        position: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archive_id", b"archive_id", "parent_id", b"parent_id", "position", b"position"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Place: _TypeAlias = Place  # noqa: Y015
+
+@_typing.final
+class FieldValue(_message.Message):
+    """The value that one side of a conflict has. The comment of Conflict.field says which field has which kind."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ABSENCE_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
+    RELATION_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    NODE_FIELD_NUMBER: _builtins.int
+    ARCHIVE_FIELD_NUMBER: _builtins.int
+    CHILD_ID_FIELD_NUMBER: _builtins.int
+    absence: Global___Absence.ValueType
+    """There is no value, and why."""
+    text: _builtins.str
+    """A text, also an empty one."""
+    child_id: _builtins.str
+    """The id of a node that this side has directly below the node or archive which the other side deleted or moved."""
+    @_builtins.property
+    def place(self) -> Global___Place:
+        """A place."""
+
+    @_builtins.property
+    def relation(self) -> Global___Relation:
+        """A relation; the conflict is about its description."""
+
+    @_builtins.property
+    def source(self) -> Global___Source:
+        """A source."""
+
+    @_builtins.property
+    def node(self) -> Global___Node:
+        """A whole node, at level TITLE: id, archive_id, parent_id, position, type and title."""
+
+    @_builtins.property
+    def archive(self) -> Global___Archive:
+        """A whole archive, without its attributes and etag."""
+
+    def __init__(
+        self,
+        *,
+        absence: Global___Absence.ValueType = ...,
+        text: _builtins.str = ...,
+        place: Global___Place | None = ...,
+        relation: Global___Relation | None = ...,
+        source: Global___Source | None = ...,
+        node: Global___Node | None = ...,
+        archive: Global___Archive | None = ...,
+        child_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["absence", b"absence", "archive", b"archive", "child_id", b"child_id", "kind", b"kind", "node", b"node", "place", b"place", "relation", b"relation", "source", b"source", "text", b"text"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["absence", b"absence", "archive", b"archive", "child_id", b"child_id", "kind", b"kind", "node", b"node", "place", b"place", "relation", b"relation", "source", b"source", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["absence", "text", "place", "relation", "source", "node", "archive", "child_id"]  # noqa: Y015
+    _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
+
+Global___FieldValue: _TypeAlias = FieldValue  # noqa: Y015
+
+@_typing.final
 class Conflict(_message.Message):
-    """Two conflicting edits of a field or node."""
+    """Two conflicting edits of a field or node. In the details of a status, long texts in it are cut (ErrorInfo.metadata
+    has "shortened"); ListChanges has them whole.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     NODE_ID_FIELD_NUMBER: _builtins.int
     FIELD_FIELD_NUMBER: _builtins.int
-    BASE_FIELD_NUMBER: _builtins.int
-    OURS_FIELD_NUMBER: _builtins.int
-    THEIRS_FIELD_NUMBER: _builtins.int
     DESCRIPTION_FIELD_NUMBER: _builtins.int
+    BASE_VALUE_FIELD_NUMBER: _builtins.int
+    OUR_VALUE_FIELD_NUMBER: _builtins.int
+    THEIR_VALUE_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     """The node or archive that both sides changed."""
     field: _builtins.str
-    """The field that both sides changed; empty if the conflict is about the node as a whole."""
-    base: _builtins.str
-    """The value both started from."""
-    ours: _builtins.str
-    """The value of the session."""
-    theirs: _builtins.str
-    """The value on the branch."""
+    """The field that both sides changed, which also says what kind its values are:
+    "type", "title", "content", "brief" and "summary" of a node, "name", "model_id" and "description" of an archive,
+    and "attributes." with the name of an attribute: text. For a name that another archive took, their_value is that
+    archive. "relations." with a type, a point and the id of the target: relation. "source": source.
+    "parent" and "archive": place.
+    Empty if the conflict is about the node or archive as a whole: node, archive or child_id.
+    In place of each there may be an absence. Tags and positions never conflict.
+    """
     description: _builtins.str
     """A sentence for a person."""
+    @_builtins.property
+    def base_value(self) -> Global___FieldValue:
+        """The value that both sides started from; not set if the reason is IMPORT_RACED, which only names what
+        changed.
+        """
+
+    @_builtins.property
+    def our_value(self) -> Global___FieldValue:
+        """The value of the session; likewise."""
+
+    @_builtins.property
+    def their_value(self) -> Global___FieldValue:
+        """The value on the branch; likewise."""
+
     def __init__(
         self,
         *,
         node_id: _builtins.str = ...,
         field: _builtins.str = ...,
-        base: _builtins.str = ...,
-        ours: _builtins.str = ...,
-        theirs: _builtins.str = ...,
         description: _builtins.str = ...,
+        base_value: Global___FieldValue | None = ...,
+        our_value: Global___FieldValue | None = ...,
+        their_value: Global___FieldValue | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["base_value", b"base_value", "our_value", b"our_value", "their_value", b"their_value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base", b"base", "description", b"description", "field", b"field", "node_id", b"node_id", "ours", b"ours", "theirs", b"theirs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_value", b"base_value", "description", b"description", "field", b"field", "node_id", b"node_id", "our_value", b"our_value", "their_value", b"their_value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -574,14 +711,14 @@ Global___ConflictList: _TypeAlias = ConflictList  # noqa: Y015
 
 @_typing.final
 class NodeList(_message.Message):
-    """Nodes that an ambiguous id may mean, or that a call must also include; a detail of a status."""
+    """Nodes or archives that an ambiguous name may mean, or that a call must also include; a detail of a status."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     NODES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___Node]:
-        """Up to twenty nodes, at level TITLE."""
+        """Up to twenty, at level TITLE; an archive has its name as the title and its own id as archive_id."""
 
     def __init__(
         self,

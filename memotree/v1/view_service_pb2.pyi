@@ -31,9 +31,9 @@ class View(_message.Message):
     NODES_EXPANDED_FIELD_NUMBER: _builtins.int
     UPDATE_TIME_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Unique within its session or branch."""
+    """Unique within what it belongs to."""
     scope: _builtins.str
-    """The session or branch it belongs to."""
+    """What it belongs to: the whole id of a session or commit, or the name of a branch or tag."""
     nodes_expanded: _builtins.int
     """How many nodes it shows above TITLE."""
     @_builtins.property
@@ -70,13 +70,13 @@ class RenderViewRequest(_message.Message):
     workspace: _builtins.str
     """Name or id of the workspace."""
     revision: _builtins.str
-    """The session or branch that the view belongs to; the default branch when empty."""
+    """The revision that the view belongs to; the default branch when empty."""
     view_name: _builtins.str
     """The view; "default" when not given."""
     token_budget: _builtins.int
     """The most tokens; no limit when 0."""
     archive: _builtins.str
-    """Only this archive: id, unique prefix or name; all when empty."""
+    """Only this archive: id, name or unique prefix; all when empty."""
     def __init__(
         self,
         *,
@@ -151,7 +151,7 @@ class ListViewsRequest(_message.Message):
     workspace: _builtins.str
     """Name or id of the workspace."""
     revision: _builtins.str
-    """The session or branch; the default branch when empty."""
+    """The revision that the view belongs to; the default branch when empty."""
     page_size: _builtins.int
     """The most items on a page; 50 when 0, at most 1000."""
     page_token: _builtins.str
@@ -212,7 +212,7 @@ class DeleteViewRequest(_message.Message):
     workspace: _builtins.str
     """Name or id of the workspace."""
     revision: _builtins.str
-    """The session or branch; the default branch when empty."""
+    """The revision that the view belongs to; the default branch when empty."""
     view_name: _builtins.str
     """The view; "default" when not given."""
     def __init__(

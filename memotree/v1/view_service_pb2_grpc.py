@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class ViewServiceStub:
-    """Views: named maps from nodes to levels of detail. They belong to a session or a branch. They are working state and
-    are never committed.
+    """Views: named maps from nodes to levels of detail. They belong to a session or a branch, or to a tag or commit that is
+    given as the revision. They are working state and are never committed.
     """
 
     def __init__(self, channel):
@@ -54,8 +54,8 @@ class ViewServiceStub:
 
 
 class ViewServiceServicer:
-    """Views: named maps from nodes to levels of detail. They belong to a session or a branch. They are working state and
-    are never committed.
+    """Views: named maps from nodes to levels of detail. They belong to a session or a branch, or to a tag or commit that is
+    given as the revision. They are working state and are never committed.
     """
 
     def RenderView(self, request, context):
@@ -69,7 +69,7 @@ class ViewServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListViews(self, request, context):
-        """Lists the views of a session or branch, ordered by name.
+        """Lists the views of a revision, ordered by name.
         Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -111,8 +111,8 @@ def add_ViewServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ViewService:
-    """Views: named maps from nodes to levels of detail. They belong to a session or a branch. They are working state and
-    are never committed.
+    """Views: named maps from nodes to levels of detail. They belong to a session or a branch, or to a tag or commit that is
+    given as the revision. They are working state and are never committed.
     """
 
     @staticmethod

@@ -27,8 +27,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ViewServiceStub:
-    """Views: named maps from nodes to levels of detail. They belong to a session or a branch. They are working state and
-    are never committed.
+    """Views: named maps from nodes to levels of detail. They belong to a session or a branch, or to a tag or commit that is
+    given as the revision. They are working state and are never committed.
     """
 
     @_typing.overload
@@ -42,7 +42,7 @@ class ViewServiceStub:
     Errors: NOT_FOUND; INVALID_ARGUMENT for a budget below 0.
     """
     ListViews: _grpc.UnaryUnaryMultiCallable[_view_service_pb2.ListViewsRequest, _view_service_pb2.ListViewsResponse]
-    """Lists the views of a session or branch, ordered by name.
+    """Lists the views of a revision, ordered by name.
     Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
     """
     DeleteView: _grpc.UnaryUnaryMultiCallable[_view_service_pb2.DeleteViewRequest, _view_service_pb2.DeleteViewResponse]
@@ -52,8 +52,8 @@ class ViewServiceStub:
 
 @_typing.type_check_only
 class ViewServiceAsyncStub(ViewServiceStub):
-    """Views: named maps from nodes to levels of detail. They belong to a session or a branch. They are working state and
-    are never committed.
+    """Views: named maps from nodes to levels of detail. They belong to a session or a branch, or to a tag or commit that is
+    given as the revision. They are working state and are never committed.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -64,7 +64,7 @@ class ViewServiceAsyncStub(ViewServiceStub):
     Errors: NOT_FOUND; INVALID_ARGUMENT for a budget below 0.
     """
     ListViews: _aio.UnaryUnaryMultiCallable[_view_service_pb2.ListViewsRequest, _view_service_pb2.ListViewsResponse]  # type: ignore[assignment]
-    """Lists the views of a session or branch, ordered by name.
+    """Lists the views of a revision, ordered by name.
     Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
     """
     DeleteView: _aio.UnaryUnaryMultiCallable[_view_service_pb2.DeleteViewRequest, _view_service_pb2.DeleteViewResponse]  # type: ignore[assignment]
@@ -73,8 +73,8 @@ class ViewServiceAsyncStub(ViewServiceStub):
     """
 
 class ViewServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Views: named maps from nodes to levels of detail. They belong to a session or a branch. They are working state and
-    are never committed.
+    """Views: named maps from nodes to levels of detail. They belong to a session or a branch, or to a tag or commit that is
+    given as the revision. They are working state and are never committed.
     """
 
     @_abc_1.abstractmethod
@@ -95,7 +95,7 @@ class ViewServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _view_service_pb2.ListViewsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_view_service_pb2.ListViewsResponse, _abc.Awaitable[_view_service_pb2.ListViewsResponse]]:
-        """Lists the views of a session or branch, ordered by name.
+        """Lists the views of a revision, ordered by name.
         Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
         """
 

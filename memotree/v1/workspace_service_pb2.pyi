@@ -409,7 +409,7 @@ class GetArchiveRequest(_message.Message):
     workspace: _builtins.str
     """Name or id of the workspace."""
     archive: _builtins.str
-    """Id, unique prefix of an id, or name of the archive."""
+    """The archive: id, name or unique prefix of its id."""
     revision: _builtins.str
     """A commit, tag, branch or session; the default branch when empty."""
     def __init__(
@@ -532,7 +532,7 @@ class UpdateArchiveRequest(_message.Message):
     session_id: _builtins.str
     """The session that stages the change."""
     archive: _builtins.str
-    """Id, unique prefix of an id, or name of the archive."""
+    """The archive: id, name or unique prefix of its id."""
     name: _builtins.str
     """The new name."""
     model_id: _builtins.str
@@ -614,7 +614,7 @@ class DeleteArchiveRequest(_message.Message):
     session_id: _builtins.str
     """The session that stages the change."""
     archive: _builtins.str
-    """Id, unique prefix of an id, or name of the archive."""
+    """The archive: id, name or unique prefix of its id."""
     etag: _builtins.str
     """The version that was read; the change is refused if the archive has another one."""
     request_id: _builtins.str

@@ -27,7 +27,22 @@ if _version_not_supported:
 
 class WorkspaceServiceStub:
     """Workspaces and their archives. A workspace is one Git repository: the boundary of a tenant, of a history and of
-    permissions. Every field named "workspace" accepts its name or its id; an id is tried first.
+    permissions.
+
+    The requests of all services name things in the same way. A workspace is named by its id or its name, in this order.
+    An archive is named by its id, its name, or a prefix of its id that no other archive has, in this order; also in
+    fields that are named archive_id. A node is named by its id, or a prefix of it that no other node has; MemoryService
+    takes titles and paths too. A job is named by its id, or a prefix of it that no other job has. A prefix has at least
+    four characters. One that several have answers INVALID_ARGUMENT, with a NodeList for nodes and archives. A session is
+    named by its whole id, since in a field that takes any revision a prefix could mean a commit. A branch or tag is
+    named without "refs/heads/" or "refs/tags/".
+
+    A revision is the whole id of a commit, the whole id of a session, the full name of a ref such as "refs/tags/v1", a
+    branch or a tag, or a prefix of the id of a commit that no other commit has, in this order. One that could be several
+    answers INVALID_ARGUMENT. An empty one is the default branch.
+
+    An id that the caller chooses for something new has sixteen characters of lower-case base 32: digits, and letters
+    without i, l, o and u. A request id that an earlier call used with other arguments answers INVALID_ARGUMENT.
     """
 
     def __init__(self, channel):
@@ -90,7 +105,22 @@ class WorkspaceServiceStub:
 
 class WorkspaceServiceServicer:
     """Workspaces and their archives. A workspace is one Git repository: the boundary of a tenant, of a history and of
-    permissions. Every field named "workspace" accepts its name or its id; an id is tried first.
+    permissions.
+
+    The requests of all services name things in the same way. A workspace is named by its id or its name, in this order.
+    An archive is named by its id, its name, or a prefix of its id that no other archive has, in this order; also in
+    fields that are named archive_id. A node is named by its id, or a prefix of it that no other node has; MemoryService
+    takes titles and paths too. A job is named by its id, or a prefix of it that no other job has. A prefix has at least
+    four characters. One that several have answers INVALID_ARGUMENT, with a NodeList for nodes and archives. A session is
+    named by its whole id, since in a field that takes any revision a prefix could mean a commit. A branch or tag is
+    named without "refs/heads/" or "refs/tags/".
+
+    A revision is the whole id of a commit, the whole id of a session, the full name of a ref such as "refs/tags/v1", a
+    branch or a tag, or a prefix of the id of a commit that no other commit has, in this order. One that could be several
+    answers INVALID_ARGUMENT. An empty one is the default branch.
+
+    An id that the caller chooses for something new has sixteen characters of lower-case base 32: digits, and letters
+    without i, l, o and u. A request id that an earlier call used with other arguments answers INVALID_ARGUMENT.
     """
 
     def CreateWorkspace(self, request, context):
@@ -144,7 +174,7 @@ class WorkspaceServiceServicer:
 
     def GetArchive(self, request, context):
         """Reads one archive as of a revision.
-        Errors: NOT_FOUND; INVALID_ARGUMENT for an ambiguous id.
+        Errors: NOT_FOUND; INVALID_ARGUMENT for an ambiguous prefix.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -238,7 +268,22 @@ def add_WorkspaceServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class WorkspaceService:
     """Workspaces and their archives. A workspace is one Git repository: the boundary of a tenant, of a history and of
-    permissions. Every field named "workspace" accepts its name or its id; an id is tried first.
+    permissions.
+
+    The requests of all services name things in the same way. A workspace is named by its id or its name, in this order.
+    An archive is named by its id, its name, or a prefix of its id that no other archive has, in this order; also in
+    fields that are named archive_id. A node is named by its id, or a prefix of it that no other node has; MemoryService
+    takes titles and paths too. A job is named by its id, or a prefix of it that no other job has. A prefix has at least
+    four characters. One that several have answers INVALID_ARGUMENT, with a NodeList for nodes and archives. A session is
+    named by its whole id, since in a field that takes any revision a prefix could mean a commit. A branch or tag is
+    named without "refs/heads/" or "refs/tags/".
+
+    A revision is the whole id of a commit, the whole id of a session, the full name of a ref such as "refs/tags/v1", a
+    branch or a tag, or a prefix of the id of a commit that no other commit has, in this order. One that could be several
+    answers INVALID_ARGUMENT. An empty one is the default branch.
+
+    An id that the caller chooses for something new has sixteen characters of lower-case base 32: digits, and letters
+    without i, l, o and u. A request id that an earlier call used with other arguments answers INVALID_ARGUMENT.
     """
 
     @staticmethod

@@ -28,7 +28,22 @@ GRPC_VERSION: str
 
 class WorkspaceServiceStub:
     """Workspaces and their archives. A workspace is one Git repository: the boundary of a tenant, of a history and of
-    permissions. Every field named "workspace" accepts its name or its id; an id is tried first.
+    permissions.
+
+    The requests of all services name things in the same way. A workspace is named by its id or its name, in this order.
+    An archive is named by its id, its name, or a prefix of its id that no other archive has, in this order; also in
+    fields that are named archive_id. A node is named by its id, or a prefix of it that no other node has; MemoryService
+    takes titles and paths too. A job is named by its id, or a prefix of it that no other job has. A prefix has at least
+    four characters. One that several have answers INVALID_ARGUMENT, with a NodeList for nodes and archives. A session is
+    named by its whole id, since in a field that takes any revision a prefix could mean a commit. A branch or tag is
+    named without "refs/heads/" or "refs/tags/".
+
+    A revision is the whole id of a commit, the whole id of a session, the full name of a ref such as "refs/tags/v1", a
+    branch or a tag, or a prefix of the id of a commit that no other commit has, in this order. One that could be several
+    answers INVALID_ARGUMENT. An empty one is the default branch.
+
+    An id that the caller chooses for something new has sixteen characters of lower-case base 32: digits, and letters
+    without i, l, o and u. A request id that an earlier call used with other arguments answers INVALID_ARGUMENT.
     """
 
     @_typing.overload
@@ -62,7 +77,7 @@ class WorkspaceServiceStub:
     """
     GetArchive: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.GetArchiveRequest, _workspace_service_pb2.GetArchiveResponse]
     """Reads one archive as of a revision.
-    Errors: NOT_FOUND; INVALID_ARGUMENT for an ambiguous id.
+    Errors: NOT_FOUND; INVALID_ARGUMENT for an ambiguous prefix.
     """
     ListArchives: _grpc.UnaryUnaryMultiCallable[_workspace_service_pb2.ListArchivesRequest, _workspace_service_pb2.ListArchivesResponse]
     """Lists the archives of a revision, ordered by name.
@@ -81,7 +96,22 @@ class WorkspaceServiceStub:
 @_typing.type_check_only
 class WorkspaceServiceAsyncStub(WorkspaceServiceStub):
     """Workspaces and their archives. A workspace is one Git repository: the boundary of a tenant, of a history and of
-    permissions. Every field named "workspace" accepts its name or its id; an id is tried first.
+    permissions.
+
+    The requests of all services name things in the same way. A workspace is named by its id or its name, in this order.
+    An archive is named by its id, its name, or a prefix of its id that no other archive has, in this order; also in
+    fields that are named archive_id. A node is named by its id, or a prefix of it that no other node has; MemoryService
+    takes titles and paths too. A job is named by its id, or a prefix of it that no other job has. A prefix has at least
+    four characters. One that several have answers INVALID_ARGUMENT, with a NodeList for nodes and archives. A session is
+    named by its whole id, since in a field that takes any revision a prefix could mean a commit. A branch or tag is
+    named without "refs/heads/" or "refs/tags/".
+
+    A revision is the whole id of a commit, the whole id of a session, the full name of a ref such as "refs/tags/v1", a
+    branch or a tag, or a prefix of the id of a commit that no other commit has, in this order. One that could be several
+    answers INVALID_ARGUMENT. An empty one is the default branch.
+
+    An id that the caller chooses for something new has sixteen characters of lower-case base 32: digits, and letters
+    without i, l, o and u. A request id that an earlier call used with other arguments answers INVALID_ARGUMENT.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -112,7 +142,7 @@ class WorkspaceServiceAsyncStub(WorkspaceServiceStub):
     """
     GetArchive: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.GetArchiveRequest, _workspace_service_pb2.GetArchiveResponse]  # type: ignore[assignment]
     """Reads one archive as of a revision.
-    Errors: NOT_FOUND; INVALID_ARGUMENT for an ambiguous id.
+    Errors: NOT_FOUND; INVALID_ARGUMENT for an ambiguous prefix.
     """
     ListArchives: _aio.UnaryUnaryMultiCallable[_workspace_service_pb2.ListArchivesRequest, _workspace_service_pb2.ListArchivesResponse]  # type: ignore[assignment]
     """Lists the archives of a revision, ordered by name.
@@ -130,7 +160,22 @@ class WorkspaceServiceAsyncStub(WorkspaceServiceStub):
 
 class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
     """Workspaces and their archives. A workspace is one Git repository: the boundary of a tenant, of a history and of
-    permissions. Every field named "workspace" accepts its name or its id; an id is tried first.
+    permissions.
+
+    The requests of all services name things in the same way. A workspace is named by its id or its name, in this order.
+    An archive is named by its id, its name, or a prefix of its id that no other archive has, in this order; also in
+    fields that are named archive_id. A node is named by its id, or a prefix of it that no other node has; MemoryService
+    takes titles and paths too. A job is named by its id, or a prefix of it that no other job has. A prefix has at least
+    four characters. One that several have answers INVALID_ARGUMENT, with a NodeList for nodes and archives. A session is
+    named by its whole id, since in a field that takes any revision a prefix could mean a commit. A branch or tag is
+    named without "refs/heads/" or "refs/tags/".
+
+    A revision is the whole id of a commit, the whole id of a session, the full name of a ref such as "refs/tags/v1", a
+    branch or a tag, or a prefix of the id of a commit that no other commit has, in this order. One that could be several
+    answers INVALID_ARGUMENT. An empty one is the default branch.
+
+    An id that the caller chooses for something new has sixteen characters of lower-case base 32: digits, and letters
+    without i, l, o and u. A request id that an earlier call used with other arguments answers INVALID_ARGUMENT.
     """
 
     @_abc_1.abstractmethod
@@ -201,7 +246,7 @@ class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_workspace_service_pb2.GetArchiveResponse, _abc.Awaitable[_workspace_service_pb2.GetArchiveResponse]]:
         """Reads one archive as of a revision.
-        Errors: NOT_FOUND; INVALID_ARGUMENT for an ambiguous id.
+        Errors: NOT_FOUND; INVALID_ARGUMENT for an ambiguous prefix.
         """
 
     @_abc_1.abstractmethod

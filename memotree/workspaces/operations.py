@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from memotree_storage import faults
 from memotree_storage.commit.transaction import transaction, workspace_transaction
 from memotree_storage.commit.workspaces import (
     create_workspace_in_transaction,
@@ -20,7 +21,7 @@ from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError,
 from memotree_storage.model.node import Archive, is_id, new_id
 from memotree_storage.model.validation import check_text
 from memotree_storage.model.workspace import WorkspaceInfo
-from memotree_storage.postgres import registry, staging, tree
+from memotree_storage.postgres import archive_versions, projector, registry, staging, tree
 from memotree_storage.postgres.registry import Workspace
 from memotree_storage.postgres.requests import NO_WORKSPACE
 from memotree_storage.postgres.rows import ArchiveVersion
@@ -28,7 +29,7 @@ from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
 from memotree.request import lookup
-from memotree.request.idempotency import run_once
+from memotree.request.idempotency import request_mark, run_once
 from memotree.request.limits import ServiceLimits
 from memotree.request.messages import archive_message, timestamp
 from memotree.request.naming import check_workspace_name
@@ -90,7 +91,7 @@ class WorkspaceOperations:
         ) as held:
 
             async def make() -> pb.CreateWorkspaceResponse:
-                workspace = await create_workspace_in_transaction(held, info, request.request_id)
+                workspace = await create_workspace_in_transaction(held, info, request_mark(request))
                 return pb.CreateWorkspaceResponse(workspace=self._message(workspace))
 
             response = await run_once(held.conn, NO_WORKSPACE, request, pb.CreateWorkspaceResponse, make)
@@ -169,6 +170,7 @@ class WorkspaceOperations:
             trash = await delete_workspace(held)
         self._on_deleted(workspace_id)
         try:
+            faults.point("workspace.removed")
             await self._store.index.delete(workspace_id)
         except UnavailableError:  # the workspace is deleted, so no search asks for its points
             self._later(f"points of workspace {workspace_id} are left", partial(self._forget, workspace_id))
@@ -179,6 +181,7 @@ class WorkspaceOperations:
         if self._store.repositories.path(workspace_id).is_dir():
             return
         async with self._store.database.transaction() as conn:
+            await projector.forget(conn, workspace_id)
             await registry.remove_workspace(conn, workspace_id)
         await self._store.index.delete(workspace_id)
 
@@ -208,16 +211,20 @@ class WorkspaceOperations:
     async def list_archives(self, request: pb.ListArchivesRequest) -> pb.ListArchivesResponse:
         """List archives by name."""
         size = page_size(request.page_size)
-        cursor = self._pages.read(request, {"name": str, "id": str})
+        cursor = self._pages.read(request, {"name": str, "id": str, "commit": str})
         async with self._store.database.connection() as conn:
-            place = await lookup.use_revision(conn, request.workspace, request.revision)
-            found = await tree.archives(Snapshot(conn, place.state))
-        if cursor:
-            found = [item for item in found if (item.name, item.entry_id) > (cursor["name"], cursor["id"])]
+            place = await lookup.page_revision(conn, request.workspace, request.revision, cursor)
+            found = await archive_versions.archives(
+                Snapshot(conn, place.state),
+                after=(cursor["name"], cursor["id"]) if cursor else ("", ""),
+                limit=size + 1,
+            )
         last = found[size - 1] if len(found) > size else None
         return pb.ListArchivesResponse(
             archives=[archive_message(archive) for archive in found[:size]],
-            next_page_token=self._pages.write(request, {"name": last.name, "id": last.entry_id} if last else None),
+            next_page_token=self._pages.write(
+                request, {"name": last.name, "id": last.entry_id, **lookup.pinned(place)} if last else None
+            ),
         )
 
     async def update_archive(self, request: pb.UpdateArchiveRequest) -> pb.UpdateArchiveResponse:
@@ -274,8 +281,8 @@ async def _check_new(editor: SessionEditor, archive: Archive) -> None:
 
 
 async def _check_name_free(editor: SessionEditor, archive: Archive) -> None:
-    for other in await tree.archives(editor.snapshot):
-        if other.name == archive.name and other.entry_id != archive.id:
+    for other in await archive_versions.archives_named(editor.snapshot, [archive.name]):
+        if other.entry_id != archive.id:
             raise ArchiveExistsError(
                 f"Archive {other.entry_id} is named {archive.name!r} already. Choose another name.",
                 "archive",

@@ -61,6 +61,11 @@ class BoundedCache(Generic[K, V]):
                 _, (_, dropped) = self._values.popitem(last=False)
                 self._weight -= dropped
 
+    def items(self) -> list[tuple[K, V]]:
+        """Return all keys with their values, the least recently used first."""
+        with self._lock:
+            return [(key, value) for key, (value, _) in self._values.items()]
+
     def clear(self) -> None:
         """Remove all values."""
         with self._lock:

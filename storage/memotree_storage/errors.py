@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from memotree_storage.conflicts import Conflict
+
 
 @dataclass(frozen=True, slots=True)
 class FieldViolation:
@@ -17,33 +19,14 @@ class FieldViolation:
     description: str
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
-    """Two edits of the same thing that exclude each other.
-
-    Attributes:
-        node_id: The node (or archive) that both sides changed.
-        field: The field that both changed, or ``""`` if the conflict is about the whole node.
-        base: The value that both started from, as text.
-        ours: The value in the session.
-        theirs: The value on the branch.
-        description: A sentence for a person.
-    """
-
-    node_id: str
-    field: str
-    base: str
-    ours: str
-    theirs: str
-    description: str
-
-
 class MemoTreeError(Exception):
     """The base of every error that MemoTree raises on purpose."""
 
     reason: ClassVar[str] = "INTERNAL"
     stops_job: ClassVar[bool] = False
     """Whether a job that meets this error stops and is resumed later instead of failing; outages always do so."""
+    passes: ClassVar[bool] = False
+    """Whether the cause passes by itself, so that a client should send the same call again after a moment."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -117,6 +100,7 @@ class UnavailableError(MemoTreeError):
     """A store that MemoTree depends on does not answer now; the same call may be sent again."""
 
     reason = "UNAVAILABLE"
+    passes = True
 
 
 class CorruptError(MemoTreeError):

@@ -6,7 +6,7 @@
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,8 +160,15 @@ class ObjectReader(Protocol):
 class CommitReader(ObjectReader, Protocol):
     """Reads the history of one workspace: its refs, the commits that they reach, and their objects."""
 
-    def refs(self) -> dict[str, str]:
-        """Return every ref except ``HEAD`` with the object id that it holds."""
+    def refs(self, *folders: str) -> dict[str, str]:
+        """Return every ref except ``HEAD`` with the object id that it holds, or only those below some folders.
+
+        A folder is like ``refs/heads``, without a slash at its end.
+        """
+        ...
+
+    def ref(self, name: str) -> str | None:
+        """Return the object id that a ref holds, given its full name; ``None`` if there is none."""
         ...
 
     def history(self, tips: Sequence[str], known: Callable[[str], bool]) -> list[CommitInfo]:
@@ -191,10 +198,22 @@ class TermVector:
 class LineSpan:
     """The part of a line that is visible at a state: the versions of ``line_id`` that are alive at ``seq``.
 
-    A line is a first-parent chain of commits; see ``docs/explanation/lines.md``.
+    A line is a first-parent chain of commits; see ``docs/explanation/lines.md``. ``number`` is the small number that
+    `Override` names it by; 0 if nothing can be overridden by it.
     """
 
     line_id: int
+    seq: int
+    number: int = 0
+
+
+class Override(NamedTuple):
+    """A line, by its number in the workspace, that hides a version from ``seq`` on, since it has a newer one.
+
+    Numbers count from 1 to at most 2^27, seqs to at most 2^26: an index may keep both in one double.
+    """
+
+    line_number: int
     seq: int
 
 
@@ -216,6 +235,7 @@ class IndexPoint:
     tags: tuple[str, ...]
     vector: Vector | None
     terms: TermVector
+    overrides: tuple[Override, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +247,7 @@ class IndexEntry:
     line_id: int
     from_seq: int
     to_seq: int | None
+    overrides: tuple[Override, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +266,8 @@ class IndexQuery:
     """Where to search: a workspace, the lineage of one state (nearest line first), and optional filters.
 
     Empty filters match everything. Several types or archives are alternatives; tags must all match; ``node_ids``, if
-    not ``None``, limits the search to those nodes.
+    not ``None``, limits the search to those nodes, and ``without_ids`` leaves nodes out. A version that a line of the
+    lineage overrides at its seq or before is not found.
     """
 
     workspace_id: str
@@ -256,6 +278,7 @@ class IndexQuery:
     tags: Sequence[str] = ()
     archive_ids: Sequence[str] = ()
     node_ids: Sequence[str] | None = None
+    without_ids: Sequence[str] = ()
 
 
 class IndexUnavailableError(UnavailableError):
@@ -290,6 +313,10 @@ class IndexWriter(Protocol):
         """Set ``to_seq`` of points given as (id, to_seq); missing ids are ignored."""
         ...
 
+    async def override_versions(self, overridden: Sequence[tuple[str, Sequence[Override]]]) -> None:
+        """Set all overrides of points given as (id, overrides); missing ids are ignored."""
+        ...
+
     async def delete(
         self, workspace_id: str, *, lines: Sequence[int] | None = None, keep_lines: Sequence[int] | None = None
     ) -> None:
@@ -307,8 +334,8 @@ class IndexWriter(Protocol):
 class IndexSearch(Protocol):
     """Searches the versions that are alive along a lineage.
 
-    The index only proposes candidates: a nearer line may override a hit, which the mirror decides. Errors:
-    ``IndexUnavailableError`` if the index does not answer.
+    The index only proposes candidates, since it may not have heard yet that a version ended or is overridden; the
+    mirror decides. Errors: ``IndexUnavailableError`` if the index does not answer.
     """
 
     async def nearest(self, query: IndexQuery, vector: Vector) -> list[IndexHit]:

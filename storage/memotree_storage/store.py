@@ -5,7 +5,7 @@ without gRPC. `memotree_storage.commit` changes what it holds.
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -76,6 +76,7 @@ class Store:
         request_retention: How long the result of a request id is kept.
         committer_email: The committer address of sessions' commits. After a crash, only commits with this address (or
             one that an earlier start used) are recognised as a session's.
+        after_push: A command that git runs after each push to a repository; none if it is empty.
     """
 
     def __init__(
@@ -87,13 +88,14 @@ class Store:
         *,
         request_retention: timedelta = timedelta(days=7),
         committer_email: str = SERVICE_EMAIL,
+        after_push: Sequence[str] = (),
     ) -> None:
         self.data_folder = data_folder
         self.database = database
         self.index = index
         self.embedder = embedder
         self._committer_email = committer_email
-        self.repositories = Repositories(data_folder / "workspaces", data_folder / "trash")
+        self.repositories = Repositories(data_folder / "workspaces", data_folder / "trash", after_push)
         self.entries = EntryReader(self.repositories)
         self.locks = StoreLocks()
         self.background = BackgroundTasks()
@@ -103,6 +105,8 @@ class Store:
         """Entries at commits, with their place in the tree, by (workspace, commit, entry); a value never changes."""
         self.generations: Counter[str] = Counter()
         """How often the rows of a workspace were replaced, by id; what is cached of rows belongs to one generation."""
+        self.unsettled: dict[str, str] = {}
+        """Sessions with a commit that their rows may not show yet, and the workspace of each."""
         self._not_recovered: dict[str, str] = {}
         self._not_followed: dict[str, str] = {}
         self.search = Search(database, index, embedder, self.indexer)
@@ -129,6 +133,7 @@ class Store:
             await self._alone(info, self._enter)
         for info in infos:
             await self._alone(info, self._recover)
+        await remove_gone_points(self.database, self.index)  # of workspaces that were deleted
         await self.indexer.forget_applied()
         self.indexer.start()
         self.maintenance.start()
@@ -150,10 +155,25 @@ class Store:
         """Mirror the commits and refs that the mirror lacks; return the number of new commits."""
         repository = await in_store_thread(self.repositories.get, workspace_id)
         with self.following(workspace_id):
-            result = await catch_up(self.database, workspace_id, repository, report)
+            result = await catch_up(self.database, workspace_id, repository, self.entries, report)
         if result.refs_changed:
             self.indexer.notice(workspace_id)
         return result.commits
+
+    def forget_cached(self, workspace_id: str) -> None:
+        """Forget what is cached of the rows of a workspace, here and in everything that asks for its generation."""
+        self.generations[workspace_id] += 1
+        self.placed.clear()
+
+    async def settle(self, session_id: str) -> None:
+        """Before a session is edited: follow Git, if a commit of it failed after its branch had moved.
+
+        Otherwise the edit would be made on changes that are committed already.
+        """
+        workspace_id = self.unsettled.get(session_id)
+        if workspace_id is not None:
+            await self.catch_up(workspace_id)
+            self.unsettled.pop(session_id, None)
 
     @property
     def set_aside(self) -> dict[str, str]:
@@ -191,8 +211,7 @@ class Store:
             with self.following(workspace_id):
                 await replay_in_transaction(conn, workspace_id, repository, report)
         self._not_recovered.pop(workspace_id, None)
-        self.generations[workspace_id] += 1
-        self.placed.clear()  # the old rows may be wrong, since a rebuild was asked for
+        self.forget_cached(workspace_id)  # the old rows may be wrong, since a rebuild was asked for
         await self._index(workspace_id, report, meaning=meaning)
 
     async def reindex(self, workspace_id: str, report: Report | None = None, *, meaning: bool = True) -> None:
@@ -233,7 +252,7 @@ class Store:
         try:
             async with conn.transaction():
                 if await is_behind(conn, workspace_id, repository):
-                    await catch_up_in_transaction(conn, workspace_id, repository)
+                    await catch_up_in_transaction(conn, workspace_id, repository, self.entries)
         except UnavailableError:
             raise
         except (MemoTreeError, psycopg.IntegrityError, psycopg.DataError) as error:
@@ -318,7 +337,7 @@ class Store:
         async with self.database.connection() as conn:
             cursor = await conn.execute(
                 "select count(*) filter (where not exists (select from mirror.outbox o"
-                " where o.version_id = v.version_id and not o.ends)), count(*)"
+                " where o.version_id = v.version_id and not o.changed)), count(*)"
                 " from mirror.version v join mirror.line l using (line_id) where l.workspace_id = %s"
                 " and not v.dead and not v.is_archive",
                 (workspace_id,),

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from endpoints import ModelEndpoint
 from integration.worlds import World
-from memotree_storage.postgres import tree
+from memotree_storage.postgres import archive_versions, tree
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
 
@@ -208,7 +208,7 @@ class Forest:
         """Give an archive another name."""
         state = State(self.world.workspace, await self.world.head())
         async with self.world.store.database.connection() as conn:
-            (found,) = [each for each in await tree.archives(Snapshot(conn, state)) if each.name == archive]
+            (found,) = [each for each in await archive_versions.archives(Snapshot(conn, state)) if each.name == archive]
         await self.world.put(replace(found.archive, name=name))
 
     # --- Summaries ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,8 @@
-"""Node.js and the packages of ``node_client/package-lock.json``, installed once for all workers."""
+"""Node.js and the packages of a folder's ``package-lock.json``, installed once for all workers.
+
+The lock files name no registry: after a change of ``package.json`` make them anew with
+``npm install --omit-lockfile-registry-resolved --ignore-scripts``.
+"""
 
 import fcntl
 import json
@@ -16,16 +20,16 @@ NPM: Final = shutil.which("npm")
 needs_node = pytest.mark.skipif(NODE is None or NPM is None, reason="this machine has no Node.js with npm")
 
 
-def node_modules() -> Path:
-    """The folder of the installed packages; npm installs them if they differ from the lock file."""
-    lock, modules = FOLDER / "package-lock.json", FOLDER / "node_modules"
+def node_modules(folder: Path = FOLDER) -> Path:
+    """The folder of the installed packages; npm installs them if they differ from the lock file of ``folder``."""
+    lock, modules = folder / "package-lock.json", folder / "node_modules"
     with lock.open(encoding="utf-8") as held:
         fcntl.flock(held, fcntl.LOCK_EX)  # several workers may call this at once
         installed = modules / ".package-lock.json"
         if not installed.exists() or _packages(installed) != _packages(lock):
             done = subprocess.run(  # noqa: S603 - npm with arguments of our own
                 [NPM or "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
-                cwd=FOLDER,
+                cwd=folder,
                 capture_output=True,
                 text=True,
                 check=False,

@@ -1,6 +1,6 @@
 """Commits with git that bypass the store, and the store that mirrors them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from typing import Any
@@ -46,6 +46,15 @@ def push(
         by or service_signature(),
     )
     commit_id = world.repository.write_commit(draft).commit_id
+    assert world.repository.move_ref(ref, head, commit_id)
+    return commit_id
+
+
+def push_files(world: World, files: Mapping[str, bytes | None], branch: str = "main") -> str:
+    """Commit files with git alone, by their paths; ``None`` removes one."""
+    ref = f"refs/heads/{branch}"
+    head = world.repository.ref(ref)
+    commit_id = world.repository.write_commit(CommitDraft(head, files, "Change files\n", PERSON, PERSON)).commit_id
     assert world.repository.move_ref(ref, head, commit_id)
     return commit_id
 

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.requirement("USE-8")
 
 
 async def saved(world: World, target: Path) -> Path:
-    maintenance = MaintenanceOperations(world.store, world.limits)
+    maintenance = MaintenanceOperations(world.store, world.pages, world.limits)
     chunks = [answer.chunk async for answer in maintenance.back_up(pb.BackUpRequest())]
     target.write_bytes(b"".join(chunks))  # noqa: ASYNC240 - a small file
     return target

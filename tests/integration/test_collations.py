@@ -11,7 +11,7 @@ from integration.conftest import QUICK, system_binaries
 from integration.worlds import World
 from memotree_storage.embedded.postgres import EmbeddedPostgres
 from memotree_storage.model.node import Archive, new_id
-from memotree_storage.postgres import tree, views
+from memotree_storage.postgres import archive_versions, views
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.postgres.views import ViewKey
 
@@ -51,7 +51,7 @@ async def test_names_are_sorted_by_code_point_with_every_collation_of_the_databa
             pytest.skip("this machine's PostgreSQL was built without ICU")
         await conn.execute('alter table mirror.version alter column title type text collate "und-x-icu"')
         await conn.execute('alter table work.view alter column name type text collate "und-x-icu"')
-        archives = await tree.archives(Snapshot(conn, State(world.workspace, commit)))
+        archives = await archive_versions.archives(Snapshot(conn, State(world.workspace, commit)))
         paged: list[str] = []
         while found := await views.list_views(conn, world.workspace, "main", after=paged[-1] if paged else "", limit=2):
             paged += [view.name for view in found]

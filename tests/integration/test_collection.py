@@ -19,6 +19,9 @@ from memotree_storage.postgres.tree import State
 from memotree_storage.qdrant.index import QdrantIndex
 from memotree_storage.store import Store
 
+from memotree.v1 import workspace_service_pb2
+from memotree.workspaces import WorkspaceOperations
+
 # --- lines that went, and their points -------------------------------------------------------------------------------
 
 
@@ -78,6 +81,9 @@ async def test_points_that_could_not_be_deleted_are_deleted_the_next_time(
     else:
         await world.store.maintenance.tidy()
     assert await differences(world.store, world.workspace) == []
+    with monkeypatch.context() as patch:
+        patch.setattr(shared_index, "delete", away)  # what is deleted is not deleted again
+        await world.store.maintenance.tidy()
 
 
 @pytest.mark.requirement("STORE-5")
@@ -209,6 +215,32 @@ async def _lost_texts(world: World) -> int:
         blobs = [row[0] for row in await cursor.fetchall()]
     with GitRepository.open(world.repository.path) as repository:
         return sum(not repository.exists(blob) for blob in blobs)
+
+
+@pytest.mark.requirement("STORE-4")
+async def test_the_points_of_a_deleted_workspace_go_at_the_next_start_at_the_latest(
+    world: World, again: OpenAgain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that is killed between the rows and the points leaves the points."""
+    await world.put(*world.nodes(3))
+    await world.store.indexer.drain(world.workspace)
+
+    class KilledError(BaseException):
+        """Ends the call where a kill would."""
+
+    async def killed(*_: object) -> None:
+        raise KilledError
+
+    workspaces = WorkspaceOperations(world.store, world.pages, world.limits)
+    request = workspace_service_pb2.DeleteWorkspaceRequest(workspace=world.workspace, confirm_name="garden")
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store.index, "delete", killed)
+        with pytest.raises(KilledError):
+            await workspaces.delete_workspace(request)
+    await world.store.close()
+    assert await world.store.index.count(world.workspace) == 3
+    async with again() as store:
+        assert await store.index.count(world.workspace) == 0
 
 
 @pytest.mark.requirement("STORE-4")

@@ -160,9 +160,10 @@ async def test_edits_of_one_field_by_two_clients_at_once_conflict_without_losing
     first_won = answers[1] is lost[0]
     loser = other if first_won else wire
     conflict = lost[0].conflicts[0]
-    assert (conflict.node_id, conflict.field, conflict.base) == (node.id, "content", "base")
-    assert [conflict.ours, conflict.theirs] == (["yours", "mine"] if first_won else ["mine", "yours"])
-    assert (await loser.get(node.id)).content == conflict.ours, "it is still staged"
+    assert (conflict.node_id, conflict.field, conflict.base_value.text) == (node.id, "content", "base")
+    sides = [conflict.our_value.text, conflict.their_value.text]
+    assert sides == (["yours", "mine"] if first_won else ["mine", "yours"])
+    assert (await loser.get(node.id)).content == sides[0], "it is still staged"
     refusal = await loser.refused("RebaseSession")
     assert (refusal.code, len(refusal.conflicts)) == ("ABORTED", 1)
     await loser("DiscardChanges", node_ids=[node.id])

@@ -14,6 +14,7 @@ from memotree_storage.git import diff, entry_files, packfile
 from memotree_storage.git.objects import BLOB, COMMIT, TREE, encode_commit
 from memotree_storage.git.pack import PackWriter
 from memotree_storage.git.repository import GitRepository
+from memotree_storage.git.trees import PathTakenError
 from memotree_storage.mirror.catch_up import CommitNotMirroredError
 from memotree_storage.model.node import ID_ALPHABET
 from memotree_storage.model.workspace import service_signature
@@ -23,6 +24,7 @@ from memotree_storage.postgres.database import DatabaseFullError
 from memotree_storage.store import Store
 
 from memotree.maintenance import MaintenanceOperations
+from memotree.request.pages import PageTokens
 from memotree.v1 import maintenance_service_pb2 as maintenance_pb
 
 pytestmark = pytest.mark.requirement("STORE-8")
@@ -44,7 +46,7 @@ def commit_by_hand(repository: GitRepository, message: str, *, name: str = "A pe
 
 async def reasons(store: Store, limits: object) -> dict[str, str]:
     """What `GetStatus` says about workspaces that take no changes."""
-    status = await MaintenanceOperations(store, limits).get_status(maintenance_pb.GetStatusRequest())  # type: ignore[arg-type]
+    status = await MaintenanceOperations(store, PageTokens(), limits).get_status(maintenance_pb.GetStatusRequest())  # type: ignore[arg-type]
     return {each.workspace_id: each.reason for each in status.set_aside}
 
 
@@ -127,6 +129,17 @@ async def test_a_deep_tree_outside_the_folders_of_entries_costs_nothing(world: W
     assert await differences(world.store, world.workspace) == []
 
 
+@pytest.mark.requirement("GIT-8", "SERVE-2")
+async def test_a_file_where_the_nodes_are_kept_is_told_as_a_state_to_be_mended(world: World) -> None:
+    head = world.repository.refs()["refs/heads/main"]
+    made = push_tree(world.repository, "nodes", lambda _, blob: blob, mode=b"100644")
+    with pytest.raises(PathTakenError, match="'nodes' is a file where a folder is needed"):
+        await world.put(world.node())
+    assert world.repository.move_ref("refs/heads/main", made, head)
+    assert await world.put(world.node())
+    assert await differences(world.store, world.workspace) == []
+
+
 async def test_folders_that_list_too_much_set_the_workspace_aside(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +150,9 @@ async def test_folders_that_list_too_much_set_the_workspace_aside(
         await world.put(world.node())
     assert set(await reasons(world.store, world.limits)) == {world.workspace}
     assert any("list more than" in told for told in await differences(world.store, world.workspace))
+    asked = maintenance_pb.ListFaultsRequest(workspace=world.workspace)
+    with pytest.raises(diff.TreeTooLargeError, match="list more than"):
+        await MaintenanceOperations(world.store, world.pages, world.limits).list_faults(asked)
     assert world.repository.move_ref("refs/heads/main", made, head)
     assert await world.put(world.node())
     assert await differences(world.store, world.workspace) == []
@@ -160,14 +176,17 @@ def nested_trees(*levels: list[str]) -> Callable[[PackWriter, bytes], bytes]:
     return write
 
 
-def push_tree(repository: GitRepository, name: str, write: Callable[[PackWriter, bytes], bytes]) -> str:
-    """A commit on main with a folder of its own; the other files stay."""
+def push_tree(
+    repository: GitRepository, name: str, write: Callable[[PackWriter, bytes], bytes], mode: bytes = b"40000"
+) -> str:
+    """A commit on main with a folder (or a file) of its own in the place of one of that name; the other files stay."""
     head = repository.refs()["refs/heads/main"]
     by = Signature("A person", "person@example.org", service_signature().when)
     with PackWriter(repository.path / "objects" / "pack") as pack:
         root = repository._trees.load(repository._root(head)).copy()
-        key = name.encode() + b"/"
-        root.put(key, b"40000 " + name.encode() + b"\0" + write(pack, pack.add(BLOB, b"no entry")))
+        root.put(name.encode() + b"/", None)
+        key = name.encode() + (b"/" if mode == b"40000" else b"")
+        root.put(key, mode + b" " + name.encode() + b"\0" + write(pack, pack.add(BLOB, b"no entry")))
         tree = pack.add(TREE, root.encode())
         made = pack.add(COMMIT, encode_commit(tree, [head], by, by, "Change something\n")).hex()
         pack.finish()

@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 import pytest_asyncio
+from integration.mcp_clients import over_http
 from integration.scripted_server import INNER, LEAF, MISSING, ScriptedForest, served
 from integration.worlds import World
 
@@ -209,6 +210,58 @@ async def test_a_graceful_stop_waits_for_a_running_http_call_and_refuses_new_one
     hold.set()
     assert (await call).status_code == 200
     await asyncio.wait_for(stopping, 60)
+
+
+@pytest.mark.requirement("SERVE-1", "SERVE-2")
+async def test_a_call_above_the_limit_of_calls_is_refused_as_json_and_to_mcp(
+    world: World, scripted: ScriptedForest, tmp_path: Path
+) -> None:
+    scripted.hold = asyncio.Event()
+    asked = {"node_id": INNER.id, "query": "b"}
+    async with (
+        served(world, scripted, tmp_path / "http", max_concurrent_calls=1) as server,
+        httpx2.AsyncClient(base_url=server.url, timeout=60) as client,
+        over_http(server) as agent,
+    ):
+        running = asyncio.create_task(agent.call_tool("recall", {"query": "waits"}))
+        await asyncio.wait_for(scripted.begun.wait(), 60)
+        refused = [await client.get(PATH, params=asked) for _ in range(3)]
+        told = await agent.call_tool("explore_memory_node", asked)
+        scripted.hold.set()
+        await running
+        assert (await client.get(PATH, params=asked)).status_code == 200
+    for answer in refused:
+        assert answer.status_code == 429
+        error = answer.json()["error"]
+        assert (error["code"], error["details"]) == ("TOO_MANY_CALLS", {"retry_after": 1.0})
+        assert "send it again in a moment" in error["message"]
+    assert told.structured_content is not None
+    assert told.structured_content["error"]["code"] == "TOO_MANY_CALLS"
+
+
+@pytest.mark.requirement("SERVE-1", "SERVE-2")
+async def test_a_body_over_the_limit_is_refused_as_json_with_the_limit(
+    world: World, scripted: ScriptedForest, tmp_path: Path
+) -> None:
+    limits = {"max_message_bytes": 100_000, "max_content_bytes": 50_000}
+    headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(11):
+            yield b" " * 10_000
+
+    async with (
+        served(world, scripted, tmp_path / "http", **limits) as server,
+        httpx2.AsyncClient(base_url=server.url, timeout=60) as client,
+    ):
+        declared = await client.post("/mcp", content=b" " * 100_001, headers=headers)
+        streamed = await client.post("/mcp", content=pieces(), headers=headers)
+    for answer in (declared, streamed):
+        assert answer.status_code == 413
+        error = answer.json()["error"]
+        assert (error["code"], error["status"]) == ("MESSAGE_TOO_LARGE", "RESOURCE_EXHAUSTED")
+        assert "at most 100000 " in error["message"]
+    assert "100001 bytes" in declared.json()["error"]["message"]
 
 
 async def test_a_stop_ends_an_http_call_after_its_grace_period(

@@ -16,6 +16,10 @@ from memotree_storage.postgres.archive_trees import TreeNode
 from memotree_storage.postgres.database import put_setting
 from memotree_storage.postgres.tree import Snapshot, State
 
+from memotree.forest.recall.recall import Recall
+from memotree.models.gateway import Models
+from memotree.v1 import forest_service_pb2
+
 
 async def listed(
     world: World, commit: str, session: str | None = None, archives: set[str] | None = None
@@ -93,6 +97,34 @@ async def test_lost_features_are_named_and_computed_again(world: World) -> None:
     await world.store.reindex(world.workspace)
     assert await differences(world) == []
     assert set(await loaded(world, await listed(world, commit))) == {node.id}
+
+
+_GARBAGE = {
+    "no whole numbers": "update mirror.passage set terms = '\\x010203', vector = '\\xff'",
+    "no numbers at all": "update mirror.passage set vector = decode(repeat('ff', length(vector)), 'hex')",
+    "the features of other leaves": (
+        "update mirror.passage p set terms = q.terms, counts = q.counts, vector = q.vector, length = q.length,"
+        " tokens = q.tokens, checksum = q.checksum from mirror.passage q where q.version_id <> p.version_id"
+    ),
+}
+
+
+@pytest.mark.requirement("STORE-4")
+@pytest.mark.parametrize("garbage", _GARBAGE)
+async def test_damaged_features_are_never_used_and_named_and_computed_again(world: World, garbage: str) -> None:
+    """A recall makes those of the leaves that it misses from their texts."""
+    nodes = [world.node("A", content="A red fox."), world.node("B", content="Two grey wolves.")]
+    await world.put(*nodes)
+    assert await differences(world) == []
+    async with world.store.database.transaction() as conn:
+        await conn.execute(_GARBAGE[garbage])
+    recalling = Recall(world.store, world.limits, Models(world.store.embedder))
+    found = await recalling.recall(forest_service_pb2.RecallRequest(workspace=world.workspace, query="red fox"))
+    assert found.passages[0].nodes[0].node.id == nodes[0].id
+    told = await differences(world)
+    assert sorted((one.what, one.node_id) for one in told) == sorted(("passage", node.id) for node in nodes)
+    await world.store.reindex(world.workspace)
+    assert await differences(world) == []
 
 
 async def test_a_point_that_is_applied_again_has_its_features_once(world: World) -> None:

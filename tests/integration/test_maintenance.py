@@ -16,7 +16,7 @@ from memotree.v1 import session_service_pb2
 
 @pytest.fixture
 def maintenance(world: World) -> MaintenanceOperations:
-    return MaintenanceOperations(world.store, world.limits, max_message_bytes=4096, embedded={"postgres"})
+    return MaintenanceOperations(world.store, world.pages, world.limits, max_message_bytes=4096, embedded={"postgres"})
 
 
 async def test_verification_streams_progress_and_differences(
@@ -86,6 +86,7 @@ async def _seen(world: World, session: str) -> dict[str, str]:
 
 async def test_status_returns_versions_stores_and_counts(lived_in: World, maintenance: MaintenanceOperations) -> None:
     status = await maintenance.get_status(pb.GetStatusRequest())
+    assert status.max_depth == 128
     assert [(one.name, one.healthy, one.embedded) for one in status.stores] == [
         ("git", True, True),
         ("postgres", True, True),

@@ -14,7 +14,13 @@ from integration.worlds import World
 from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Node, new_id
 from memotree_storage.postgres import staging, tree
-from memotree_storage.postgres.database import WORK_MIGRATIONS, Database, DatabaseTooNewError, get_setting
+from memotree_storage.postgres.database import (
+    WORK_MIGRATIONS,
+    Database,
+    DatabaseTooNewError,
+    definition_digest,
+    get_setting,
+)
 from memotree_storage.postgres.staging import blob_id
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.qdrant.index import QdrantIndex
@@ -183,3 +189,25 @@ async def test_a_working_state_of_a_later_version_is_refused_and_not_changed(dep
         async with deployment.opened():
             pass
     assert await deployment.ask("select value from work.setting where name = 'format'") == [(later,)]
+
+
+def test_the_digest_of_a_definition_changes_with_its_code_alone() -> None:
+    one = definition_digest("create table a (\n  b integer -- a number\n);\n")
+    assert definition_digest("-- a table\ncreate table a (\n  b integer\n\n);") == one
+    assert definition_digest("create table a (b integer, c integer);") != one
+
+
+async def test_a_mirror_of_another_definition_is_rebuilt(deployment: Deployment) -> None:
+    """As of a version that had other columns, whose authors forgot to give the format another number."""
+    async with deployment.opened():
+        pass
+    async with await psycopg.AsyncConnection.connect(deployment.url, autocommit=True) as conn:
+        await conn.execute("alter table mirror.version drop column tokens")
+        await conn.execute("update work.setting set value = 'another' where name = 'mirror_definition'")
+    async with deployment.opened():
+        pass
+    found = await deployment.ask(
+        "select 1 from information_schema.columns where table_schema = 'mirror'"
+        " and table_name = 'version' and column_name = 'tokens'"
+    )
+    assert found

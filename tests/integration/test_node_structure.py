@@ -7,6 +7,7 @@ import pytest
 from integration.wires import Wire, family
 from integration.worlds import World
 from memotree_storage.commit.tree_check import check_tree
+from memotree_storage.conflicts import ChildValue
 from memotree_storage.model.node import Entry
 from memotree_storage.model.provenance import without_provenance
 from memotree_storage.postgres import staging
@@ -168,7 +169,7 @@ async def test_many_deletions_take_few_statements(world: World, monkeypatch: pyt
         verdict = await check_tree(Snapshot(conn, State(world.workspace, commit)), gone, set())
     assert len(statements) < 10
     assert [(conflict.node_id, conflict.theirs) for conflict in verdict.conflicts] == [
-        (nodes[7].id, f"has {child.id} below it")
+        (nodes[7].id, ChildValue(child.id))
     ]
 
 

@@ -57,12 +57,32 @@ async def test_some_changes_can_be_discarded_when_the_others_do_not_need_them(wi
     root, child, leaf = await family(wire)
     refusal = await wire.refused("DiscardChanges", node_ids=[child.id])
     assert (refusal.code, refusal.reason) == ("FAILED_PRECONDITION", "INCOMPLETE_CHOICE")
-    assert [node.id for node in refusal.nodes] == [child.id]
+    assert [node.id for node in refusal.nodes] == [leaf.id], "what must be discarded too"
+    refusal = await wire.refused("DiscardChanges", node_ids=[root.id])
+    assert [node.id for node in refusal.nodes] == sorted([child.id, leaf.id]), "also what these are needed by"
     refusal = await wire.refused("DiscardChanges", node_ids=[new_id()])
     assert (refusal.code, refusal.reason) == ("NOT_FOUND", "CHANGE_NOT_FOUND")
     found = await wire("DiscardChanges", node_ids=[child.id, leaf.id])
     assert found.session.change_count == 1
     assert await wire.children() == [root.id]
+
+
+@pytest.mark.requirement("CANVAS-15")
+async def test_a_refused_discard_names_the_archive_that_took_a_name_and_the_deletion_above(wire: Wire) -> None:
+    archive = (await wire("CreateArchive", name="a")).archive
+    top = await wire.create("Top")
+    child = await wire.create("Child", parent_id=top.id)
+    await wire.commit()
+    await wire("UpdateArchive", archive="a", name="b")
+    other = (await wire("CreateArchive", name="a")).archive
+    refusal = await wire.refused("DiscardChanges", node_ids=[archive.id])
+    assert [node.id for node in refusal.nodes] == [other.id]
+    await wire("MoveNode", node_id=child.id, parent_id="", archive_id="notes")
+    await wire("DeleteNode", node_id=top.id)
+    refusal = await wire.refused("DiscardChanges", node_ids=[child.id])
+    assert [node.id for node in refusal.nodes] == [top.id]
+    found = await wire("DiscardChanges", node_ids=[archive.id, child.id, other.id, top.id])
+    assert found.session.change_count == 0
 
 
 @pytest.mark.requirement("CANVAS-15")

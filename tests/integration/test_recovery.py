@@ -21,7 +21,7 @@ from memotree_storage.mirror.catch_up import is_behind
 from memotree_storage.model.node import new_id
 from memotree_storage.model.workspace import KEEP_PREFIX, WORKSPACE_REF, WorkspaceInfo
 from memotree_storage.ports import CommitDraft, IndexUnavailableError
-from memotree_storage.postgres import registry
+from memotree_storage.postgres import registry, staging
 from memotree_storage.store import Store
 
 from memotree.history import HistoryOperations
@@ -136,6 +136,31 @@ async def test_an_interrupted_commit_is_settled_in_its_session_and_gets_its_tag(
     assert (told.base_commit, told.change_count) == (commit_id, 0)
     assert world.repository.commit_info(world.repository.refs()["refs/tags/v1"]).commit_id == commit_id
     assert await differences(world.store, world.workspace) == []
+
+
+@pytest.mark.requirement("STORE-3")
+@pytest.mark.parametrize("rebuilt", [False, True])
+async def test_edits_after_an_interrupted_commit_stay_staged(world: World, rebuilt: bool) -> None:
+    """The commit has what was staged when it was made, and only that leaves the session."""
+    once, twice, deleted, kept = nodes = world.nodes(4)
+    await world.put(*nodes)
+    session, nodes = await world.open(), [replace(node, title="Committed") for node in nodes]
+    await world.stage(session, *nodes)
+    commit_id = push(world, "main", *nodes, session=session)
+    await world.stage(session, replace(once, title="Once"), replace(twice, title="Once"), delete=[deleted])
+    await world.stage(session, replace(twice, title="Twice"))
+    await (world.store.rebuild if rebuilt else world.store.catch_up)(world.workspace)
+    async with world.store.database.connection() as conn:
+        rows = {row.entry_id: row for row in await staging.staged(conn, session)}
+    committed = await world.alive(commit_id)
+    assert {key: row.derived_blob for key, row in rows.items()} == {
+        node.id: committed[node.id] for node in (once, twice, deleted)
+    }
+    assert [rows[node.id].version.title for node in (once, twice)] == ["Once", "Twice"]
+    assert rows[deleted.id].entry is None
+    last = await world.alive(await world.commit(session))  # nothing conflicts with its own commit
+    assert last.keys() == committed.keys() - {deleted.id}
+    assert last[kept.id] == committed[kept.id]
 
 
 async def test_a_copied_commit_is_not_mistaken_for_the_sessions_own(world: World) -> None:

@@ -203,6 +203,20 @@ async def test_scopes_and_filters_of_a_search_along_relations_are_about_its_resu
 
 
 @pytest.mark.requirement("CANVAS-5")
+async def test_a_search_along_relations_does_not_pass_through_deleted_nodes(wire: Wire) -> None:
+    start, middle, end = [await wire.create(title) for title in ("Start", "Middle", "End")]
+    for source in (start, end):
+        relation = types_pb2.Relation(type=REFERENCES, target_id=middle.id)
+        await wire("AddRelation", node_id=source.id, relation=relation)
+    kind = {"search_type": pb.SEARCH_TYPE_RELATION, "scope_node_id": start.id, "max_depth": 3}
+    assert set(await wire.search("", **kind)) == {"Middle", "End"}
+    await wire("DeleteNode", node_id=middle.id)
+    assert await wire.search("", **kind) == []
+    related = {"scope": pb.SEARCH_SCOPE_RELATED, "scope_node_id": start.id, "max_depth": 3}
+    assert await wire.search("end", **related) == []
+
+
+@pytest.mark.requirement("CANVAS-5")
 async def test_words_of_the_brief_and_the_summary_are_shown_as_the_reason(wire: Wire) -> None:
     await wire.create("Node", content="plain text", brief="a wombat", summary="The kiwi sleeps.")
     for query, word in (("wombat", "wombat"), ("kiwis", "kiwi")):
@@ -283,7 +297,10 @@ async def test_a_scope_of_very_many_nodes_hides_none_behind_better_matches_outsi
 
 
 @pytest.mark.requirement("CANVAS-5")
-async def test_staged_contents_are_read_for_a_search_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("meaning", [False, True])
+async def test_staged_contents_are_read_for_a_search_once(
+    world: World, monkeypatch: pytest.MonkeyPatch, meaning: bool
+) -> None:
     monkeypatch.setattr(search, "_TOKENS_AT_ONCE", 10_000, raising=False)
     session = await world.open()
     await world.stage(session, *world.nodes(120, content="apple " * 100))
@@ -297,11 +314,12 @@ async def test_staged_contents_are_read_for_a_search_once(world: World, monkeypa
 
     monkeypatch.setattr(staging, "staged", recorded)
     state = State(world.workspace, "", session)
-    first = await world.store.search.find(state, SearchQuery("apple", 200))
+    query = SearchQuery("apple", 200, meaning=meaning)
+    first = await world.store.search.find(state, query)
     assert (len(first), sum(read)) == (120, 120)
     assert max(read) < 120, "not all contents are in memory at once"
     read.clear()
-    assert await world.store.search.find(state, SearchQuery("apple", 200)) == first
+    assert await world.store.search.find(state, query) == first
     assert sum(read) == 0
 
 
@@ -336,6 +354,10 @@ async def test_the_score_of_both_falls_with_what_was_found(wire: Wire) -> None:
     for hits in (good, weak, none):
         assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
         assert all(hit.score <= max(hit.lexical_score, hit.semantic_score) for hit in hits)
+    await wire.create("Lighthouse")
+    best = (await wire("SearchNodes", query="Lighthouse", **hybrid)).hits[0]  # the first by words and by meaning
+    assert best.score == pytest.approx((best.lexical_score + best.semantic_score) / 2, abs=0.001)
+    assert best.score > 0.9
 
 
 @pytest.mark.requirement("CANVAS-5")

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,7 +11,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from integration.worlds import World
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.model.node import Node
+from memotree_storage.postgres import sessions, staging
 from memotree_storage.postgres.sessions import SessionClosedError, SessionNotFoundError
+from memotree_storage.postgres.staging import Edit
 
 from memotree.canvas import NodeOperations
 from memotree.request.lookup import AmbiguousIdError, InvalidIdError
@@ -199,6 +202,20 @@ async def test_a_choice_is_looked_up_in_an_open_session_of_the_workspace_alone(w
 
 
 @pytest.mark.requirement("STORE-8")
+async def test_a_staged_change_has_each_of_its_tools_and_reasons_once(world: World) -> None:
+    """So an agent that edits a node all day does not make its row long."""
+    (node,) = world.nodes(1)
+    session_id = await world.open()
+    for number in range(3):
+        async with world.store.database.transaction() as conn:
+            session = await sessions.hold_session(conn, world.workspace, session_id)
+            edit = Edit(replace(node, title=f"Title {number}"), None, f"Reason {number % 2}", "UpdateNode")
+            await staging.stage(conn, session, [edit])
+            (row,) = await staging.staged(conn, session_id)
+    assert row.tools == ["UpdateNode"]
+    assert row.messages == ["Reason 0", "Reason 1"]
+
+
 async def test_the_id_of_a_workspace_given_as_a_session_blocks_nobody(world: World) -> None:
     async with asyncio.timeout(DEADLINE):
         with pytest.raises(SessionNotFoundError):
@@ -207,6 +224,20 @@ async def test_the_id_of_a_workspace_given_as_a_session_blocks_nobody(world: Wor
 
 
 @pytest.mark.requirement("STORE-8")
+async def test_writers_that_wait_for_a_workspace_hold_no_connection(world: World) -> None:
+    waiting = 20  # more than there are connections
+    opened = [await world.open() for _ in range(waiting)]
+    for session_id in opened:
+        await world.stage(session_id, world.node())
+    lock = world.store.locks.workspaces.of(world.workspace)
+    async with lock, asyncio.timeout(60):
+        commits = [asyncio.create_task(world.commit(session_id)) for session_id in opened]
+        while len(lock._waiters or ()) < waiting:  # noqa: ASYNC110 - a lock tells nobody who waits
+            await asyncio.sleep(0.005)
+        await world.head()
+    assert len(set(await asyncio.gather(*commits))) == waiting
+
+
 async def test_two_calls_with_each_others_ids_do_not_wait_for_each_other(world: World) -> None:
     other = await World.create(world.store, world.pages, world.limits, name="other")
     held = world.store.locks.workspaces

@@ -93,6 +93,7 @@ async def test_a_message_over_the_limit_is_refused_with_the_limit_and_the_server
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await calls.create("x" * (2**24 + 1))
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert reason(caught.value) == "MESSAGE_TOO_LARGE"
     assert str(2**24) in (caught.value.details() or "")
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await calls.create("x" * (2**20 + 1))

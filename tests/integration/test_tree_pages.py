@@ -90,6 +90,14 @@ async def test_the_first_page_of_a_chain_costs_what_it_shows_whatever_its_depth_
     assert max(small.rows, large.rows) <= MOST_ROWS
 
 
+@pytest.mark.requirement("STORE-9", "USE-10")
+@pytest.mark.parametrize("count", [50, 100, 200])
+async def test_no_node_of_a_page_reads_a_small_table_whole(world: World, count: int) -> None:
+    """PostgreSQL reads a table of a few pages from its beginning if it takes random reads for much dearer."""
+    whole = await first_page_cost(world, world.nodes(count + 1), count)
+    assert whole.rows <= 10 * count
+
+
 @pytest.mark.requirement("USE-10")
 async def test_the_token_of_a_page_has_the_same_size_at_any_depth(world: World) -> None:
     await commit_entries(world.store, world.workspace, "main", chain(world, SMALL), "Import")

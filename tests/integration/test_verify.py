@@ -13,12 +13,13 @@ from memotree_storage.index.indexer import point_id
 from memotree_storage.index.terms import query_terms
 from memotree_storage.model.node import new_id
 from memotree_storage.model.workspace import service_signature
-from memotree_storage.ports import CommitDraft, IndexPoint, TermVector
+from memotree_storage.ports import CommitDraft, IndexPoint, Override, TermVector
 from memotree_storage.qdrant.index import QdrantIndex
 from memotree_storage.verify import Step, verify
 
+from memotree.canvas import NodeOperations
 from memotree.history import HistoryOperations
-from memotree.v1 import history_service_pb2
+from memotree.v1 import history_service_pb2, node_service_pb2
 
 
 @pytest.mark.requirement("STORE-4")
@@ -49,7 +50,7 @@ async def test_commits_made_meanwhile_are_no_differences(lived_in: World) -> Non
 async def test_progress_ends_with_everything_done(lived_in: World) -> None:
     steps = [step async for step in verify(lived_in.store, lived_in.workspace) if isinstance(step, Step)]
     last = {step.name: step for step in steps}
-    assert list(last) == ["structure", "commits", "index"]
+    assert list(last) == ["structure", "trees", "commits", "index"]
     assert all(step.done == step.total > 0 for step in last.values())
 
 
@@ -83,6 +84,7 @@ DAMAGE = {
         "update mirror.version set to_seq = 99 where title = 'Top' and to_seq is null",
         {("postgres", "row"), ("qdrant", "point")},
     ),
+    "a missing override": ("delete from mirror.overridden", {("postgres", "row"), ("qdrant", "point")}),
     "a version of nothing": (
         (
             "insert into mirror.version (line_id, entry_id, from_seq, is_archive, dead, blob, archive_id, parent_id,"
@@ -227,6 +229,31 @@ async def test_a_wrong_count_is_found_while_versions_wait_to_be_indexed(lived_in
     assert found.what == "term"
 
 
+async def test_what_the_server_remembers_wrongly_is_named_and_forgotten(lived_in: World) -> None:
+    nodes = NodeOperations(lived_in.store, lived_in.pages, lived_in.limits)
+    found = await nodes.list_children(
+        node_service_pb2.ListChildrenRequest(workspace=lived_in.workspace, archive=lived_in.archive.id)
+    )
+    request = node_service_pb2.GetNodeRequest(workspace=lived_in.workspace, node_id=found.nodes[0].id)
+    title = (await nodes.get_node(request)).node.title
+    ((key, placed),) = lived_in.store.placed.items()
+    lived_in.store.placed.put(key, placed._replace(version=replace(placed.version, title="Forged")))
+    assert (await nodes.get_node(request)).node.title == "Forged"
+    (told,) = await differences(lived_in)
+    assert (told.store, told.node_id) == ("cache", request.node_id)
+    assert (await nodes.get_node(request)).node.title == title
+    assert await differences(lived_in) == []
+
+
+async def test_wrong_rows_leave_nothing_of_them_in_the_caches(lived_in: World) -> None:
+    generation = lived_in.store.generations[lived_in.workspace]
+    assert await differences(lived_in) == []
+    assert lived_in.store.generations[lived_in.workspace] == generation
+    await change(lived_in, "update mirror.version set title = 'Forged' where title = 'Below'")
+    assert await differences(lived_in)
+    assert lived_in.store.generations[lived_in.workspace] > generation
+
+
 async def test_a_commit_that_the_mirror_lost_is_named(lived_in: World) -> None:
     head = await lived_in.head("side")
     await change(
@@ -295,6 +322,12 @@ async def _plant_wrong_start(world: World) -> str:
     return point.node_id
 
 
+async def _plant_wrong_overrides(world: World) -> str:
+    point = await _point(world)
+    await world.store.index.override_versions([(point.point_id, [Override(2, 3)])])
+    return point.node_id
+
+
 async def _plant_wrong_end(world: World) -> str:
     point = await _point(world)
     await world.store.index.close_versions([(point.point_id, 3)])
@@ -311,6 +344,7 @@ INDEX_DAMAGE: dict[str, Callable[[World], Awaitable[str]]] = {
     "another line": _plant_wrong_line,
     "another start": _plant_wrong_start,
     "another end": _plant_wrong_end,
+    "another override": _plant_wrong_overrides,
     "a leftover": _plant_leftover,
 }
 

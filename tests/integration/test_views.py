@@ -45,6 +45,23 @@ async def test_a_node_has_only_the_texts_of_its_level(wire: Wire) -> None:
     assert [bool(node.content) for node in seen] == [False, False, False, True]
 
 
+async def test_a_view_has_staged_nodes_whose_parent_others_deleted(wire: Wire) -> None:
+    top = await wire.create("Top")
+    await wire.commit()
+    other = await wire.other()
+    further = await wire.create("Another")
+    child = await wire.create("Below", parent_id=top.id)
+    leaf = await wire.create("Leaf", parent_id=child.id)
+    for node in (child, leaf):
+        await wire("ExpandNode", revision=wire.session, node_id=node.id)
+    await other("DeleteNode", node_id=top.id)
+    await other.commit("Theirs")
+    await wire.commit("Another", specific_nodes=[further.id])
+    text = await rendered(wire)
+    assert "Below" in text
+    assert "Leaf" in text
+
+
 @pytest.mark.requirement("CANVAS-1")
 async def test_children_come_into_the_view_at_title_or_at_the_level_they_had(wire: Wire) -> None:
     root, child, leaf = await family(wire)

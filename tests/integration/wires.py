@@ -67,12 +67,15 @@ _PART = re.compile(r"""(\w+)(?:\[(\d+|'.*'|".*")\])?(?:\.(.+))?""", re.DOTALL)
 
 
 def has_path(message: Message, path: str) -> bool:
-    """Whether a message has a path such as ``changes[3].create.attributes['key']``; its items must exist."""
+    """Whether a message has a path such as ``changes[3].create.attributes['key']``; its items must exist.
+
+    The name of a ``oneof`` stands for the field that is given, or for all of them if none is.
+    """
     found = _PART.fullmatch(path)
     name, index, rest = found.groups() if found else ("", None, None)
     field = message.DESCRIPTOR.fields_by_name.get(name)
     if field is None:
-        return False
+        return name in message.DESCRIPTOR.oneofs_by_name and index is None and rest is None
     value = getattr(message, name)
     if index is not None:
         if not hasattr(value, "__len__") or isinstance(value, (str, bytes)):

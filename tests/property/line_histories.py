@@ -146,8 +146,8 @@ class shuffled:  # noqa: N801 - reads as a clause of a with statement
     def __enter__(self) -> None:
         refs, history = self._repository.refs, self._repository.history
 
-        def other_refs() -> dict[str, str]:
-            found = list(refs().items())
+        def other_refs(*folders: str) -> dict[str, str]:
+            found = list(refs(*folders).items())
             self._order.shuffle(found)
             return dict(found)
 

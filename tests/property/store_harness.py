@@ -23,12 +23,13 @@ from memotree_storage.ports import (
     IndexHit,
     IndexPoint,
     IndexQuery,
+    Override,
     TermVector,
     Vector,
     VectorIndex,
     Vectors,
 )
-from memotree_storage.postgres import registry
+from memotree_storage.postgres import projector, registry
 from memotree_storage.postgres.database import Database
 from memotree_storage.store import Store
 from psycopg import sql
@@ -91,6 +92,11 @@ class MemoryIndex:
             if point_id in self._points:
                 self._points[point_id] = replace(self._points[point_id], to_seq=end)
 
+    async def override_versions(self, overridden: Sequence[tuple[str, Sequence[Override]]]) -> None:
+        for point_id, overrides in overridden:
+            if point_id in self._points:
+                self._points[point_id] = replace(self._points[point_id], overrides=tuple(overrides))
+
     async def nearest(self, query: IndexQuery, vector: Vector) -> list[IndexHit]:
         return self._best(query, lambda point: float(np.dot(point.vector, vector)))
 
@@ -107,6 +113,7 @@ class MemoryIndex:
 
     def _best(self, query: IndexQuery, score: Callable[[IndexPoint], float]) -> list[IndexHit]:
         seqs = {span.line_id: span.seq for span in query.lineage}
+        numbers = {span.number: span.seq for span in query.lineage[:-1]}
         hits = [
             IndexHit(point.point_id, point.node_id, point.line_id, point.from_seq, score(point))
             for point in self._points.values()
@@ -114,6 +121,8 @@ class MemoryIndex:
             and point.line_id in seqs
             and point.from_seq <= seqs[point.line_id]
             and (point.to_seq is None or point.to_seq > seqs[point.line_id])
+            and point.node_id not in query.without_ids
+            and not any(by.seq <= numbers.get(by.line_number, -1) for by in point.overrides)
         ]
         best = sorted(hits, key=lambda hit: (-hit.score, hit.node_id))
         return best[query.offset : query.offset + query.limit]
@@ -121,7 +130,9 @@ class MemoryIndex:
     async def scan(self, workspace_id: str) -> AsyncIterator[IndexEntry]:
         for point in list(self._points.values()):
             if point.workspace_id == workspace_id:
-                yield IndexEntry(point.point_id, point.node_id, point.line_id, point.from_seq, point.to_seq)
+                yield IndexEntry(
+                    point.point_id, point.node_id, point.line_id, point.from_seq, point.to_seq, point.overrides
+                )
 
     async def count(self, workspace_id: str) -> int:
         return sum(point.workspace_id == workspace_id for point in self._points.values())
@@ -180,6 +191,7 @@ class StoreHarness:
         """Remove a workspace from all stores, so that the next example starts with little data."""
         async with self.store.database.transaction() as conn:
             await registry.lock_workspace(conn, workspace_id)
+            await projector.forget(conn, workspace_id)
             await registry.remove_workspace(conn, workspace_id)
         await self.store.index.delete(workspace_id)
         self.store.repositories.discard(workspace_id)

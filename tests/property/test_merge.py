@@ -8,7 +8,7 @@ import pytest
 from entry_strategies import nodes
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from memotree_storage.errors import Conflict
+from memotree_storage.conflicts import Conflict
 from memotree_storage.model.merge import merge_entries
 from memotree_storage.model.node import Node, Relation, Source
 from memotree_storage.model.provenance import without_provenance

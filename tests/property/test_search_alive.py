@@ -6,9 +6,7 @@ steps of a commit; after the loss of PostgreSQL, after the loss of the index, an
 flush.
 """
 
-import os
 import random
-import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -16,7 +14,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-import psycopg
 import pytest
 from by_hand import file_changes
 from hypothesis import strategies as st
@@ -28,25 +25,21 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from memotree_storage.embedded.qdrant import EmbeddedQdrant
 from memotree_storage.index.frequencies import ALL_DOCUMENTS
 from memotree_storage.index.node_text import text_of
-from memotree_storage.index.search import SearchQuery
+from memotree_storage.index.search import SearchQuery, lineage_of
 from memotree_storage.index.terms import document_terms
 from memotree_storage.model.codec import decode_entry
 from memotree_storage.model.node import Archive, Entry, Node
 from memotree_storage.model.paths import node_path
 from memotree_storage.model.position import many_between
-from memotree_storage.ports import CommitDraft, Signature
+from memotree_storage.ports import CommitDraft, IndexQuery, Signature
 from memotree_storage.postgres import sessions, staging, tree
-from memotree_storage.postgres.database import Database
 from memotree_storage.postgres.staging import Edit
 from memotree_storage.postgres.tree import Snapshot, State
-from memotree_storage.qdrant.client import connect
-from memotree_storage.qdrant.index import QdrantIndex
 from memotree_storage.store import Store
-from property.store_harness import MemoryIndex, PositiveEmbedder, StoreHarness, effort, fresh_database, numbered_id
-from qdrant_client import AsyncQdrantClient
+from property.lossy_stores import Stores
+from property.store_harness import MemoryIndex, StoreHarness, effort, numbered_id
 
 WORDS: Final = ["apple", "birch", "cedar", "daisy", "elder", "fern"]
 BRANCHES: Final = ["main", "side", "third"]
@@ -77,107 +70,6 @@ def pick(options: Any, number: int) -> Any:
 
 
 # --- Stores that can be lost -----------------------------------------------------------------------------------------
-
-
-class Stores:
-    """A store on a real PostgreSQL and a real engine, each of which can be lost and restored."""
-
-    def __init__(self, harness: StoreHarness, postgres: str, folder: Path) -> None:
-        self.harness = harness
-        self._postgres = postgres
-        self._folder = folder
-        self._engine: EmbeddedQdrant
-        self._client: AsyncQdrantClient
-        self._database = fresh_database(postgres)
-        harness.run(self._start_engine())
-        harness.run(self._open())
-        harness.run(self._flush_and_keep())
-
-    def close(self) -> None:
-        self.harness.run(self.harness.store.close())
-        self.harness.run(self._stop_engine())
-
-    async def _start_engine(self) -> None:
-        self._engine = EmbeddedQdrant(self._folder / "engine")
-        endpoint = await self._engine.start()
-        self._client = connect(endpoint.url, endpoint.api_key)
-
-    async def _stop_engine(self) -> None:
-        await self._client.close()
-        await self._engine.stop()
-
-    async def _open(self) -> None:
-        """Open a new store over the data, as after a restart.
-
-        Its background work is stopped, so that it happens only where the model says so: a search that waits for the
-        indexer starts it, and a commit that no ref reaches stays mirrored until a step collects it.
-        """
-        embedder = PositiveEmbedder()
-        index = QdrantIndex(
-            self._client, model=embedder.model, dimensions=embedder.dimensions, flush=self._flush_and_keep
-        )
-        self.harness.store = Store(self._folder / "data", Database(self._database, max_size=4), index, embedder)
-        await self.harness.store.open()
-        await self.harness.store.indexer.stop()
-        await self.harness.store.maintenance.stop()
-
-    async def restart(self) -> None:
-        """Stop and start the server's own part."""
-        await self.harness.store.close()
-        await self._open()
-
-    async def lose_postgres(self) -> None:
-        """Start again with an empty database: the working state is lost too."""
-        await self.harness.store.close()
-        self._database = fresh_database(self._postgres)
-        await self._open()
-
-    async def lose_mirror(self) -> None:
-        """Start again with only the working state in the database."""
-        await self.harness.store.close()
-        async with await psycopg.AsyncConnection.connect(self._database) as conn:
-            await conn.execute("drop schema mirror cascade")
-        await self._open()
-
-    async def lose_index(self) -> None:
-        """Start again with an empty engine."""
-        await self.harness.store.close()
-        await self._stop_engine()
-        shutil.rmtree(self._folder / "engine")
-        await self._start_engine()
-        await self._open()
-
-    async def _flush_and_keep(self) -> None:
-        """Flush the engine, and copy its files."""
-        await self._engine.flush()
-        copy_folder(self._folder / "engine" / "data", self._folder / "flushed")
-
-    async def go_back_to_flush(self) -> None:
-        """Lose everything that the engine wrote after its last flush, as a power cut may do."""
-        await self._stop_engine()
-        copy_folder(self._folder / "flushed", self._folder / "engine" / "data")
-        await self._start_engine()
-        await self.restart()
-
-
-def copy_folder(source: Path, goal: Path) -> None:
-    """Copy one folder over another; holes stay holes, because the engine's files consist mostly of holes."""
-    shutil.rmtree(goal, ignore_errors=True)
-    shutil.copytree(source, goal, copy_function=_copy_sparse)
-
-
-def _copy_sparse(source: str, goal: str) -> None:
-    with Path(source).open("rb") as old, Path(goal).open("wb") as new:
-        size = os.fstat(old.fileno()).st_size
-        os.truncate(new.fileno(), size)
-        end = 0
-        while end < size:
-            try:
-                start = os.lseek(old.fileno(), end, os.SEEK_DATA)
-            except OSError:  # only a hole up to the end
-                return
-            end = os.lseek(old.fileno(), start, os.SEEK_HOLE)
-            os.pwrite(new.fileno(), os.pread(old.fileno(), end - start, start), start)
 
 
 @pytest.fixture
@@ -368,7 +260,24 @@ class Searches(RuleBasedStateMachine):
             if point.line_id in lines
         }
         assert found == spans
+        await self._check_candidates()
         await self._check_frequencies()
+
+    async def _check_candidates(self) -> None:
+        """Check that the index itself proposes exactly the alive nodes of every state, so that no search asks twice."""
+        vector = (await self.store.embedder.embed(["any"]))[0]
+        async with self.store.database.connection() as conn:
+            cursor = await conn.execute(
+                "select commit_id from mirror.commit where workspace_id = %s", (self.workspace,)
+            )
+            known = [row[0] for row in await cursor.fetchall()]
+            lineages = {
+                commit_id: await lineage_of(Snapshot(conn, State(self.workspace, commit_id))) for commit_id in known
+            }
+        for commit_id, lineage in lineages.items():
+            hits = await self.store.index.nearest(IndexQuery(self.workspace, lineage, ALL), vector)
+            nodes = sorted(key for key, entry in self.states[commit_id].items() if isinstance(entry, Node))
+            assert sorted(hit.node_id for hit in hits) == nodes
 
     async def _check_frequencies(self) -> None:
         """Check that the frequencies count the terms of exactly the existing versions."""
@@ -393,6 +302,8 @@ class Searches(RuleBasedStateMachine):
         plans = {key for key, node in nodes.items() if node.type == "plan"}
         query = SearchQuery(word, ALL, types=["plan"], tags=["tagged"])
         assert await self._hits(state, query) == {key for key in with_word & plans if nodes[key].tags}  # type: ignore[union-attr]
+        few = await self.store.search.find(state, SearchQuery(word, 2, meaning=True))
+        assert len(few) == min(2, len(nodes))
 
     async def _hits(self, state: State, query: SearchQuery) -> set[str]:
         found = await self.store.search.find(state, query)

@@ -53,6 +53,28 @@ def test_the_pieces_of_any_document_joined_are_its_text(text: str, size: int, na
     check(document, size)
 
 
+UNFIT = st.one_of(
+    texts, st.text(st.sampled_from("ab\n\x00\x0b\x0c\x1c\x1f\x7f\x85\x9f\ud800\ufeff\u2028"), max_size=40)
+)
+
+
+@pytest.mark.requirement("FOREST-1")
+@settings(max_examples=200)
+@given(UNFIT, st.sampled_from(["a.txt", "a.md", "a.py", "a.csv", ""]))
+def test_a_text_is_kept_but_for_characters_that_a_warning_names(text: str, name: str) -> None:
+    try:
+        document = read_document(text, name=name, media_type="" if name else "text/plain")
+    except UnreadableDocumentError:
+        return
+    given_text = text.removeprefix("\ufeff")
+    assert len(document.text) == len(given_text)
+    changed = {ord(was) for was, now in zip(given_text, document.text, strict=True) if was != now}
+    told = [told for told in document.warnings if "were replaced" in told]
+    assert len(told) == bool(changed)
+    assert all(f"U+{code:04X} by" in told[0] for code in sorted(changed)[:8])
+    assert not any(chr(code) in document.text for code in changed - {0xFFFD})
+
+
 @pytest.mark.requirement("FOREST-1")
 @given(st.lists(spoken, max_size=12), sizes)
 def test_the_pieces_of_any_conversation_joined_are_its_text(turns: list[tuple[str, str, str]], size: int) -> None:

@@ -1,6 +1,7 @@
 """A state of the tree as a plain dictionary, and the answers that every read of it must give."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from memotree_storage.model.node import Archive, Entry, Node
 from memotree_storage.postgres import tree, tree_pages
@@ -100,6 +101,43 @@ def ancestors(state: Tree, entry_id: str) -> list[str]:
         way.append(node.parent_id)
         node = state.get(node.parent_id)
     return way[::-1]
+
+
+def shown(state: Tree) -> tuple[dict[str, Entry], dict[str, str]]:
+    """The state as listings show it, and the kinds of fault by id: nodes that stand nowhere are roots of an archive."""
+    archives = sorted((entry.name.encode(), entry.id) for entry in state.values() if isinstance(entry, Archive))
+    placed, found = dict(state), dict[str, str]()
+    for node in state.values():
+        if not isinstance(node, Node):
+            continue
+        above = state.get(node.parent_id or "")
+        fault = ""
+        if node.parent_id and not isinstance(above, Node):
+            fault = "orphan"
+        elif node.id == min(_cycle(state, node), default=""):
+            fault = "cycle"
+        elif isinstance(above, Node):
+            fault = "other_archive" if above.archive_id != node.archive_id else ""
+        elif not isinstance(state.get(node.archive_id), Archive):
+            fault = "no_archive"
+        if fault:
+            found[node.id] = fault
+        if fault not in ("", "other_archive"):
+            has_archive = isinstance(state.get(node.archive_id), Archive)
+            if has_archive or archives:
+                archive_id = node.archive_id if has_archive else archives[0][1]
+                placed[node.id] = replace(node, archive_id=archive_id, parent_id=None)
+    return placed, found
+
+
+def _cycle(state: Tree, node: Node) -> list[str]:
+    """The ids of the cycle that a node is in; none if it is in none."""
+    way = [node.id]
+    above = state.get(node.parent_id or "")
+    while isinstance(above, Node) and above.id not in way:
+        way.append(above.id)
+        above = state.get(above.parent_id or "")
+    return way if above is not None and above.id == node.id else []
 
 
 def faults(state: Tree) -> list[str]:

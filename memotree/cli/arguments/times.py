@@ -73,9 +73,9 @@ def sent_time(text: str, now: datetime | None = None) -> str:
 def _absolute(said: str) -> datetime | None:
     try:
         found = datetime.fromisoformat(said)
-    except ValueError:
+        return found if found.tzinfo else found.astimezone()
+    except (ValueError, OverflowError):  # no time, or one in the first or last hours of the calendar
         return None
-    return found if found.tzinfo else found.astimezone()
 
 
 def _relative(said: str, now: datetime) -> datetime:

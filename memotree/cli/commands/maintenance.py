@@ -1,4 +1,4 @@
-"""``memotree status | verify | rebuild | reindex``: maintenance of the server and its stores."""
+"""``memotree status | verify | faults | rebuild | reindex``: maintenance of the server and its stores."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -6,6 +6,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from memotree.cli.commands.commits import AtOption
 from memotree.cli.commands.jobs import end
 from memotree.cli.context import SERVER, WORKSPACE, CliContext, command
 from memotree.cli.errors import ExitCode, NoWorkspaceError
@@ -36,8 +37,10 @@ def status(cli: CliContext) -> None:
                 ("embedding model", found.embedding_model),
                 ("token counter", found.token_counter),
                 ("content at most", f"{found.max_content_bytes:,} bytes per node"),
+                ("depth at most", f"{found.max_depth:,} levels below a root"),
                 ("message at most", f"{found.max_message_bytes:,} bytes"),
                 *(("takes no changes", f"{each}: {reason}") for each, reason in found.set_aside.items()),
+                *(("stand nowhere", f"{each}: {counted(number, 'node')}") for each, number in found.faults.items()),
                 ("vectors to flush", "unknown" if database_silent else str(found.index_backlog)),
             ]
         )
@@ -83,6 +86,16 @@ def verify(cli: CliContext) -> None:
             cli.output.note(f"{counted(len(some), 'difference')}{repair if mirrored else ''}.")
     if differences:
         raise typer.Exit(ExitCode.FAILED)
+
+
+def faults(cli: CliContext, at: AtOption = "") -> None:
+    """List what other programs committed that stands nowhere in the tree or cannot be read, with a way out."""
+    found = list(cli.workspace.at(at).faults())
+
+    def look() -> RenderableType:
+        return Group(*(display.fault(each) for each in found)) if found else Text("Every file has its place.")
+
+    cli.output.show({"faults": found}, look)
 
 
 def _to_verify(cli: CliContext) -> list[str]:
@@ -137,5 +150,6 @@ def register(app: typer.Typer) -> None:
     """Adds the commands of this module to the command line."""
     command(app, "status", SERVER)(status)
     command(app, "verify", WORKSPACE)(verify)
+    command(app, "faults", WORKSPACE)(faults)
     command(app, "rebuild", WORKSPACE)(rebuild)
     command(app, "reindex", WORKSPACE)(reindex)

@@ -165,7 +165,8 @@ def use(
 
 def _row(change: "StagedChange") -> tuple[Text | str, ...]:
     fields = ", ".join(change.fields)
-    return change_kind(change.kind), change.node_id, change.title, fields, "\n".join(change.commit_messages)
+    why = [*change.commit_messages, *(f"does not fit: {each.description}" for each in change.conflicts)]
+    return change_kind(change.kind), change.node_id, change.title, fields, "\n".join(why)
 
 
 @command(app, "changes", WORKSPACE)

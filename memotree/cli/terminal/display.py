@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from memotree.client import Commit, Difference, EntryChange, FieldChange, Node, SearchHit, Source, TreeNode
+    from memotree.client import Commit, Difference, EntryChange, Fault, FieldChange, Node, SearchHit, Source, TreeNode
 
 CHANGE_STYLES = {"CREATED": ("+ created", "green"), "UPDATED": ("~ updated", "yellow"), "DELETED": ("- deleted", "red")}
 _COUNT_STYLES = {"+": "green", "~": "yellow", "-": "red"}
@@ -275,6 +275,14 @@ def differences(found: Sequence[Difference], *, narrow: bool) -> RenderableType:
                 head.append_text(Text.assemble(f"  {name} ", (value, ID)))
         parts += [head, Padding(Text(description), (0, 0, 0, _INDENT), expand=False)]
     return Group(*parts)
+
+
+def fault(found: Fault) -> RenderableType:
+    """What is wrong with a file that another program committed, where, and what to do."""
+    place = f"{found.path}:{found.line}" if found.line else found.path
+    head = Text.assemble((found.kind, "bold red"), " ", (found.node_id, ID), f" {found.title}" if found.title else "")
+    body = Text(f"{place}\n{found.description} {found.way_out}")
+    return Group(head, Padding(body, (0, 0, 0, _INDENT), expand=False))
 
 
 def marked(preview: str, terms: Sequence[str]) -> Text:

@@ -58,6 +58,7 @@ def put(console: Console, look: RenderableType) -> None:
     with console.capture() as captured:
         console.print(look)
     console.file.write("\n".join(line.rstrip(" ") for line in captured.get().split("\n")))
+    console.file.flush()  # before what the command says on standard error, where both go to one file
 
 
 class Steps(Protocol):
@@ -125,6 +126,7 @@ class Output:
             return
         for piece in pieces:
             self.out.file.write(piece)
+        self.out.file.flush()
 
     def styled(self, line: Text) -> str:
         """One line with the terminal's colours, not wrapped; it is much faster than printing it."""
@@ -143,6 +145,7 @@ class Output:
         """Prints the one JSON document of the command."""
         text = json.dumps(plain(value), ensure_ascii=False, indent=2)
         self.out.file.write(text.encode("utf-8", "replace").decode("utf-8") + "\n")
+        self.out.file.flush()
 
     def note(self, text: RenderableType) -> None:
         """Prints a message on stderr, in addition to the result."""

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from memotree_storage.errors import InvalidInputError, MemoTreeError
 from memotree_storage.model.node import SUMMARY_TYPE
-from memotree_storage.postgres import tree
+from memotree_storage.postgres import archive_versions, tree
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
@@ -160,7 +160,7 @@ class Ask:
         while count < most:
             count += 1
             must_answer = must_answer or count == most
-            nodes = asked.context.for_model()
+            nodes = await asyncio.to_thread(asked.context.for_model)
             try:
                 decision = await self._models.decide(asked.request.query, nodes, asked.meter, must_answer=must_answer)
             except UnusableAnswerError as error:
@@ -196,7 +196,9 @@ class Ask:
         async with self._store.database.connection() as conn:
             place = await lookup.use_revision(conn, request.workspace, request.revision)
             wanted = await read_filter(
-                Snapshot(conn, place.state), request.filter, await tree.archives(Snapshot(conn, place.state))
+                Snapshot(conn, place.state),
+                request.filter,
+                await archive_versions.archives(Snapshot(conn, place.state)),
             )
             scope = await scope_ids(Snapshot(conn, place.state), wanted)
         budget = request.token_budget or DEFAULT_BUDGET
@@ -324,7 +326,7 @@ class Ask:
     ) -> pb.AskResponse:
         """Returns the recalled passages as the answer, or that nothing is known."""
         budget = asked.request.token_budget or EXTRACTIVE_BUDGET
-        text, cited = extract(recalled, budget, asked.scope)
+        text, cited = await asyncio.to_thread(extract, recalled, budget, asked.scope)
         if not cited:
             if not asked.warnings:  # recall says why already
                 asked.warnings.append("Nothing was found. Ask in other words, or widen the filter.")

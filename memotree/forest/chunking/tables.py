@@ -48,14 +48,15 @@ def _cuts_row(text: str, table: Table, cuts: Sequence[int], size: int) -> bool:
 def rows(text: str, table: Table) -> Iterator[Span]:
     """Yields the rows of a table; the first one is the header with the row below it."""
     begin = place = table.start
-    is_open = False
+    is_open = shows = False
     for found in _ROW_END.finditer(text, table.start, table.end):
         if table.is_quoted:
             is_open ^= text.count('"', place, found.end()) % 2 == 1
-        place = found.end()
-        if not is_open and place > table.header_end and _shows(text, max(begin, table.header_end), place):
+        before, place = max(place, table.header_end), found.end()
+        shows = shows or (place > before and _shows(text, before, place))
+        if shows and not is_open:
             yield begin, place
-            begin = place
+            begin, shows = place, False
     if begin < table.end:
         yield begin, table.end
 

@@ -1,6 +1,8 @@
 """Canonical text: only characters that a node may hold. All offsets of a document refer to this form."""
 
 import re
+from collections import Counter
+from collections.abc import Mapping
 from typing import Final
 
 from memotree_storage.model.validation import InvalidTextError, check_text
@@ -9,6 +11,8 @@ TITLE_CHARS: Final = 500
 
 _UNFIT: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _BREAKS: Final = "\x0b\x0c\x1c\x1d\x1e\x85"
+_WORDS: Final = {"\n": "line feeds", " ": "blanks", "\ufffd": "U+FFFD"}
+_MOST_NAMED: Final = 8
 _GAP: Final = re.compile("[\\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _VISIBLE: Final = re.compile(
     "[^\\s\x00-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufeff\uffa0]"
@@ -26,8 +30,26 @@ def canonical_text(text: str) -> str:
     return _UNFIT.sub(_replacement, text)
 
 
+def unfit_characters(text: str) -> Counter[str]:
+    """Counts the characters that `canonical_text` replaces."""
+    return Counter(_UNFIT.findall(text))
+
+
+def told_of_unfit(counts: Mapping[str, int]) -> tuple[str, ...]:
+    """Returns the warning that names the characters that were replaced, what by, and how often; empty if none was."""
+    if not counts:
+        return ()
+    found = sorted(counts.items())
+    named = [f"U+{ord(one):04X} by {_WORDS[_instead_of(one)]} ({number} times)" for one, number in found[:_MOST_NAMED]]
+    more = f" and {len(found) - _MOST_NAMED} other characters" if len(found) > _MOST_NAMED else ""
+    return (f"Characters that no node can hold were replaced: {', '.join(named)}{more}.",)
+
+
 def _replacement(found: re.Match[str]) -> str:
-    character = found[0]
+    return _instead_of(found[0])
+
+
+def _instead_of(character: str) -> str:
     if character in _BREAKS:
         return "\n"
     return "\ufffd" if character >= "\ud800" else " "

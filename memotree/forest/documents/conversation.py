@@ -1,11 +1,12 @@
 """Builds the document of a conversation: each turn is a line of the text, each session or day a section."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from memotree.forest.documents.canonical import canonical_text, one_line
+from memotree.forest.documents.canonical import canonical_text, one_line, told_of_unfit, unfit_characters
 from memotree.forest.documents.dates import day_of
 from memotree.forest.documents.document import (
     Document,
@@ -71,8 +72,10 @@ def conversation(turns: Iterable[SpokenTurn], *, name: str = "", title: str = ""
     placed: list[Turn] = []
     headings: list[Heading] = []
     length, silent, current = 0, 0, ""
+    unfit: Counter[str] = Counter()
     for turn in turns:
         words = canonical_text(turn.text).strip()
+        unfit += unfit_characters(turn.text)
         if not words:
             silent += 1
             continue
@@ -88,7 +91,9 @@ def conversation(turns: Iterable[SpokenTurn], *, name: str = "", title: str = ""
         length += len(line)
     if not placed:
         raise EmptyDocumentError(name)
-    warnings = (f"{silent} turns without words were left out.",) if silent else ()
+    warnings = told_of_unfit(unfit)
+    if silent:
+        warnings += (f"{silent} turns without words were left out.",)
     text = "".join(parts)
     outline = nest(headings, text)
     return Document(text, CONVERSATION, one_line(title), outline, (), tuple(placed), "", warnings)

@@ -106,7 +106,8 @@ class Document:
     Attributes:
         text: The canonical text; all offsets refer to it. It is the decoded or extracted text without its byte order
             mark, and with each character that a node may not hold replaced by one that it may (see `canonical_text`);
-            line ends stay as they are. So every slice of it is valid content of a node.
+            of text, Markdown, code, CSV and turns, ``warnings`` names them. Line ends stay as they are. So every slice
+            of it is valid content of a node.
         media_type: What it was read as, such as ``text/markdown``.
         title: The title found in the document, one line, or ``""``.
         outline: Its sections in document order, each before its subsections. Two sections are disjoint or nested.

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from memotree.forest.documents import code, docx, epub, html, markdown, notebook, packed, pdf, roff, tables
-from memotree.forest.documents.canonical import canonical_text, shows_something
+from memotree.forest.documents.canonical import canonical_text, shows_something, told_of_unfit, unfit_characters
 from memotree.forest.documents.conversation import InvalidTurnsError, parse_turns
 from memotree.forest.documents.decoding import decode
 from memotree.forest.documents.document import Document, EmptyDocumentError
@@ -89,7 +89,10 @@ def read_document(data: bytes | str, *, media_type: str = "", name: str = "") ->
     document = _read(text, kind, name)
     if not shows_something(document.text):
         raise EmptyDocumentError(name)
-    return replace(document, warnings=(warning, *document.warnings)) if warning else document
+    told: tuple[str, ...] = (warning,) if warning else ()
+    if document.media_type not in _EXTRACTED:
+        told += told_of_unfit(unfit_characters(text))
+    return replace(document, warnings=(*told, *document.warnings)) if told else document
 
 
 def _read(text: str, kind: Kind, name: str) -> Document:
@@ -166,6 +169,8 @@ def _notebook(text: str, _: Kind, name: str) -> Document:
     return notebook.read(text, name=name)
 
 
+_EXTRACTED: Final = frozenset({HTML, MAN, NOTEBOOK, CONVERSATION})
+"""Kinds whose text is not the file, but what a reader of it sees; a conversation tells of its own turns."""
 _READERS_OF_BYTES: Final[dict[str, Callable[..., Document]]] = {PDF: pdf.read, DOCX: docx.read, EPUB: epub.read}
 _READERS: Final[dict[str, Callable[[str, Kind, str], Document]]] = {
     MARKDOWN: _markdown,

@@ -39,7 +39,7 @@ _GLYPHS: Final = dict(zip(_GLYPH_TABLE[::2], _GLYPH_TABLE[1::2], strict=True))
 _ACCENTS: Final = {"'": "\u0301", "`": "\u0300", "^": "\u0302", ":": "\u0308", "~": "\u0303", "v": "\u030c"}
 _UNICODE: Final = re.compile(r"u([0-9A-Fa-f]{4,6})(?:_[0-9A-Fa-f_]+)?")
 _NUMBERED: Final = re.compile(r"char(\d{1,3})")
-_ARGUMENT: Final = re.compile(r"\"((?:[^\"]++|\"\")*+)\"?|((?:[^\s\\]++|\\.)++)")
+_ARGUMENT: Final = re.compile(r"\"((?>(?:[^\"]++|\"\")*))\"?|((?>(?:[^\s\\]++|\\.)+))")
 _VALUE_CHARS: Final = 60
 _MOST_VALUES: Final = 1000
 

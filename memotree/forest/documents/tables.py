@@ -11,7 +11,7 @@ from memotree.forest.documents import markdown
 from memotree.forest.documents.document import Table
 
 _DELIMITER_ROW: Final = re.compile(
-    r"^[ \t>]*+(?:\|[ \t]*+)?:?-++:?[ \t]*+(?:\|[ \t]*+:?-++:?[ \t]*+)*+(?:\|[ \t]*+)?\r?$", re.MULTILINE
+    r"^[ \t>]*+(?:\|[ \t]*+)?:?-++:?[ \t]*+(?>(?:\|[ \t]*+:?-++:?[ \t]*+)*)(?:\|[ \t]*+)?\r?$", re.MULTILINE
 )
 _LINE_END: Final = re.compile(r"\r\n?|\n")
 _BAR: Final = re.compile(r"(?<!\\)\|")

@@ -4,6 +4,7 @@ In a joined archive the document's roots are children of a node of their own, wh
 summarised again, too.
 """
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -59,28 +60,40 @@ async def find_affected_nodes(
     """
     above = await _above(store, state, existing)
     after = dict(tree_update.after) | ({top.id: top} if top is not None else {})
-    below = {node_id: version for node_id, version in existing.versions.items() if node_id not in tree_update.gone}
-    below |= {node_id: staged_version(node, "") for node_id, node in tree_update.after.items()}
-    around = {node_id: version for node_id, version in above.versions.items() if node_id not in existing.versions}
-    if top is not None:
-        around[top.id] = staged_version(top, "")
-    scope = _scope({**around, **below}, {*below, *(node_id for level in above.levels for node_id in level)})
+    below, scope = await asyncio.to_thread(_to_check, above, existing, tree_update, top)
     made = {
         item.before.entry_id: item for item in await renew(nodes_at(store, state), models, scope, meter) if item.is_new
     }
     before = {**above.versions, **existing.versions}
     was = await _whole(store, state, existing, [before[node_id] for node_id in {*after, *made} & before.keys()])
-    for node_id in {*after, *made} & was.keys():
-        known = after.get(node_id, was[node_id])
-        after[node_id] = replace(known, content=was[node_id].content)
-    for node_id, item in made.items():
-        after[node_id] = item.apply(after[node_id])
-    changes = {node_id: Change(before.get(node_id), node, was.get(node_id)) for node_id, node in after.items()}
-    changes |= {
-        node_id: Change(existing.versions[node_id], None, existing.leaves.get(node_id)) for node_id in tree_update.gone
-    }
-    below |= {node_id: staged_version(after[node_id], "") for node_id in made if node_id in below}
-    return AffectedNodes(changes, below)
+
+    def affected() -> AffectedNodes:
+        for node_id in {*after, *made} & was.keys():
+            known = after.get(node_id, was[node_id])
+            after[node_id] = replace(known, content=was[node_id].content)
+        for node_id, item in made.items():
+            after[node_id] = item.apply(after[node_id])
+        changes = {node_id: Change(before.get(node_id), node, was.get(node_id)) for node_id, node in after.items()}
+        changes.update(
+            (node_id, Change(existing.versions[node_id], None, existing.leaves.get(node_id)))
+            for node_id in tree_update.gone
+        )
+        below.update((node_id, staged_version(after[node_id], "")) for node_id in made if node_id in below)
+        return AffectedNodes(changes, below)
+
+    return await asyncio.to_thread(affected)
+
+
+def _to_check(
+    above: Scope, existing: ExistingTree, tree_update: TreeUpdate, top: Node | None
+) -> tuple[dict[str, Version], Scope]:
+    """Returns the nodes below the document's top after the update, by id, and the scope whose summaries to check."""
+    below = {node_id: version for node_id, version in existing.versions.items() if node_id not in tree_update.gone}
+    below |= {node_id: staged_version(node, "") for node_id, node in tree_update.after.items()}
+    around = {node_id: version for node_id, version in above.versions.items() if node_id not in existing.versions}
+    if top is not None:
+        around[top.id] = staged_version(top, "")
+    return below, _scope({**around, **below}, {*below, *(node_id for level in above.levels for node_id in level)})
 
 
 async def _above(store: Store, state: State, existing: ExistingTree) -> Scope:

@@ -14,7 +14,7 @@ from memotree_storage import faults
 from memotree_storage.commit.direct_import import ImportRacedError
 from memotree_storage.errors import NotFoundError
 from memotree_storage.postgres.jobs import STOPPED
-from memotree_storage.postgres.tree import Snapshot, State
+from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 
 from memotree.forest.documents.serialization import from_json
@@ -92,7 +92,6 @@ class BatchRun:
         ]
         self._ready: dict[int, Plan] = {}
         self._current = 0
-        self._index: DocumentIndex | None = None
 
     async def run(self) -> job_service_pb2.BatchIngestionResult:
         """Ingests all documents and returns what became of each.
@@ -148,9 +147,9 @@ class BatchRun:
         asked = request_for(self._request, number)
         planner = DocumentPlanner(self._planning, asked, f"{self._context.job.id} {number}")
         told = len(self._meter.warnings)
-        state, index = await self._head()
+        state = await self._head()
         taken = {name for other in together.values() for name in other.archive_names}
-        plan = await planner.plan(document, state, index, taken)
+        plan = await planner.plan(document, state, DocumentIndex(self._store, state), taken)
         if plan.committed:
             plan.result.CopyFrom(await self._planned_before(number))
             plan.result.commit_id = plan.committed
@@ -163,14 +162,10 @@ class BatchRun:
         noted = job_service_pb2.BatchIngestionResult.FromString(await self._context.kept(_PLANNED) or b"")
         return noted.documents[number].ingestion if noted.documents else job_service_pb2.IngestionResult()
 
-    async def _head(self) -> tuple[State, DocumentIndex]:
-        """Returns the head of the branch and its documents, which are read again only if the branch has moved."""
+    async def _head(self) -> State:
+        """Returns the head of the branch."""
         async with self._store.database.connection() as conn:
-            state = await branch_head(conn, self._context.job.workspace_id, self._request.branch)
-            if self._index is None or self._index.commit_id != state.commit_id:
-                sought = [asked.document_id for asked in self._request.documents if asked.document_id]
-                self._index = await DocumentIndex.read(Snapshot(conn, state), sought)
-        return state, self._index
+            return await branch_head(conn, self._context.job.workspace_id, self._request.branch)
 
     def _ends_job(self, error: Exception) -> bool:
         """Whether an error concerns all documents: an outage, the limit of tokens, a branch that is gone."""

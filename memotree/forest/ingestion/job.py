@@ -13,7 +13,6 @@ from typing import Final, TypeVar
 from memotree_storage import faults
 from memotree_storage.commit.direct_import import retry_if_raced
 from memotree_storage.postgres import registry
-from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
 from memotree.forest.documents import Document
@@ -72,11 +71,11 @@ class IngestDocument:
             workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
             order.branch = request.branch or workspace.default_branch
             state = await branch_head(conn, workspace.workspace_id, order.branch)
-            index = await DocumentIndex.read(Snapshot(conn, state))
+        index = DocumentIndex(self._store, state)
         if request.name and not request.request_id:
             # with a request id, this may be a repeat of the call that took the name
-            index.check_name(request.name, document_id=request.document_id)
-        known = index.find(request.document_id) if request.document_id else None
+            await index.check_name(request.name, document_id=request.document_id)
+        known = await index.find(request.document_id) if request.document_id else None
         subject = request.name or (known.name if known else "")
         document = await read(request, self._reader)
         order.ClearField("document")
@@ -117,10 +116,7 @@ class IngestDocument:
         planner = DocumentPlanner(planning, request, context.job.id)
         async with self._store.database.connection() as conn:
             state = await branch_head(conn, context.job.workspace_id, request.branch)
-            index = await DocumentIndex.read(
-                Snapshot(conn, state), [planner.document_id] if request.document_id else ()
-            )
-        plan = await planner.plan(document, state, index)
+        plan = await planner.plan(document, state, DocumentIndex(self._store, state))
         if plan.committed:
             result = job_service_pb2.IngestionResult.FromString(await context.kept(_PLANNED) or b"")
             result.commit_id = plan.committed

@@ -1,17 +1,17 @@
 """Finds a document that was ingested before, reads its trees, and aligns its leaves with a new version."""
 
-from collections.abc import Collection, Iterable, Mapping
+import asyncio
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from itertools import count
-from typing import Self
+from itertools import count, islice
 
 from memotree_storage.errors import AlreadyExistsError
 from memotree_storage.mirror.contents import read_nodes
-from memotree_storage.model.attribute_names import DOCUMENT_ID, SHA256, SPEAKER, TURN_ID
+from memotree_storage.model.attribute_names import DOCUMENT_ID, SPEAKER, TURN_ID
 from memotree_storage.model.node import LEAF_TYPE, SUMMARY_TYPE, Entry, Node
-from memotree_storage.postgres import tree
+from memotree_storage.postgres import archive_versions, tree
 from memotree_storage.postgres.rows import ArchiveVersion, Version
-from memotree_storage.postgres.tree import Snapshot
+from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.forest.documents import Document
@@ -20,6 +20,7 @@ from memotree.forest.ingestion.leaf_alignment import Kept, OldLeaf, align
 
 _AT_ONCE = 2000
 _NAME_CHARS = 200
+_NAMES_AT_ONCE = 10
 
 
 class DocumentNameTakenError(AlreadyExistsError):
@@ -72,69 +73,56 @@ class KnownDocument:
 
 @dataclass(frozen=True, slots=True)
 class DocumentIndex:
-    """The archives and the documents at one commit, read once for all documents of a job.
+    """Looks up the archives and the documents at one commit; each question costs one statement.
 
     Attributes:
-        commit_id: The commit.
-        names: The archives by name.
-        documents: The documents by id: those with an archive, and of those in joined archives the ones asked for.
+        store: The store.
+        state: The commit.
     """
 
-    commit_id: str
-    names: Mapping[str, ArchiveVersion]
-    documents: Mapping[str, KnownDocument]
+    store: Store
+    state: State
 
-    @classmethod
-    async def read(cls, snapshot: Snapshot, document_ids: Iterable[str] = ()) -> Self:
-        """Reads the archives of a snapshot, and the nodes of documents without an archive of their own.
+    async def find(self, document_id: str) -> KnownDocument | None:
+        """Returns a document, or ``None`` if the commit does not have it."""
+        async with self.store.database.connection() as conn:
+            found = await archive_versions.documents(Snapshot(conn, self.state), [document_id])
+        # People may give any node these attributes. A document's node in a joined archive is a summary of its text.
+        holder = next((one for one in found if one.is_archive or one.type == SUMMARY_TYPE), None)
+        return None if holder is None else KnownDocument(document_id, holder)
 
-        Args:
-            snapshot: The snapshot.
-            document_ids: The documents to look for in joined archives, which has to search all nodes if one is missing.
-        """
-        archives = await tree.archives(snapshot)
-        found: dict[str, Version] = {}
-        for archive in archives:
-            if document_id := archive.archive.attributes.get(DOCUMENT_ID):
-                found.setdefault(document_id, archive.version)
-        missing = [document_id for document_id in document_ids if document_id not in found]
-        # People may give any node this attribute. A document's node in a joined archive has the hash of the text too.
-        for node in await tree.with_attribute(snapshot, DOCUMENT_ID, missing) if missing else ():
-            if node.type == SUMMARY_TYPE and SHA256 in node.attributes:
-                found.setdefault(node.attributes[DOCUMENT_ID], node)
-        return cls(
-            snapshot.state.commit_id,
-            {archive.name: archive for archive in archives},
-            {document_id: KnownDocument(document_id, holder) for document_id, holder in found.items()},
-        )
-
-    def find(self, document_id: str) -> KnownDocument | None:
-        """Returns a document, or ``None`` if the snapshot does not have it."""
-        return self.documents.get(document_id)
-
-    def check_name(self, name: str, archive_id: str = "", *, document_id: str = "") -> None:
+    async def check_name(self, name: str, archive_id: str = "", *, document_id: str = "") -> None:
         """Checks that no archive has this name, except the given archive or the archive of the given document.
 
         Raises:
             DocumentNameTakenError: If another archive has the name.
         """
-        other = self.names.get(name)
-        if other is None or other.entry_id == archive_id:
-            return
-        if not document_id or other.archive.attributes.get(DOCUMENT_ID) != document_id:
-            raise DocumentNameTakenError(name, other.entry_id)
+        for other in await self._named([name]):
+            if other.entry_id == archive_id:
+                continue
+            if not document_id or other.archive.attributes.get(DOCUMENT_ID) != document_id:
+                raise DocumentNameTakenError(name, other.entry_id)
 
-    def free_name(self, title: str, also_taken: Collection[str] = ()) -> str:
+    async def free_name(self, title: str, also_taken: Collection[str] = ()) -> str:
         """Returns a free archive name: the title of the document, with a number if another archive has that name."""
-        taken = self.names.keys() | set(also_taken)
         wanted = " ".join(title.split())
-        name = wanted[:_NAME_CHARS].rstrip()
-        for number in count(2):
-            if name not in taken:
-                break
-            end = f" ({number})"
-            name = wanted[: _NAME_CHARS - len(end)].rstrip() + end
-        return name
+        numbers = count(1)
+        while True:
+            names = [_numbered(wanted, number) for number in islice(numbers, _NAMES_AT_ONCE)]
+            taken = {other.name for other in await self._named(names)} | set(also_taken)
+            free = next((name for name in names if name not in taken), None)
+            if free is not None:
+                return free
+
+    async def _named(self, names: Collection[str]) -> list[ArchiveVersion]:
+        async with self.store.database.connection() as conn:
+            return await archive_versions.archives_named(Snapshot(conn, self.state), names)
+
+
+def _numbered(name: str, number: int) -> str:
+    """A name, with a number if that is not 1, cut to the longest that an archive may have."""
+    end = "" if number == 1 else f" ({number})"
+    return name[: _NAME_CHARS - len(end)].rstrip() + end
 
 
 async def read_versions(snapshot: Snapshot, known: KnownDocument) -> dict[str, Version]:
@@ -147,17 +135,19 @@ async def read_versions(snapshot: Snapshot, known: KnownDocument) -> dict[str, V
     found: dict[str, Version] = {}
     for start in range(0, len(order), _AT_ONCE):
         found |= await tree.versions(snapshot, order[start : start + _AT_ONCE])
-    return {node_id: found[node_id] for node_id in order if node_id in found}
+    return await asyncio.to_thread(lambda: {node_id: found[node_id] for node_id in order if node_id in found})
 
 
 async def read_existing_tree(store: Store, snapshot: Snapshot, known: KnownDocument) -> ExistingTree:
     """Reads the trees of a document, its leaves with their texts."""
     versions = await read_versions(snapshot, known)
-    leaves = [
-        version for version in versions.values() if version.type == LEAF_TYPE and is_own(version, known.document_id)
-    ]
+    leaves = await asyncio.to_thread(_own_leaves, versions, known.document_id)
     nodes = await read_nodes(snapshot, store.entries, leaves)
     return ExistingTree(known.document_id, list(versions), versions, nodes, known.top)
+
+
+def _own_leaves(versions: Mapping[str, Version], document_id: str) -> list[Version]:
+    return [version for version in versions.values() if version.type == LEAF_TYPE and is_own(version, document_id)]
 
 
 def align_with(document: Document, existing: ExistingTree) -> list[Kept]:

@@ -114,7 +114,7 @@ class DocumentPlanner:
             BudgetExhaustedError: If the meter's limit is reached.
             ModelUnavailableError: If the embedding model does not answer.
         """
-        known = index.find(self.document_id)
+        known = await index.find(self.document_id)
         if known is None:
             return await self._build_new(document, index, taken)
         if known.facts.get(INGESTION) == self._planning.job_id:  # an earlier attempt was cut off behind its commit
@@ -141,28 +141,32 @@ class DocumentPlanner:
 
     async def _build_new(self, document: Document, index: DocumentIndex, taken: Collection[str]) -> Plan:
         options, tags = ChunkingOptions.from_request(self._request, document), self._request.tags
-        name = self._request.name or index.free_name(document.title or self.document_id, taken)
-        _check_name(index, taken, name)
+        name = self._request.name or await index.free_name(document.title or self.document_id, taken)
+        await _check_name(index, taken, name)
         archive = Archive(
             id=derived_id(self._seed, "archive", 0),
             name=name,
             model_id=self._request.model_id,
-            attributes=self._facts(document, options, tags),
+            attributes=await asyncio.to_thread(self._facts, document, options, tags),
         )
         await self._planning.report("split", 0, 0)
         pieces = await asyncio.to_thread(split, document, options.chunk_size)
         builder = self._builder(archive.id, options, tags)
         nodes = await builder.build(document, pieces)
-        result = job_service_pb2.IngestionResult(
-            archive_id=archive.id,
-            document_id=self.document_id,
-            created_leaves=len(pieces),
-            summary_nodes=len(nodes) - len(pieces),
-            roots=sum(node.parent_id is None for node in nodes),
-            pending_summaries=sum(SUMMARY_PENDING in node.attributes for node in nodes),
-        )
-        entries: list[Entry] = [archive, *nodes]
-        return Plan(result, name, is_new=True, changes={entry.id: Change(None, entry) for entry in entries})
+
+        def planned() -> Plan:
+            result = job_service_pb2.IngestionResult(
+                archive_id=archive.id,
+                document_id=self.document_id,
+                created_leaves=len(pieces),
+                summary_nodes=len(nodes) - len(pieces),
+                roots=sum(node.parent_id is None for node in nodes),
+                pending_summaries=sum(SUMMARY_PENDING in node.attributes for node in nodes),
+            )
+            entries: list[Entry] = [archive, *nodes]
+            return Plan(result, name, is_new=True, changes={entry.id: Change(None, entry) for entry in entries})
+
+        return await asyncio.to_thread(planned)
 
     # --- A new version of a known one --------------------------------------------------------------------------------
 
@@ -171,22 +175,24 @@ class DocumentPlanner:
     ) -> Plan:
         options = ChunkingOptions.from_request(self._request, document, known.facts)
         tags = self._request.tags or tags_of(known.facts)
-        facts = {**known.facts, **self._facts(document, options, tags)}
+        facts = {**known.facts, **await asyncio.to_thread(self._facts, document, options, tags)}
         holder = self._renamed(known, facts)
         result = job_service_pb2.IngestionResult(
             archive_id=known.holder.archive_id or known.holder.entry_id, document_id=self.document_id
         )
         if isinstance(holder, Archive):
-            _check_name(index, taken, holder.name, holder.id)
+            await _check_name(index, taken, holder.name, holder.id)
         store, is_same = self._planning.store, _same(facts, known.facts) and holder == known.entry(facts)
         async with store.database.connection() as conn:
             if is_same:
-                return Plan(_counted(result, known, await read_versions(Snapshot(conn, state), known)), known.name)
+                versions = await read_versions(Snapshot(conn, state), known)
+                return Plan(await asyncio.to_thread(_counted, result, known, versions), known.name)
             existing = await read_existing_tree(store, Snapshot(conn, state), known)
         await self._planning.report("compare", 0, 0)
         kept = await asyncio.to_thread(align_with, document, existing)
         builder = self._builder(result.archive_id, options, tags)
-        tree_update = await TreeUpdater(builder, existing, document, kept, self._request.tags).update()
+        updater = await asyncio.to_thread(TreeUpdater, builder, existing, document, kept, self._request.tags)
+        tree_update = await updater.update()
         await self._planning.report("renew summaries", 0, 0)
         top = holder if isinstance(holder, Node) else None
         shared = self._planning
@@ -196,7 +202,8 @@ class DocumentPlanner:
         changes = dict(affected.changes)
         if top is None:
             changes[holder.id] = Change(known.holder, holder)
-        return Plan(_counted(result, known, affected.versions, tree_update), known.name, changes=changes)
+        counted = await asyncio.to_thread(_counted, result, known, affected.versions, tree_update)
+        return Plan(counted, known.name, changes=changes)
 
     def _renamed(self, known: KnownDocument, facts: Mapping[str, str]) -> Entry:
         """Returns the document's archive or node with new facts, and with the name and model of the request."""
@@ -207,9 +214,9 @@ class DocumentPlanner:
         return entry
 
 
-def _check_name(index: DocumentIndex, taken: Collection[str], name: str, archive_id: str = "") -> None:
+async def _check_name(index: DocumentIndex, taken: Collection[str], name: str, archive_id: str = "") -> None:
     """Checks that neither an archive nor another document of the same commit has this name."""
-    index.check_name(name, archive_id)
+    await index.check_name(name, archive_id)
     if name in taken:
         raise DocumentNameTakenError(name, "of the same call")
 

@@ -64,7 +64,7 @@ class TreeUpdate:
 
 
 class TreeUpdater:
-    """Updates the trees of one document.
+    """Updates the trees of one document; to make one takes a thread, since it reads the whole document.
 
     Args:
         builder: Makes new nodes.
@@ -98,20 +98,30 @@ class TreeUpdater:
 
     async def update(self) -> TreeUpdate:
         """Returns the changes; the summaries of the ancestors of changed nodes are not renewed here."""
+        pieces, groups = await asyncio.to_thread(self._split)
+        merged_pieces = await self._builder.merge_pieces(self._document, pieces, [group for group, _ in groups])
+        return await asyncio.to_thread(self._update, pieces, groups, merged_pieces)
+
+    def _split(self) -> tuple[Sequence[Piece], list[tuple[Group, Run]]]:
+        """Splits the text between kept leaves, and finds the sections and the parents of what is kept."""
         runs = runs_between(self._existing, self._kept, len(self._document.text))
         filled = [run for run in runs if run.end > run.start]
         gaps = [(run.start, run.end) for run in filled]
-        pieces = await asyncio.to_thread(split, self._document, self._builder.context.options.chunk_size, gaps)
+        pieces = split(self._document, self._builder.context.options.chunk_size, gaps)
         self._name_sections(pieces)
         self._set_kept_parents()
-        groups = _groups(pieces, filled)
-        merged_pieces = await self._builder.merge_pieces(self._document, pieces, [group for group, _ in groups])
+        return pieces, _groups(pieces, filled)
+
+    def _update(
+        self, pieces: Sequence[Piece], groups: Sequence[tuple[Group, Run]], merged_pieces: MergedPieces
+    ) -> TreeUpdate:
         for number, (group, run) in enumerate(groups):
             self._add_group(pieces, group, number, merged_pieces, self._parent_of_run(run, group.section))
         gone = self._gone()
         self._set_foreign_parents(gone)
-        after = await asyncio.to_thread(self._changed)
-        return TreeUpdate(after, gone, len(pieces), len(self._kept), len(self._existing.leaves) - len(self._kept))
+        return TreeUpdate(
+            self._changed(), gone, len(pieces), len(self._kept), len(self._existing.leaves) - len(self._kept)
+        )
 
     # --- Sections ----------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,8 @@ from memotree_storage.model.provenance import PENDING_MODEL, hash_of_children, w
 from memotree_storage.model.tokens import truncate_to_tokens
 from memotree_storage.model.validation import canonical_node, check_archive, check_archive_name, check_node, check_text
 from memotree_storage.ports import Signature
-from memotree_storage.postgres import history, registry, tree
+from memotree_storage.postgres import archive_versions, history, registry, tree
+from memotree_storage.postgres.requests import check_same_request
 from memotree_storage.postgres.rows import ArchiveVersion, Version
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
@@ -36,7 +37,7 @@ from memotree.models.chat_answers import Summary
 from memotree.models.gateway import Models
 from memotree.models.meter import Meter
 from memotree.request import lookup
-from memotree.request.idempotency import run_once
+from memotree.request.idempotency import request_mark, run_once
 from memotree.request.limits import ServiceLimits
 from memotree.request.messages import SUMMARY, archive_message, read_author
 from memotree.v1 import forest_service_pb2 as pb
@@ -198,6 +199,8 @@ class ArchiveJoin:
                     break
             else:
                 return None
+            made = await history.read_commit(conn, order.workspace_id, commit_id)
+            check_same_request(request_mark(order.request), made.message)
         return await self._answer(order, commit_id)
 
     async def _join(self, order: _Order) -> str:
@@ -230,8 +233,8 @@ class ArchiveJoin:
                 for number, text in enumerate(order.request.archives)
             ]
             wanted = list({one.entry_id: one for one in found}.values())
-            for other in await tree.archives(Snapshot(conn, head)):
-                if other.name == order.request.name and other.entry_id not in {one.entry_id for one in wanted}:
+            for other in await archive_versions.archives_named(Snapshot(conn, head), [order.request.name]):
+                if other.entry_id not in {one.entry_id for one in wanted}:
                     raise ArchiveNameTakenError(order.request.name, other.entry_id)
             _check_models(wanted)
             ids = {
@@ -373,4 +376,4 @@ def _message(order: _Order, former: Sequence[_Former], created: Sequence[Entry],
     listed = [ListedChange(None, entry) for entry in created]
     listed += [ListedChange(one.archive, None) for one in former]
     listed += [ListedChange(node, moved[key]) for one in former for key, node in one.entries.items()]
-    return compose(subject, listed, {trailers.TOOL: _TOOL, trailers.REQUEST: order.request.request_id})
+    return compose(subject, listed, {trailers.TOOL: _TOOL, **request_mark(order.request).trailers()})

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.ports import Vectors
-from memotree_storage.postgres import tree
+from memotree_storage.postgres import archive_versions, tree
 from memotree_storage.postgres.rows import ArchiveVersion, Version
 from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
@@ -43,7 +43,7 @@ async def suggest(
         raise InvalidInputError.at("threshold", f"is {threshold:g}; give a number from 0 to 1.")
     async with store.database.connection() as conn:
         place = await lookup.use_revision(conn, request.workspace, request.revision)
-        archives = await tree.archives(Snapshot(conn, place.state))
+        archives = await archive_versions.archives(Snapshot(conn, place.state))
         if request.model_id:
             archives = [one for one in archives if one.model_id == request.model_id]
         below = await tree.directly_below(Snapshot(conn, place.state), [one.entry_id for one in archives])

@@ -19,7 +19,8 @@ from memotree_storage.model.tokens import count_tokens, truncate_to_tokens
 _LONG: Final = 400
 """A longer line is cut into sentences, and a longer sentence anywhere; in characters."""
 
-_SENTENCE: Final = re.compile(".*?(?:[.!?]+[\"')\\]]*\\s+|[\u3002\uff01\uff1f\uff1b]+|$)", re.DOTALL)
+_SENTENCE: Final = re.compile(".*?(?:(?<![.!?])[.!?]++[\"')\\]]*+\\s+|[\u3002\uff01\uff1f\uff1b]+|$)", re.DOTALL)
+"""A sentence. A run of full stops is tried once, as a whole: if it ends no sentence, no part of it does."""
 
 
 @dataclass(frozen=True, slots=True)

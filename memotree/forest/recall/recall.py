@@ -188,7 +188,7 @@ class Recall:
             answer, dropped = await self._searched(asked, view, wanted)
         answer.receipt.CopyFrom(make_receipt(asked, view, request.filter, wanted, self._model_names))
         answer.receipt.dropped.extend(dropped[:MOST_DROPPED])
-        answer.receipt.answer_sha256 = answer_hash(answer)
+        answer.receipt.answer_sha256 = await asyncio.to_thread(answer_hash, answer)
         if asked.receipt is not None and asked.receipt.answer_sha256 != answer.receipt.answer_sha256:
             answer.warnings.append(_NOT_THE_SAME)
         return answer
@@ -212,7 +212,7 @@ class Recall:
             return empty, ()
         vector = (await self._models.embedder.embed([asked.text]))[0]
         frequency = None
-        if len(archive_ids) < len(view.archives):
+        if len(archive_ids) < len(view.archive_ids):
             frequency = frequency_in_workspace(await self._term_counts(view, asked, for_search=False))
         scored = await asyncio.to_thread(
             partial(
@@ -267,7 +267,7 @@ class Recall:
 
     async def _archives(self, asked: Question, view: StateView, wanted: Filter) -> list[str]:
         """Returns the archives whose leaves are scored: all that are admitted, or those that the index finds."""
-        admitted = [key for key in view.archives if wanted.archive_ids is None or key in wanted.archive_ids]
+        admitted = [key for key in view.archive_ids if wanted.archive_ids is None or key in wanted.archive_ids]
         counts = await self.leaf_indexes.leaf_counts(view)
         total = sum(counts.get(key, 0) for key in admitted)
         if total <= self._scan_leaves and not asked.selected:
@@ -303,8 +303,9 @@ class Recall:
         hits = await self._store.search.find(view.state, query)
         ranked = list(dict.fromkeys(hit.version.archive_id for hit in hits))
         chosen, room = list[str](), self._scan_leaves
+        known = frozenset(view.archive_ids)
         for archive_id in ranked:
-            if archive_id in view.archives and counts.get(archive_id, 0) <= room:
+            if archive_id in known and counts.get(archive_id, 0) <= room:
                 chosen.append(archive_id)
                 room -= counts.get(archive_id, 0)
         return chosen or ranked[:1]
@@ -323,7 +324,7 @@ class Recall:
             else:
                 chosen = [ResultPart(key, hit.score, shares_of(hit), tuple(paths[key])) for key, hit in found.items()]
             parts = await ResultBuilder(conn, self._store, view, asked.has_trace, self._seen).parts(chosen)
-        answer, dropped = within_budget(chosen, parts, asked)
+        answer, dropped = await asyncio.to_thread(within_budget, chosen, parts, asked)
         likelihood = self._likelihood(asked.text, hits, words=not is_lca)
         confidence = Confidence.of(likelihood)
         if confidence is Confidence.NONE and answer.nodes:

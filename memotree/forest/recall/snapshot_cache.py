@@ -25,10 +25,10 @@ from memotree_storage.index.leaf_features import LeafFeatureBlock, LeafFeatures
 from memotree_storage.mirror.contents import read_staged
 from memotree_storage.model.node import Node
 from memotree_storage.model.paths import node_path
-from memotree_storage.postgres import archive_trees, sessions, tree
+from memotree_storage.postgres import archive_trees, archive_versions, misplaced, sessions, tree
 from memotree_storage.postgres.archive_trees import TreeNode
 from memotree_storage.postgres.database import Connection
-from memotree_storage.postgres.rows import ArchiveVersion
+from memotree_storage.postgres.rows import ArchiveVersion, Version
 from memotree_storage.postgres.superseding import Superseding, superseding
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
@@ -70,6 +70,7 @@ class StateView:
         touched: For a session, the archives that its staged changes touch.
         below: For a session, the view of its base.
         archives: The archives by id.
+        gone: The archives that are gone while files of alive nodes still name them, after a push.
         keys: The cache key of each archive's snapshot.
         counts: The estimated number of leaves of each archive; for a base only.
         superseding: The SUPERSEDES relations of the nodes of each archive that has any.
@@ -85,6 +86,12 @@ class StateView:
     keys: dict[str, str] = field(default_factory=dict)
     counts: dict[str, int] | None = None
     superseding: Mapping[str, Sequence[Superseding]] = field(default_factory=dict)
+    gone: AbstractSet[str] = frozenset()
+
+    @property
+    def archive_ids(self) -> list[str]:
+        """The archives that the alive nodes name: those that there are by name, then those that are gone."""
+        return [*self.archives, *sorted(self.gone)]
 
     @cached_property
     def superseded(self) -> Mapping[str, Superseded]:
@@ -141,9 +148,9 @@ class SnapshotCache:
                 snapshot = Snapshot(conn, now)
                 await _check_digest(snapshot, digest)
                 touched = frozenset(await archive_trees.staged_archives(snapshot))
-                archives = {one.entry_id: one for one in await tree.archives(snapshot)}
+                archives = _with_versions(below.archives, touched, await tree.versions(snapshot, touched))
                 changed = await superseding(snapshot, touched)
-            known = StateView(key, generation, now, digest, touched, below, archives)
+            known = StateView(key, generation, now, digest, touched, below, archives, gone=below.gone - archives.keys())
             known.superseding = _with_changed(below.superseding, touched, changed)
         return self._used(known)
 
@@ -155,9 +162,7 @@ class SnapshotCache:
             async with self._turns.of(key), self._store.database.connection() as conn:
                 known = self._views.get(key)
                 if known is None:
-                    archives = {one.entry_id: one for one in await tree.archives(Snapshot(conn, state))}
-                    known = StateView(key, generation, state, "", frozenset(), None, archives)
-                    await self._inherit(conn, known)
+                    known = await self._view_of(conn, StateView(key, generation, state, "", frozenset(), None, {}))
                     self._used(known)
         return self._used(known)
 
@@ -168,27 +173,36 @@ class SnapshotCache:
             self._views.popitem(last=False)
         return view
 
-    async def _inherit(self, conn: Connection, view: StateView) -> None:
-        """Takes over the snapshots and counts of archives that are unchanged since another commit."""
-        workspace_id, commit_id = view.state.workspace_id, view.state.commit_id
+    async def _view_of(self, conn: Connection, view: StateView) -> StateView:
+        """Completes the view of a commit; it takes over the archives that are unchanged since another commit.
+
+        So the first recall after a commit costs what the commit changed, however many archives there are.
+        """
+        snapshot = Snapshot(conn, view.state)
         others = [
             other
             for other in reversed(self._views.values())
             if other.below is None
-            and other.keys
-            and (other.state.workspace_id, other.generation) == (workspace_id, view.generation)
+            and (other.state.workspace_id, other.generation) == (view.state.workspace_id, view.generation)
         ]
-        for other in others[:_COMPARED]:
-            changed = await archive_trees.changed_archives(conn, workspace_id, other.state.commit_id, commit_id)
+        for other in sorted(others, key=lambda other: not other.keys)[:_COMPARED]:
+            older, newer = other.state.commit_id, view.state.commit_id
+            changed = await archive_trees.changed_archives(conn, view.state.workspace_id, older, newer)
             if changed is not None:
+                view.archives = _with_versions(other.archives, changed, await tree.versions(snapshot, changed))
                 view.keys = {key: value for key, value in other.keys.items() if key not in changed}
                 if other.counts is not None:
                     same = {key: value for key, value in other.counts.items() if key not in changed}
-                    view.counts = same | await archive_trees.leaf_counts(Snapshot(conn, view.state), changed)
-                now = await superseding(Snapshot(conn, view.state), changed) if changed else []
+                    view.counts = same | await archive_trees.leaf_counts(snapshot, changed)
+                now = await superseding(snapshot, changed) if changed else []
                 view.superseding = _with_changed(other.superseding, changed, now)
-                return
-        view.superseding = _with_changed({}, (), await superseding(Snapshot(conn, view.state)))
+                perhaps = (other.gone | changed) - view.archives.keys()
+                view.gone = await misplaced.their_archives(snapshot) - view.archives.keys() if perhaps else frozenset()
+                return view
+        view.archives = {one.entry_id: one for one in await archive_versions.archives(snapshot)}
+        view.gone = await misplaced.their_archives(snapshot) - view.archives.keys()
+        view.superseding = _with_changed({}, (), await superseding(snapshot))
+        return view
 
     async def leaf_counts(self, view: StateView) -> Mapping[str, int]:
         """Returns the estimated number of leaves of each archive, without staged changes."""
@@ -334,6 +348,18 @@ class SnapshotCache:
             self._weight -= dropped.weight
 
 
+def _with_versions(
+    archives: Mapping[str, ArchiveVersion], changed: Collection[str], versions: Mapping[str, Version]
+) -> dict[str, ArchiveVersion]:
+    """The archives by id with the present versions of those that may have changed, in the order of their names."""
+    now = {key: ArchiveVersion.of(version) for key, version in versions.items() if version.is_archive}
+    if all(key in archives and key in now and archives[key].name == now[key].name for key in changed):
+        return {**archives, **now}
+    kept = {key: archive for key, archive in archives.items() if key not in changed}
+    every = sorted((kept | now).items(), key=lambda item: (item[1].name.encode(), item[0]))
+    return dict(every)
+
+
 def _with_changed(
     before: Mapping[str, Sequence[Superseding]], archive_ids: Collection[str], now: Iterable[Superseding]
 ) -> Mapping[str, Sequence[Superseding]]:
@@ -346,7 +372,7 @@ def _with_changed(
 
 def _name_of(view: StateView, archive_ids: AbstractSet[str]) -> str:
     """Returns a short key for a set of archives of a view."""
-    if archive_ids == view.archives.keys():
+    if archive_ids == set(view.archive_ids):
         return "*"
     return hashlib.sha256(",".join(sorted(archive_ids)).encode()).hexdigest()
 

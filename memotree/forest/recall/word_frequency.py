@@ -1,5 +1,6 @@
 """How frequent words are in a whole workspace; one document alone is too small a sample."""
 
+import asyncio
 from collections.abc import Sequence
 
 from memotree_storage.index import frequencies
@@ -23,10 +24,14 @@ async def read_term_counts(
         related: Returns words of a similar meaning.
         for_search: Whether the index is searched, too, which has other terms than the scores of leaves.
     """
-    terms = set(terms_of(concepts(question, related)))
-    if for_search:
-        terms.update(term.id for term in query_terms(question))
-    return await frequencies.read(conn, workspace_id, terms)
+
+    def asked_for() -> set[int]:
+        terms = set(terms_of(concepts(question, related)))
+        if for_search:
+            terms.update(term.id for term in query_terms(question))
+        return terms
+
+    return await frequencies.read(conn, workspace_id, await asyncio.to_thread(asked_for))
 
 
 def frequency_in_workspace(counts: Frequencies) -> Frequency:

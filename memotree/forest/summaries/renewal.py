@@ -7,6 +7,7 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
+from memotree_storage.concurrency.threads import in_store_thread_if
 from memotree_storage.mirror.contents import read_nodes_at
 from memotree_storage.model.attribute_names import SUMMARY_BY, SUMMARY_PENDING
 from memotree_storage.model.node import SUMMARY_TYPE, Node
@@ -39,6 +40,8 @@ _LONGEST_LINE: Final = 1 << 16
 """A text may be short once its white space is collapsed; one with more characters than this is not tried."""
 
 _AT_ONCE: Final = 256
+_FEW: Final = 100
+"""More nodes than these are checked in a thread, so that other calls go on meanwhile."""
 
 ReportProgress = Callable[[int], Awaitable[None]]
 """Called with the number of summaries made so far."""
@@ -142,23 +145,30 @@ async def renew(
         texts = [contents[version.entry_id] for version in leaves]
         inner = [version for version in due if version.type == SUMMARY_TYPE]
         families = [[now[child] for child in scope.children[version.entry_id]] for version in inner]
-        found = [
-            _renewed(version, summary, hash_of_content(text))
-            for version, text, summary in zip(leaves, texts, await summarise_texts(models, texts, meter), strict=True)
-        ]
-        summaries = await summarise_families(models, families, meter)
-        return found + [
-            _renewed(version, summary, hash_of_children((child.entry_id, child.summary) for child in below))
-            for version, below, summary in zip(inner, families, summaries, strict=True)
-        ]
+        of_texts = await summarise_texts(models, texts, meter)
+        of_families = await summarise_families(models, families, meter)
 
-    for level in scope.levels:
-        due = [
+        def applied() -> list[Renewed]:
+            return [
+                _renewed(version, summary, hash_of_content(text))
+                for version, text, summary in zip(leaves, texts, of_texts, strict=True)
+            ] + [
+                _renewed(version, summary, hash_of_children((child.entry_id, child.summary) for child in below))
+                for version, below, summary in zip(inner, families, of_families, strict=True)
+            ]
+
+        return await asyncio.to_thread(applied)
+
+    def due_of(level: Sequence[str]) -> list[Version]:
+        return [
             now[entry_id]
             for entry_id in level
             if (now[entry_id].type == SUMMARY_TYPE or entry_id in contents)
             and reason_of(now[entry_id], scope, now, with_models=models.has_chat) is not None
         ]
+
+    for level in scope.levels:
+        due = await in_store_thread_if(len(level) > _FEW, due_of, level)
         for start in range(0, len(due), _AT_ONCE):
             batch = await renewed(due[start : start + _AT_ONCE])
             now.update((item.before.entry_id, item.version()) for item in batch)
@@ -178,11 +188,14 @@ def _renewed(version: Version, summary: Summary, made_of: str) -> Renewed:
 
 async def _contents(read: ReadNodes, scope: Scope, models: Models) -> dict[str, str]:
     """Returns the contents of stale nodes that have content of their own."""
-    wanted = [
-        version
-        for version in (scope.versions[entry_id] for entry_id in chain.from_iterable(scope.levels))
-        if version.type != SUMMARY_TYPE
-        and reason_of(version, scope, scope.versions, with_models=models.has_chat) is not None
-    ]
-    nodes = await read(wanted)
+
+    def stale() -> list[Version]:
+        return [
+            version
+            for version in (scope.versions[entry_id] for entry_id in chain.from_iterable(scope.levels))
+            if version.type != SUMMARY_TYPE
+            and reason_of(version, scope, scope.versions, with_models=models.has_chat) is not None
+        ]
+
+    nodes = await read(await in_store_thread_if(sum(map(len, scope.levels)) > _FEW, stale))
     return {node_id: node.content for node_id, node in nodes.items()}

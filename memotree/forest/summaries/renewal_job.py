@@ -19,7 +19,7 @@ from memotree_storage.concurrency.cancellation import cancel_and_wait
 from memotree_storage.errors import InvalidInputError, MemoTreeError, NotFoundError, UnavailableError
 from memotree_storage.mirror.contents import read_nodes, read_nodes_at
 from memotree_storage.model.node import SUMMARY_TYPE
-from memotree_storage.postgres import history, registry, sessions, staging, tree
+from memotree_storage.postgres import archive_versions, history, registry, sessions, staging, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.staging import Staged
 from memotree_storage.postgres.tree import Snapshot, State
@@ -337,7 +337,7 @@ async def _is_summed_up(
 async def _archives(snapshot: Snapshot, archive: str) -> list[str]:
     if archive:
         return [(await lookup.archive(snapshot, archive)).entry_id]
-    return [version.entry_id for version in await tree.archives(snapshot)]
+    return [version.entry_id for version in await archive_versions.archives(snapshot)]
 
 
 async def _changed(conn: Connection, workspace_id: str, commits: Sequence[str]) -> tuple[list[State], set[str]]:

@@ -172,17 +172,16 @@ class TreeBuilder:
             BudgetExhaustedError: If the meter's limit is reached.
             ModelUnavailableError: If the embedding model does not answer.
         """
-        groups = group_pieces(pieces)
+        groups = await asyncio.to_thread(group_pieces, pieces)
         merged_pieces = await self.merge_pieces(document, pieces, groups)
         plan = await asyncio.to_thread(plan_tree, document, pieces, merged_pieces.mergings)
         return await self._nodes(document, plan, merged_pieces)
 
     async def merge_pieces(self, document: Document, pieces: Sequence[Piece], groups: Sequence[Group]) -> MergedPieces:
         """Summarises pieces and merges each group of them."""
-        texts = [document.text[piece.start : piece.end] for piece in pieces]
+        texts = await asyncio.to_thread(lambda: [document.text[piece.start : piece.end] for piece in pieces])
         summaries = await self.summaries(texts)
-        titles = [piece_title(document, piece, number) for number, piece in enumerate(pieces)]
-        vectors = await self._vectors(titles, summaries)
+        vectors = await self._vectors(await asyncio.to_thread(_texts_to_embed, document, pieces, summaries))
         results = await self._merge_all(texts, summaries, vectors, groups)
         return MergedPieces(summaries, [merging for merging, _ in results], [parents for _, parents in results])
 
@@ -196,9 +195,8 @@ class TreeBuilder:
             faults.point("ingest.summarised")
         return summaries
 
-    async def _vectors(self, titles: Sequence[str], summaries: Sequence[Summary]) -> Sequence[Vector]:
+    async def _vectors(self, texts: Sequence[str]) -> Sequence[Vector]:
         vectors: list[Vector] = []
-        texts = [_text_to_embed(title, summary) for title, summary in zip(titles, summaries, strict=True)]
         for start in range(0, len(texts), _AT_ONCE):
             vectors += list(await self._models.embed(texts[start : start + _AT_ONCE], self._meter))
             await self._report("embed", len(vectors), len(texts))
@@ -210,7 +208,9 @@ class TreeBuilder:
         """Merges each group. With remote models groups run concurrently; built-in ones run in sequence in a thread."""
         merged = 0
         parts = [slice(group.first, group.first + group.count) for group in groups]
-        leaf_groups = [_LeafGroup(texts[part], leaves[part], vectors[part]) for part in parts]
+        leaf_groups = await asyncio.to_thread(
+            lambda: [_LeafGroup(texts[part], leaves[part], vectors[part]) for part in parts]
+        )
 
         async def report_merged(count: int) -> None:
             nonlocal merged
@@ -258,8 +258,9 @@ class TreeBuilder:
 
     async def _nodes(self, document: Document, plan: TreePlan, merged_pieces: MergedPieces) -> list[Node]:
         """Returns the planned nodes; sections are summarised from their children, deepest level first."""
-        ids = [self._id(node) for node in plan.nodes]
-        places = _positions(plan)
+        ids, places, levels = await asyncio.to_thread(
+            lambda: ([self._id(node) for node in plan.nodes], _positions(plan), _levels(plan))
+        )
         made: dict[int, Node] = {}
 
         def make_level(level: Sequence[int], summed: Mapping[int, Summary]) -> None:
@@ -274,7 +275,7 @@ class TreeBuilder:
                     below = [made[child] for child in node.children]
                     made[index] = self.inner(document, node, ids[index], summed[index], below, parent_id, places[index])
 
-        for level in _levels(plan):
+        for level in levels:
             inner = [index for index in level if isinstance(plan.nodes[index], PlannedInner)]
             summed = dict(zip(inner, await self._inner_summaries(plan, inner, made, merged_pieces), strict=True))
             await asyncio.to_thread(make_level, level, summed)
@@ -292,17 +293,21 @@ class TreeBuilder:
     ) -> list[Summary]:
         merged: dict[int, Summary] = {}
         sections: list[int] = []
-        for index in inner:
-            node = plan.nodes[index]
-            assert isinstance(node, PlannedInner)  # noqa: S101 - for the type checker
-            if node.group is not None and node.merged is not None:
-                merged[index] = merged_pieces.parents[node.group][
-                    node.merged - merged_pieces.mergings[node.group].leaves
-                ]
-            else:
-                sections.append(index)
-        families = [[made[child] for child in _children(plan, index)] for index in sections]
-        merged |= dict(zip(sections, await summarise_families(self._models, families, self._meter), strict=True))
+
+        def families() -> list[list[Node]]:
+            for index in inner:
+                node = plan.nodes[index]
+                assert isinstance(node, PlannedInner)  # noqa: S101 - for the type checker
+                if node.group is not None and node.merged is not None:
+                    merged[index] = merged_pieces.parents[node.group][
+                        node.merged - merged_pieces.mergings[node.group].leaves
+                    ]
+                else:
+                    sections.append(index)
+            return [[made[child] for child in _children(plan, index)] for index in sections]
+
+        below = await asyncio.to_thread(families)
+        merged |= dict(zip(sections, await summarise_families(self._models, below, self._meter), strict=True))
         return [merged[index] for index in inner]
 
     def leaf(
@@ -379,6 +384,14 @@ def table_header(document: Document, start: int) -> str:
 
 def _with_provenance(attributes: Mapping[str, str], summary: Summary, made_of: str) -> dict[str, str]:
     return with_provenance(attributes, summary.made_by, made_of, PENDING_MODEL if summary.pending else "")
+
+
+def _texts_to_embed(document: Document, pieces: Sequence[Piece], summaries: Sequence[Summary]) -> list[str]:
+    """Returns the text to embed for each piece: its title and its summary."""
+    return [
+        _text_to_embed(piece_title(document, piece, number), summary)
+        for number, (piece, summary) in enumerate(zip(pieces, summaries, strict=True))
+    ]
 
 
 def _positions(plan: TreePlan) -> dict[int, str]:

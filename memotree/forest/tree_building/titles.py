@@ -17,16 +17,20 @@ HEADER_CHARS: Final = 300
 """The longest title made of the header of a table, which is shown above each part of it."""
 
 _MARKUP: Final = re.compile(r"^\s*(?:#{1,6}\s+|>+\s*|[-*+•]\s+|\d{1,3}[.)]\s+)*")
-_LINE: Final = re.compile(r"[^\r\n]*[^\s\-=~`*_#>+][^\r\n]*")
-"""A line that is more than markup: not the fence of front matter or code, nor a horizontal rule."""
+_LINE: Final = re.compile(r"(?<![^\r\n])[^\r\n]*[^\s\-=~`*_#>+][^\r\n]*")
+"""A line that is more than markup: not the fence of front matter or code, nor a horizontal rule.
+
+It is looked for where lines begin alone: in a long line of markup, each further place would cost as much as the first.
+"""
 _UNDERLINE: Final = re.compile(r"\r?\n[ \t]*[=\-~^*+#]{2,}[ \t]*(?=\r?\n|\Z)")
-_TAG: Final = (
-    r"(?:<!--(?:(?!-->).)*+(?:-->|$)|</?(?:a|article|b|blockquote|br|center|code|dd|details|div|dl|dt|em|font|h[1-6]|hr|i|img|kbd|"
+_TAG: Final = re.compile(
+    r"(?:<!--(?>(?:(?!-->).)*)(?:-->|$)|</?(?:a|article|b|blockquote|br|center|code|dd|details|div|dl|dt|em|font|h[1-6]|hr|i|img|kbd|"
     r"li|ol|p|picture|pre|section|source|span|strong|sub|summary|sup|table|tbody|td|tfoot|th|thead|tr|u|ul|video)"
-    r"(?:\s[^<>]*+|/)?>)"
+    r"(?:\s[^<>]*+|/)?>)",
+    re.IGNORECASE,
 )
-_TAGS_AROUND: Final = re.compile(rf"^(?:\s*{_TAG})+|(?:{_TAG}\s*)+$", re.IGNORECASE)
-"""Comments and elements of HTML, which Markdown files contain, at the beginning and the end of a line."""
+"""A comment or an element of HTML, which Markdown files contain."""
+_TAG_BEFORE: Final = re.compile(rf"\s*{_TAG.pattern}", re.IGNORECASE)
 _IMAGE: Final = re.compile(r"!\[[^\]]*\](?:\([^)]*\)|\[[^\]]*\])?")
 _EMPTY_LINK: Final = re.compile(r"\[\s*\](?:\([^)]*\)|\[[^\]]*\])?")
 _FENCE: Final = re.compile(r"^\s*(?:`{3,}|~{3,})\s*[\w+#.-]*\s*$")
@@ -35,7 +39,7 @@ _DECORATION: Final = re.compile(
 )
 """A line of code that names nothing: a decorator, the line for the shell, a lone bracket, quote or comment sign."""
 _COMMENT: Final = re.compile(r"^\s*(?:[rbfuRBFU]{0,2}(?:\"{3}|'{3})|/{2,}!?|/\*+|\*+(?=\s)|#+(?=\s)|--+(?=\s))\s*")
-_COMMENT_END: Final = re.compile(r"(?<=\S)\s*(?:\*+/|-->)\s*$")
+_COMMENT_END: Final = re.compile(r"(?<=\S)\s*(?:(?<!\*)\*+/|-->)\s*$")
 _PREAMBLE: Final = re.compile(
     r"^\s*(?:#\s*(?:include|pragma|define|ifndef|ifdef|endif)\b|(?:package|import|from|using|use|require|export \*)\s"
     r"|['\"]use strict['\"]|(?:const|let|var)\b.*=\s*require\()"
@@ -186,11 +190,23 @@ def _lines(text: str, *, is_code: bool) -> Iterator[str]:
         if is_code and _DECORATION.match(shown):  # a tag of a documentation comment
             continue
         if shown.lstrip().startswith("<") and not is_code:
-            shown = _TAGS_AROUND.sub("", shown)
+            shown = _without_tags_around(shown)
         if "![" in shown:
             shown = shown if _EMPTY_LINK.sub("", _IMAGE.sub("", shown)).strip() else ""
         if shown.strip():
             yield _unmarked(shown)
+
+
+def _without_tags_around(line: str) -> str:
+    begin = 0
+    while found := _TAG_BEFORE.match(line, begin):
+        begin = found.end()
+    end = len(line)
+    for found in reversed(list(_TAG.finditer(line, begin))):
+        if line[found.end() : end].strip():
+            break
+        end = found.start()
+    return line[begin:end]
 
 
 def _unmarked(line: str) -> str:

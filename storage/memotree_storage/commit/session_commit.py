@@ -6,35 +6,40 @@
 A caller that keeps request ids claims the id in the same transaction, before step 1.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from memotree_storage import faults
 from memotree_storage.commit import refs as ref_changes
 from memotree_storage.commit.message import ListedChange, compose
-from memotree_storage.commit.rebase import ConflictError, MergedChange, MergedChanges, merge_onto
+from memotree_storage.commit.rebase import ConflictError
 from memotree_storage.commit.session_pins import pin_base
 from memotree_storage.commit.transaction import WorkspaceTransaction, workspace_transaction
 from memotree_storage.commit.tree_check import MissingChange, check_tree
 from memotree_storage.commit.write_path import NewCommit, SettledSession, place_tag, write_commit
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
-from memotree_storage.concurrency.threads import in_store_thread
+from memotree_storage.concurrency.threads import in_store_thread, in_store_thread_if
+from memotree_storage.conflicts import Conflict
 from memotree_storage.errors import AbortedError, FailedPreconditionError, NotFoundError
+from memotree_storage.mirror.staged_merge import MergedChange, MergedChanges, merge_onto
 from memotree_storage.model import trailers
 from memotree_storage.model.codec import READ_LIMITS
 from memotree_storage.model.node import Archive, Entry
+from memotree_storage.model.trailers import Request
 from memotree_storage.model.validation import check_archive, check_node
 from memotree_storage.ports import Signature, TagDraft
 from memotree_storage.postgres import history, refs, sessions, staging, tree
 from memotree_storage.postgres.projector import EntryChange
 from memotree_storage.postgres.refs import TAGS
+from memotree_storage.postgres.requests import check_same_request
 from memotree_storage.postgres.sessions import Session
 from memotree_storage.postgres.staging import Staged
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 _ATTEMPTS: Final = 8
+_MOST_TOLD: Final = 10
 
 
 class NothingToCommitError(FailedPreconditionError):
@@ -50,7 +55,7 @@ class BranchGoneError(FailedPreconditionError):
 
 
 class IncompleteChoiceError(FailedPreconditionError):
-    """The chosen changes need others of the session; ``nodes`` has those that are missing."""
+    """The chosen changes need others of the session, or others need them; ``nodes`` has those to choose as well."""
 
     reason = "INCOMPLETE_CHOICE"
     nodes: Sequence[object] = ()
@@ -78,7 +83,7 @@ class CommitOrder:
         committer: Who commits: the service.
         choice: Ids of the entries whose changes are committed; all when empty.
         tag: The name of an annotated tag to make; none when empty.
-        request_id: Kept in the commit, so that a repeated call finds the commit again; none when empty.
+        request: Kept in the commit, so that a repeated call finds the commit again; none when its id is empty.
     """
 
     message: str
@@ -86,7 +91,7 @@ class CommitOrder:
     committer: Signature
     choice: Sequence[str] = ()
     tag: str = ""
-    request_id: str = ""
+    request: Request = field(default_factory=Request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +104,7 @@ class CommitResult:
         tag: The tag that was made; "" if none.
         changes: How many entries it changes.
         remaining: How many changes the session has still staged.
-        warnings: Why the tag was not made, if it was not.
+        warnings: Why the tag was not made, if it was not, and which of the remaining changes do not fit the commit.
     """
 
     commit_id: str
@@ -112,6 +117,9 @@ class CommitResult:
 
 ResolveChoice = Callable[[Mapping[str, Staged], Sequence[str]], Sequence[str]]
 """Turns what a caller calls changes into ids, given the staged changes by id."""
+
+Prepare = Callable[[Session], Awaitable[Collection[str]]]
+"""Stages changes in the held session that belong to the commit; returns the ids of their entries."""
 
 
 async def commit_session(store: Store, workspace_id: str, session_id: str, order: CommitOrder) -> CommitResult:
@@ -148,7 +156,11 @@ async def commit_session(store: Store, workspace_id: str, session_id: str, order
 
 
 async def commit_session_in_transaction(
-    transaction: WorkspaceTransaction, session_id: str, order: CommitOrder, resolve: ResolveChoice | None = None
+    transaction: WorkspaceTransaction,
+    session_id: str,
+    order: CommitOrder,
+    resolve: ResolveChoice | None = None,
+    prepare: Prepare | None = None,
 ) -> CommitResult:
     """The same in a transaction that holds the workspace and the session; the caller tells the store of the commit.
 
@@ -159,8 +171,9 @@ async def commit_session_in_transaction(
         session_id: The session.
         order: What to commit.
         resolve: Turns the choice into ids, when the session is held; without it the choice has ids.
+        prepare: Stages what belongs to the commit; not called if the request has made its commit already.
     """
-    if order.request_id:
+    if order.request.id:
         await transaction.follow_git()
         earlier = await _earlier_result(transaction, session_id, order)
         if earlier is not None:
@@ -168,6 +181,9 @@ async def commit_session_in_transaction(
     session = await sessions.hold_session(transaction.conn, transaction.workspace_id, session_id)
     if not order.author.name:
         order = replace(order, author=replace(order.author, name=session.agent))
+    if prepare is not None:
+        added = await prepare(session)
+        order = replace(order, choice=[*order.choice, *added] if order.choice else ())
     if resolve is not None and order.choice:
         rows = await staging.staged(transaction.conn, session_id, data=False)
         order = replace(order, choice=resolve({row.entry_id: row for row in rows}, order.choice))
@@ -213,11 +229,13 @@ class _SessionCommit:
             self.merging = await self._merge(head, rows, left_out)
             faults.point("commit.merged")
             effective = _effective(self.merging)
-            outcome = await write_commit(self.transaction, self._new_commit(head, effective))
+            new = await in_store_thread_if(self.merging.is_much, self._new_commit, head, effective)
+            outcome = await write_commit(self.transaction, new)
             if outcome is not None:
                 tag = "" if outcome.warnings else self.order.tag
+                warnings = (*outcome.warnings, *_unfit(outcome.conflicts))
                 return CommitResult(
-                    outcome.commit_id, self.session.branch, tag, len(effective), outcome.remaining, outcome.warnings
+                    outcome.commit_id, self.session.branch, tag, len(effective), outcome.remaining, warnings
                 )
         raise BranchBusyError(
             f"Branch {self.session.branch} moved {_ATTEMPTS} times while this commit was made; nothing was written. "
@@ -247,7 +265,7 @@ class _SessionCommit:
     async def _merge(self, head: State, rows: list[Staged], left_out: set[str]) -> MergedChanges:
         """Merge changes onto the head and check the result against it."""
         snapshot = Snapshot(self.transaction.conn, head)
-        merging = await merge_onto(snapshot, self.transaction.store, rows)
+        merging = await merge_onto(snapshot, self.transaction.store.entries, rows)
         entries: dict[str, Entry | None] = {item.row.entry_id: item.entry for item in merging.merged}
         checked = await check_tree(snapshot, entries, left_out)
         if checked.missing:
@@ -258,9 +276,7 @@ class _SessionCommit:
         effective = _effective(merging)
         if not effective:
             raise NothingToCommitError("The branch has all changes of the session already. Rebase or discard it.")
-        for item in effective:
-            if item.theirs_blob != item.row.derived_blob:
-                _check_limits(item.entry)
+        await in_store_thread_if(merging.is_much, _check_merged, effective)
         return merging
 
     async def _incomplete(self, missing: list[MissingChange]) -> "IncompleteChoiceError":
@@ -280,7 +296,7 @@ class _SessionCommit:
                 trailers.SESSION: self.session.session_id if self.is_lasting else "",
                 trailers.AGENT: self.session.agent,
                 trailers.TOOL: ", ".join(sorted({tool for item in effective for tool in item.row.tools})),
-                trailers.REQUEST: order.request_id,
+                **order.request.trailers(),
                 trailers.TAG: order.tag,
             },
         )
@@ -303,9 +319,10 @@ async def _earlier_result(
     """The result of an earlier call with this request id whose answer was lost; the commit's trailers name it."""
     conn, workspace_id = transaction.conn, transaction.workspace_id
     session = await sessions.find_session(conn, workspace_id, session_id)
-    found = await history.commit_of_request(conn, workspace_id, session_id, order.request_id)
+    found = await history.commit_of_request(conn, workspace_id, session_id, order.request.id)
     if found is None:
         return None
+    check_same_request(order.request, (await history.read_commit(conn, workspace_id, found.commit_id)).message)
     warnings = await _earlier_tag(transaction, order, found.commit_id) if order.tag else ()
     remaining = await staging.count_staged(conn, session_id)
     tag = "" if warnings else order.tag
@@ -328,9 +345,28 @@ def _tag_draft(order: CommitOrder) -> TagDraft:
     return TagDraft(order.tag, order.message.strip().split("\n", 1)[0] + "\n", order.committer)
 
 
+def _unfit(conflicts: Sequence[Conflict]) -> list[str]:
+    """The warning about remaining changes that do not fit the commit."""
+    ids = sorted({conflict.node_id for conflict in conflicts})
+    if not ids:
+        return []
+    told = f"{', '.join(ids[:_MOST_TOLD])}{' and others' if len(ids) > _MOST_TOLD else ''}"
+    sentence = (
+        f"{len(ids)} of the remaining changes do not fit what the branch has now: {told}. ListChanges says why. Change "
+        "or discard them; until then the session's tree may miss nodes, and they cannot be committed."
+    )
+    return [sentence]
+
+
 def _effective(merging: MergedChanges) -> list[MergedChange]:
     """The changes that differ from the head."""
     return [item for item in merging.merged if item.entry != item.theirs]
+
+
+def _check_merged(changes: Iterable[MergedChange]) -> None:
+    for item in changes:
+        if item.theirs_blob != item.row.derived_blob:
+            _check_limits(item.entry)
 
 
 def _check_limits(entry: Entry | None) -> None:

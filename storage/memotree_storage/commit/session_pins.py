@@ -24,7 +24,7 @@ async def pin_base(store: Store, workspace_id: str, session_id: str, old: str | 
     ref = f"{KEEP_PREFIX}{session_id}"
     try:
         if not await in_store_thread(repository.move_ref, ref, old, new):
-            current = (await in_store_thread(repository.refs)).get(ref)
+            current = await in_store_thread(repository.ref, ref)
             await in_store_thread(repository.move_ref, ref, current, new)
     except UnavailableError as error:
         _log.warning("the base of a session is not protected from git gc", session=session_id, why=error.message)

@@ -8,6 +8,7 @@ rows from Git.
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from memotree_storage.concurrency.cancellation import CommitPoint, retry_until_done
@@ -64,7 +65,7 @@ class WorkspaceTransaction(Transaction):
         with self.store.following(self.workspace_id):
             if not await is_behind(self.conn, self.workspace_id, self.repository):
                 return
-            await catch_up_in_transaction(self.conn, self.workspace_id, self.repository)
+            await catch_up_in_transaction(self.conn, self.workspace_id, self.repository, self.store.entries)
         self.commit_point.found_behind = True
         self.store.indexer.notice(self.workspace_id)
 
@@ -99,10 +100,26 @@ async def session_transaction(
     The lock is taken before a connection, so that changes that wait for the session hold no connection. If a commit
     point is given, a cancellation after the block waits until COMMIT has ended.
     """
-    async with store.locks.sessions.of(session_id), store.database.transaction() as conn:
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(store.locks.sessions.of(session_id))
+        await store.settle(session_id)
+        conn = await stack.enter_async_context(store.database.transaction())
         yield conn
         if commit_point is not None:
             commit_point.reached = True
+
+
+def _note_unsettled(
+    store: Store,
+    workspace_id: str,
+    session_id: str,
+    commit_point: CommitPoint,
+    kind: type[BaseException] | None,
+    *_: object,
+) -> None:
+    """When a transaction ends: note its session if its commit may have been made and the rows do not show it."""
+    if kind is not None and commit_point.reached:
+        store.unsettled[session_id] = workspace_id
 
 
 @asynccontextmanager
@@ -132,6 +149,7 @@ async def workspace_transaction(
         await stack.enter_async_context(store.locks.workspaces.of(workspace_id))
         if session_id:
             await stack.enter_async_context(store.locks.sessions.of(session_id))
+            stack.push(partial(_note_unsettled, store, workspace_id, session_id, commit_point))
         held = await stack.enter_async_context(
             transaction(
                 store,

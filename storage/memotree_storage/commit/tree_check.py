@@ -7,9 +7,10 @@ cycle together.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from memotree_storage.errors import Conflict
+from memotree_storage.conflicts import Absence, ChildValue, Conflict, FieldValue, Place
+from memotree_storage.model.field_values import entry_value, place_value
 from memotree_storage.model.node import Archive, Entry, Node
-from memotree_storage.postgres import tree
+from memotree_storage.postgres import archive_versions, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
@@ -96,12 +97,13 @@ class _Check:
                 self._verdict.missing.append(MissingChange(above, node.id, "it stands above"))
             else:
                 what = "parent" if node.parent_id else "archive"
-                self._conflict(node.id, what, theirs="deleted", description=f"its {what} {above} was deleted")
+                self._conflict(node.id, what, Absence.DELETED, f"its {what} {above} was deleted")
         elif node.parent_id and self._archive_of(node.parent_id) != node.archive_id:
             if node.parent_id in self._left_out:
                 self._verdict.missing.append(MissingChange(node.parent_id, node.id, "it changes the archive with it"))
             else:
-                self._conflict(node.id, "archive", description=f"its parent {node.parent_id} is in another archive")
+                theirs = Place(self._archive_of(node.parent_id), node.parent_id)
+                self._conflict(node.id, "archive", theirs, f"its parent {node.parent_id} is in another archive")
 
     def _archive_of(self, node_id: str) -> str:
         node = self._nodes.get(node_id)
@@ -121,7 +123,8 @@ class _Check:
             seen = {node.id}
             for entry_id in self._way_up(node, above):
                 if entry_id == node.id:
-                    self._conflict(node.id, "parent", description="the moves of both sides together make a cycle")
+                    theirs = place_value(self._at_head[node.id].to_node())
+                    self._conflict(node.id, "parent", theirs, "the moves of both sides together make a cycle")
                     break
                 if entry_id in seen:
                     break
@@ -168,32 +171,47 @@ class _Check:
         if child in self._left_out:
             self._verdict.missing.append(MissingChange(child, above, "it stood below"))
         else:
-            self._conflict(above, "", theirs=f"has {child} below it", description=f"{child} stands below it")
+            self._conflict(above, "", ChildValue(child), f"{child} stands below it")
 
     async def _check_archives(self) -> None:
         """Check that archive names stay unique."""
         changed = [entry for entry in self._entries.values() if isinstance(entry, Archive)]
         if not changed:
             return
-        names: dict[str, str] = {}
-        for other_archive in await tree.archives(Snapshot(self._conn, self._head)):
+        names: dict[str, Archive] = {}
+        named = {archive.name for archive in changed}
+        for other_archive in await archive_versions.archives_named(Snapshot(self._conn, self._head), named):
             if other_archive.entry_id not in self._entries:
-                names[other_archive.name] = other_archive.entry_id
+                names[other_archive.name] = other_archive.archive
         for archive in changed:
-            other = names.setdefault(archive.name, archive.id)
-            if other != archive.id:
-                self._conflict(archive.id, "name", theirs=other, description=f"archive {other} has that name")
+            other = names.setdefault(archive.name, archive)
+            if other.id != archive.id:
+                self._conflict(archive.id, "name", entry_value(other), f"archive {other.id} has that name")
 
-    def _conflict(self, entry_id: str, field: str, *, description: str, theirs: str = "") -> None:
-        entry = self._entries.get(entry_id)
-        ours = "deleted"
-        if isinstance(entry, Node):
-            ours = entry.parent_id or f"a root of archive {entry.archive_id}"
-        elif isinstance(entry, Archive):
-            ours = entry.name
-        before = self._at_head.get(entry_id)
-        base = "" if before is None else before.parent_id
+    def _conflict(self, entry_id: str, field: str, theirs: FieldValue, description: str) -> None:
+        """Note a conflict. The base is the value at the head: had the branch changed it, the merge would have it."""
+        head, ours = self._at_head.get(entry_id), self._entries.get(entry_id)
+        base = None if head is None else (head.to_archive() if head.is_archive else head.to_node())
+        deleted = ours is None and head is not None
         sentence = (
             f"{entry_id}: {description}. Discard or change your edit of it, or rebase the session and look again."
         )
-        self._verdict.conflicts.append(Conflict(entry_id, field, base, ours, theirs, sentence))
+        self._verdict.conflicts.append(
+            Conflict(
+                entry_id,
+                field,
+                _value_of(field, base),
+                Absence.DELETED if deleted else _value_of(field, ours),
+                theirs,
+                sentence,
+            )
+        )
+
+
+def _value_of(field: str, entry: Entry | None) -> FieldValue:
+    """The value of the field that a conflict of the tree is about: a name, a place, or the whole entry."""
+    if field == "name" and isinstance(entry, Archive):
+        return entry.name
+    if field and isinstance(entry, Node):
+        return place_value(entry)
+    return entry_value(entry)

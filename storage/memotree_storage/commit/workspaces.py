@@ -7,9 +7,11 @@ from memotree_storage import faults
 from memotree_storage.commit.transaction import Transaction, WorkspaceTransaction, transaction
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
 from memotree_storage.concurrency.threads import in_store_thread
+from memotree_storage.model.trailers import Request
 from memotree_storage.model.workspace import WorkspaceInfo, WorkspaceNotFoundError
-from memotree_storage.postgres import registry
+from memotree_storage.postgres import projector, registry
 from memotree_storage.postgres.registry import Workspace
+from memotree_storage.postgres.requests import check_same_request
 from memotree_storage.store import Store
 
 
@@ -30,17 +32,21 @@ async def create_workspace(store: Store, info: WorkspaceInfo) -> Workspace:
     return await finish_past_commit_point(work)
 
 
-async def create_workspace_in_transaction(held: Transaction, info: WorkspaceInfo, request_id: str = "") -> Workspace:
+async def create_workspace_in_transaction(
+    held: Transaction, info: WorkspaceInfo, request: Request | None = None
+) -> Workspace:
     """The same in the caller's transaction; the caller mirrors the first commit when that has ended.
 
     If the same request made the workspace before and its answer was lost, that workspace is returned.
     """
-    earlier = await registry.made_by_request(held.conn, info.name, request_id)
+    request = request or Request()
+    earlier = await registry.made_by_request(held.conn, info.name, request.id)
     if earlier is not None:
-        return earlier
+        check_same_request(request, earlier.message)
+        return earlier.workspace
     await registry.put_workspace(held.conn, info)
     faults.point("workspace.registered")
-    await held.change_git(held.store.repositories.create, info, request_id)
+    await held.change_git(held.store.repositories.create, info, request)
     faults.point("workspace.made")
     return await registry.find_workspace(held.conn, info.workspace_id)
 
@@ -75,6 +81,10 @@ async def describe_workspace(held: WorkspaceTransaction, info: WorkspaceInfo, me
 
 
 async def delete_workspace(held: WorkspaceTransaction) -> Path:
-    """Remove the rows of a workspace and move its repository to the trash; return the new folder."""
+    """Remove the rows of a workspace and move its repository to the trash; return the new folder.
+
+    Its lines are noted as gone until its points are removed, so that the next start removes those too.
+    """
+    await projector.forget(held.conn, held.workspace_id)
     await registry.remove_workspace(held.conn, held.workspace_id)
     return await held.change_git(held.store.repositories.discard, held.workspace_id)

@@ -16,13 +16,17 @@ and settles its session, which the commit's trailers name (see `memotree_storage
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from memotree_storage import faults
-from memotree_storage.commit.rebase import carry_over
 from memotree_storage.commit.transaction import WorkspaceTransaction
-from memotree_storage.concurrency.threads import in_store_thread
+from memotree_storage.commit.tree_check import check_tree
+from memotree_storage.concurrency.threads import in_store_thread, in_store_thread_if
+from memotree_storage.conflicts import Conflict
 from memotree_storage.git.entry_files import entry_files
 from memotree_storage.git.refs import RefNameTakenError
+from memotree_storage.mirror.entries import EntryReader
+from memotree_storage.mirror.staged_merge import carry_over, merge_onto
 from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Entry
 from memotree_storage.model.paths import entry_path
@@ -33,6 +37,9 @@ from memotree_storage.postgres.projector import EntryChange
 from memotree_storage.postgres.refs import BRANCHES, TAGS
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
+
+_FEW: Final = 50
+"""More changes are prepared in a thread, so that other calls can run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +86,13 @@ class CommitOutcome:
     Attributes:
         commit_id: The commit.
         remaining: How many changes are still staged in the session.
+        conflicts: Why some of these do not fit the commit.
         warnings: Why the tag was not made, if it was not.
     """
 
     commit_id: str
     remaining: int = 0
+    conflicts: tuple[Conflict, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -99,20 +108,20 @@ async def write_commit(transaction: WorkspaceTransaction, new: NewCommit) -> Com
     if not await move_ref(transaction, BRANCHES + new.branch, new.parent, written.commit_id, written.commit_id):
         return None
     faults.point("commit.swapped")
-    changes = [_entry_change(entry_id, entry, written) for entry_id, entry in new.entries.items()]
-    transaction.store.entries.remember({change.blob: change.entry for change in changes if change.entry is not None})
+    changes = await in_store_thread_if(len(new.entries) > _FEW, _changes, transaction.store.entries, new, written)
     info = await in_store_thread(repository.commit_info, written.commit_id)
-    await projector.project(conn, workspace_id, info, changes, before=new.at_parent)
+    branch = projector.LineBranch(new.branch)
+    await projector.project(conn, workspace_id, info, changes, branch=branch, before=new.at_parent, checked=True)
     faults.point("commit.projected")
-    remaining = 0
+    remaining, conflicts = 0, list[Conflict]()
     if new.session is not None:
-        remaining = await _settle(transaction, new.session, written.commit_id)
+        remaining, conflicts = await _settle(transaction, new.session, written.commit_id)
     faults.point("commit.mirrored")
     warnings: tuple[str, ...] = ()
     if new.tag is not None and written.tag_id is not None:
         warnings = await place_tag(transaction, new.tag.name, written.tag_id, written.commit_id)
     faults.point("commit.tagged")
-    return CommitOutcome(written.commit_id, remaining, warnings)
+    return CommitOutcome(written.commit_id, remaining, tuple(conflicts), warnings)
 
 
 async def move_ref(
@@ -177,16 +186,35 @@ def _files(repository: CommitStore, new: NewCommit) -> dict[str, bytes | None]:
     return files if raised is None else {**files, README_PATH: raised}
 
 
+def _changes(reader: EntryReader, new: NewCommit, written: WrittenCommit) -> list[EntryChange]:
+    """The changes with the blobs that were written; their entries are in the reader's cache then."""
+    changes = [_entry_change(entry_id, entry, written) for entry_id, entry in new.entries.items()]
+    reader.remember({change.blob: change.entry for change in changes if change.entry is not None})
+    return changes
+
+
 def _entry_change(entry_id: str, entry: Entry | None, written: WrittenCommit) -> EntryChange:
     return EntryChange(entry_id, "" if entry is None else written.blobs[entry_path(entry)], entry)
 
 
-async def _settle(transaction: WorkspaceTransaction, session: SettledSession, commit_id: str) -> int:
-    """Remove the committed changes from the session, rebase the others onto the commit, and return their number."""
+async def _settle(
+    transaction: WorkspaceTransaction, session: SettledSession, commit_id: str
+) -> tuple[int, list[Conflict]]:
+    """Remove the committed changes from the session and rebase the others onto the commit.
+
+    Returns:
+        How many others there are, and why some do not fit: others may have changed what they change, or deleted what
+        they stand below. They stay staged and are marked.
+    """
     conn, workspace_id, session_id = transaction.conn, transaction.workspace_id, session.session_id
     await staging.settle(conn, workspace_id, session_id, commit_id, session.changes)
     remaining = await staging.count_staged(conn, session_id)
     if not remaining:
-        return 0
-    await carry_over(Snapshot(conn, State(workspace_id, commit_id)), transaction.store, session_id)
-    return await staging.count_staged(conn, session_id)
+        return 0, []
+    snapshot, entries = Snapshot(conn, State(workspace_id, commit_id)), transaction.store.entries
+    await carry_over(snapshot, entries, session_id)
+    merging = await merge_onto(snapshot, entries, await staging.staged(conn, session_id))
+    checked = await check_tree(snapshot, {item.row.entry_id: item.entry for item in merging.merged}, set())
+    conflicts = [*merging.conflicts, *checked.conflicts]
+    await staging.mark_conflicts(conn, session_id, conflicts)
+    return len(merging.merged), conflicts

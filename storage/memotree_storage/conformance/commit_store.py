@@ -29,7 +29,7 @@ from memotree_storage.conformance.drafts import (
     in_order,
     paths,
 )
-from memotree_storage.errors import FailedPreconditionError, InvalidInputError, NotFoundError
+from memotree_storage.errors import FailedPreconditionError, InvalidInputError, MemoTreeError, NotFoundError
 from memotree_storage.ports import CommitStore, PathChange, Signature, TagDraft, WrittenCommit
 
 
@@ -163,12 +163,20 @@ class CommitStoreSuite:
         assert files(store, third.commit_id) == {"a": b"file again"}
 
     @pytest.mark.parametrize(
-        "changes", [{"a": b"1", "a/b": b"2"}, {"old/x": b"1"}, {"folder": b"1"}, {"folder/b/c": b"1"}]
+        ("changes", "error"),
+        [
+            ({"a": b"1", "a/b": b"2"}, InvalidInputError),
+            ({"old/x": b"1"}, FailedPreconditionError),
+            ({"folder": b"1"}, FailedPreconditionError),
+            ({"folder/b/c": b"1"}, FailedPreconditionError),
+        ],
     )
-    def test_a_path_is_never_a_file_and_a_folder(self, store: CommitStore, changes: Changes) -> None:
-        """Such changes are refused as a whole."""
+    def test_a_path_is_never_a_file_and_a_folder(
+        self, store: CommitStore, changes: Changes, error: type[MemoTreeError]
+    ) -> None:
+        """Such changes are refused as a whole: as input if they contradict each other, else as a state to be mended."""
         first = store.write_commit(draft(None, {"old": b"1", "folder/b": b"2"}))
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(error):
             store.write_commit(draft(first.commit_id, changes))
 
     @pytest.mark.parametrize("path", REFUSED_PATHS, ids=ascii)
@@ -320,6 +328,11 @@ class CommitStoreSuite:
         for name in wanted:
             assert store.move_ref(name, None, one)
         assert store.refs() == dict.fromkeys(wanted, one)
+        below = [name for name in wanted if name.startswith(("refs/tags/", "refs/memotree/"))]
+        assert store.refs("refs/tags", "refs/memotree") == dict.fromkeys(below, one)
+        assert store.refs("refs/none") == {}
+        assert [store.ref(name) for name in wanted] == [one] * len(wanted)
+        assert store.ref("refs/heads/none") is None
 
     @pytest.mark.parametrize("name", REFUSED_REFS, ids=ascii)
     def test_names_that_git_refuses_are_refused(self, store: CommitStore, name: str) -> None:
@@ -412,7 +425,7 @@ class CommitStoreSuite:
         parent: str | None = None
         for changes in steps:
             if not acceptable(model, changes):
-                with pytest.raises(InvalidInputError):
+                with pytest.raises((InvalidInputError, FailedPreconditionError)):
                     store.write_commit(draft(parent, changes))
                 continue
             after = apply_model(model, changes)

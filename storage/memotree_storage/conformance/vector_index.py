@@ -19,6 +19,7 @@ from memotree_storage.ports import (
     IndexPoint,
     IndexQuery,
     LineSpan,
+    Override,
     TermVector,
     Vector,
     VectorIndex,
@@ -73,6 +74,12 @@ class Model:
             if point_id in self.points:
                 self.points[point_id] = replace(self.points[point_id], to_seq=end)
 
+    def override(self, overridden: Sequence[tuple[str, Sequence[Override]]]) -> None:
+        """Do the same as ``override_versions``."""
+        for point_id, overrides in overridden:
+            if point_id in self.points:
+                self.points[point_id] = replace(self.points[point_id], overrides=tuple(overrides))
+
     def alive(self, query: IndexQuery) -> list[IndexPoint]:
         """Return the points that are visible to the query."""
         return [one for one in self.points.values() if _sees(query, one)]
@@ -102,6 +109,10 @@ def _sees(query: IndexQuery, one: IndexPoint) -> bool:
         and (not query.archive_ids or one.archive_id in query.archive_ids)
         and set(query.tags) <= set(one.tags)
         and (query.node_ids is None or one.node_id in query.node_ids)
+        and one.node_id not in query.without_ids
+        and not any(
+            span.number == by.line_number and by.seq <= span.seq for span in query.lineage for by in one.overrides
+        )
     )
 
 
@@ -357,6 +368,29 @@ class VectorIndexSuite:
         await index.upsert([point(workspace)])
         await index.flush()
 
+    async def test_a_version_is_hidden_by_a_nearer_line_from_its_seq_on(
+        self, index: VectorIndex, workspace: str
+    ) -> None:
+        """Overrides replace those that were set before; a lineage without the line is not concerned."""
+        one = point(workspace, line=1, overrides=(Override(2, 5), Override(3, 1)))
+        two = point(workspace, line=1)
+        await index.upsert([one, two])
+
+        async def found(*lineage: LineSpan) -> set[str]:
+            return {hit.point_id for hit in await index.nearest(IndexQuery(workspace, lineage, 10), unit(1.0))}
+
+        main = LineSpan(1, 0, 1)
+        assert await found(main) == {one.point_id, two.point_id}
+        assert await found(LineSpan(20, 4, 2), main) == {one.point_id, two.point_id}
+        assert await found(LineSpan(20, 5, 2), main) == {two.point_id}
+        assert await found(LineSpan(30, 9, 3), LineSpan(20, 1, 2), main) == {two.point_id}
+        await index.override_versions([(two.point_id, [Override(2, 1)]), (one.point_id, [Override(3, 1)])])
+        assert await found(LineSpan(20, 5, 2), main) == {one.point_id}
+        assert (await entries(index, workspace))[two.point_id].overrides == (Override(2, 1),)
+        await index.close_versions([(one.point_id, 3)])
+        assert await found(LineSpan(20, 5, 2), LineSpan(1, 2, 1)) == {one.point_id}
+        assert await found(LineSpan(30, 5, 3), LineSpan(1, 2, 1)) == {two.point_id}
+
     @pytest.mark.parametrize("seed", range(4))
     async def test_searches_equal_brute_force_on_random_histories(
         self, index: VectorIndex, workspace: str, seed: int
@@ -393,6 +427,10 @@ async def _change(
     ended.append((str(uuid.uuid4()), 3))
     await index.close_versions(ended)
     model.close(ended)
+    overridden = [(key, _random_overrides(chance, lines)) for key in chance.sample(sorted(model.points), 5)]
+    overridden.append((str(uuid.uuid4()), (Override(1, 2),)))
+    await index.override_versions(overridden)
+    model.override(overridden)
     if chance.random() < 0.2:
         keep = chance.sample(lines, 3)
         await index.delete(workspace, keep_lines=keep)
@@ -408,6 +446,11 @@ def _random_terms(chance: random.Random, at_least: int = 0) -> TermVector:
     return TermVector(tuple(ids), tuple(chance.choice((0.5, 1.0, 2.0)) for _ in ids))
 
 
+def _random_overrides(chance: random.Random, lines: list[int]) -> tuple[Override, ...]:
+    """Up to three lines that override a version; the farthest line of a lineage has number 0 and overrides none."""
+    return tuple(Override(1 + place, chance.randrange(15)) for place in sorted(chance.sample(range(len(lines)), 2)))
+
+
 def _random_point(chance: random.Random, workspace: str, lines: list[int], nodes: list[str]) -> IndexPoint:
     first = chance.randrange(10)
     return point(
@@ -421,17 +464,25 @@ def _random_point(chance: random.Random, workspace: str, lines: list[int], nodes
         tags=tuple(sorted(chance.sample(_TAGS, chance.randrange(3)))),
         vector=_random_vector(chance),
         terms=_random_terms(chance),
+        overrides=chance.choice(((), _random_overrides(chance, lines))),
     )
 
 
 def _random_query(chance: random.Random, workspace: str, lines: list[int], nodes: list[str]) -> IndexQuery:
     return IndexQuery(
         workspace,
-        [LineSpan(line, chance.randrange(15)) for line in chance.sample(lines, chance.randint(1, 4))],
+        _random_lineage(chance, lines),
         limit=chance.choice((1, 5, 100)),
         offset=chance.choice((0, 0, 3)),
         types=chance.sample(_TYPES, chance.choice((0, 0, 2))),
         tags=chance.sample(_TAGS, chance.choice((0, 0, 1, 2))),
         archive_ids=chance.choice(((), (), ("a",))),
         node_ids=chance.choice((None, None, chance.sample(nodes, 12))),
+        without_ids=chance.choice(((), (), chance.sample(nodes, 6))),
     )
+
+
+def _random_lineage(chance: random.Random, lines: list[int]) -> list[LineSpan]:
+    found = chance.sample(range(len(lines)), chance.randint(1, 4))
+    spans = [LineSpan(lines[place], chance.randrange(15), 1 + place) for place in found]
+    return [*spans[:-1], replace(spans[-1], number=0)]

@@ -37,6 +37,7 @@ SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
         "wal_level": "minimal",  # nothing replicates from it, and it writes less
         "max_wal_senders": "0",
         "max_connections": "64",
+        "autovacuum_naptime": "10s",  # after an import, plans that know its size are a minute late otherwise
         "jit": "off",  # compiling costs more than it saves on short queries
         "log_checkpoints": "off",
         "timezone": "UTC",

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from memotree_storage.errors import AlreadyExistsError, CorruptError, NotFoundError
 from memotree_storage.git.bundles import bundle_refs, read_bundle, write_bundle
-from memotree_storage.git.disk import sync_folder
+from memotree_storage.git.disk import sync_folder, sync_tree
 from memotree_storage.git.restored import mark_restored
 from memotree_storage.git.work_folders import clear_work_folders, work_folder
 from memotree_storage.git.workspaces import Repositories
@@ -175,6 +175,7 @@ def restore_backup(
         unpack_backup(file, chosen, folder)
         for workspace in chosen:
             mark_restored(folder / f"{workspace.id}.git", taken_at)
+            sync_tree(folder / f"{workspace.id}.git")  # git does not sync all that it writes
         for each in in_place:
             repositories.discard(each)
         for workspace in chosen:

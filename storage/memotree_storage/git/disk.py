@@ -4,7 +4,7 @@ import errno
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -72,6 +72,19 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sync_folders_above(folder: Path) -> None:
+    """Make the name of ``folder`` durable, and those of the folders above it, up to the top of its file system.
+
+    For a folder that anybody may just have made. A folder that may not be read is passed over.
+    """
+    device = folder.stat().st_dev
+    for above in folder.absolute().parents:
+        with suppress(PermissionError):
+            if above.stat().st_dev != device:
+                return
+            sync_folder(above)
 
 
 def sync_tree(folder: Path) -> None:

@@ -9,8 +9,9 @@ So each lock file is created as a second name (hard link) of an entry in the jou
 written first. A process that holds the repository's ``flock`` knows that no other MemoTree process is moving a ref. So
 a lock file that has the inode of a journal entry is stale and may be removed; one that has not belongs to another
 program (git) and must stay. The hard link guarantees both that the lock was recorded before it was created and that it
-is this very lock, without a synced write per commit. Entries are named after their owner (host, boot, pid, start time),
-so that recovery can report what it removed.
+is this very lock, without a synced write per commit. After a power cut the disk may have the lock and not the entry,
+since nothing is synced: a lock file that is older than the machine's start is stale, too. Entries are named after their
+owner (host, boot, pid, start time), so that recovery can report what it removed.
 """
 
 import fcntl
@@ -225,6 +226,11 @@ def _boot() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()[:8]
     except OSError:
         return "unknown"
+
+
+def booted_at() -> float:
+    """When this machine was started, in seconds since 1970: no process that did something before is alive."""
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def owner() -> str:

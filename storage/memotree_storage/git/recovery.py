@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from memotree_storage.git.disk import discard
-from memotree_storage.git.locks import LockJournal, describe_owner
+from memotree_storage.git.locks import LockJournal, booted_at, describe_owner
 from memotree_storage.git.pack import TEMPORARY_PREFIX, remove_abandoned
 from memotree_storage.git.refs import RefStore
 
@@ -22,7 +22,8 @@ def recover(repository: Path, journal: LockJournal, refs: RefStore, foreign_age:
         repository: The bare repository.
         journal: Its lock journal.
         refs: Its refs. Broken ones are reported, not repaired.
-        foreign_age: Also remove leftovers of git that are older than this; ``None`` keeps them all.
+        foreign_age: Also remove leftovers of git that are older than this, or than the machine's start; ``None`` keeps
+            them all.
 
     Returns:
         One sentence for each thing that was done or found.
@@ -33,7 +34,7 @@ def recover(repository: Path, journal: LockJournal, refs: RefStore, foreign_age:
         for name in remove_abandoned(repository / "objects" / "pack")
     ]
     if foreign_age is not None:
-        done += _clear_foreign(repository, time.time() - foreign_age.total_seconds())
+        done += _clear_foreign(repository, max(time.time() - foreign_age.total_seconds(), booted_at()))
     done += [
         f"{name} holds no object id, left by a crash of another program; delete it or set it with `git update-ref`."
         for name in refs.broken()
@@ -67,7 +68,7 @@ def _ref_locks(repository: Path) -> Iterator[Path]:
 def _clear_foreign(repository: Path, before: float) -> Iterator[str]:
     for path in _foreign_leftovers(repository):
         if path.stat().st_mtime < before and discard(path):
-            yield f"Removed {path.relative_to(repository)}, an old leftover of a git command that was interrupted."
+            yield f"Removed {path.relative_to(repository)}, an old leftover of a command that was interrupted."
 
 
 def _foreign_leftovers(repository: Path) -> Iterator[Path]:

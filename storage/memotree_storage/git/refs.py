@@ -7,7 +7,7 @@ A ref is deleted from ``packed-refs`` before its loose file; otherwise a crash i
 import errno
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Final, Generic, TypeVar
@@ -36,6 +36,7 @@ LONGEST_NAME: Final = 1024
 
 _ATTEMPTS: Final = 5
 _FRESH_NS: Final = 1_000_000_000
+_SYMBOLIC: Final = "ref: "
 _NAMED_BY_PEOPLE: Final = ("refs/heads/", "refs/tags/")
 
 _T = TypeVar("_T")
@@ -103,18 +104,41 @@ class RefStore:
         self._loose = _FileCache(_decode_loose)
         self._packed_file = _FileCache(_decode_packed)
 
-    def all(self) -> dict[str, str]:
-        """Return every ref with the id it holds; symbolic refs are followed once, broken refs left out."""
+    def below(self, folders: Sequence[str]) -> dict[str, str]:
+        """Return every ref below some folders with the id it holds, such as ``refs/heads``; ``refs`` has all.
+
+        Symbolic refs are followed once, broken refs left out. Reads only these folders: each open session has a ref,
+        and a commit does not ask for those.
+        """
         # Read loose refs before packed ones: git packs a ref before it removes the loose file, so none is missed.
-        values = dict(self._loose_values())
+        values = {name: value for folder in folders for name, value in self._loose_values(folder)}
+        prefixes = tuple(f"{folder}/" for folder in folders)
         for name, value in self._packed()[0].items():
-            values.setdefault(name, value)
-        followed = ((name, values.get(value.removeprefix("ref: ").strip(), value)) for name, value in values.items())
+            if name.startswith(prefixes):
+                values.setdefault(name, value)
+        followed = ((name, self._followed(value, values)) for name, value in values.items())
         return {name: value for name, value in sorted(followed) if is_hex_id(value)}
+
+    def one(self, name: str) -> str | None:
+        """Return the id that a ref holds; ``None`` if it is absent or broken."""
+        value = self._value(name)
+        found = None if value is None else self._followed(value, {})
+        return found if found is not None and is_hex_id(found) else None
+
+    def _followed(self, value: str, values: Mapping[str, str]) -> str:
+        """The value that a symbolic ref leads to; any other value itself."""
+        if not value.startswith(_SYMBOLIC):
+            return value
+        target = value.removeprefix(_SYMBOLIC).strip()
+        if _ref_problem(target):  # a path out of the repository, for example
+            return value
+        return values.get(target) or self._value(target) or value
 
     def broken(self) -> list[str]:
         """Return the loose refs that hold neither an id nor a symbolic ref (a crash of another program causes this)."""
-        return [name for name, value in self._loose_values() if not is_hex_id(value) and not value.startswith("ref: ")]
+        return [
+            name for name, value in self._loose_values() if not is_hex_id(value) and not value.startswith(_SYMBOLIC)
+        ]
 
     def compare_and_swap(self, name: str, old: str | None, new: str | None, lock_timeout: float) -> bool:
         """Move a ref from ``old`` to ``new`` (``None``: absent); the move is durable when this returns ``True``.
@@ -241,8 +265,7 @@ class RefStore:
                 elif not name.endswith(".lock") and (value := self._loose.read(entry.path)) is not None:
                     seen.add(entry.path)
                     yield name, value
-        if below == "refs":
-            self._loose.keep(seen)
+        self._loose.keep(seen, f"{self._repository / below}/")
 
     def _packed(self) -> tuple[Mapping[str, str], Mapping[Ref, ObjectID]]:
         """Return the packed refs, and the peeled targets of annotated tags among them."""
@@ -283,9 +306,9 @@ class _FileCache(Generic[_T]):
             self._known[path] = (mark, value)
         return value
 
-    def keep(self, paths: Collection[str]) -> None:
-        """Forget all files except these."""
-        for path in [path for path in list(self._known) if path not in paths]:
+    def keep(self, paths: Collection[str], folder: str) -> None:
+        """Forget all files below a folder except these."""
+        for path in [path for path in list(self._known) if path.startswith(folder) and path not in paths]:
             self._known.pop(path, None)
 
 

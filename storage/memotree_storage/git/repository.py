@@ -97,6 +97,7 @@ class GitRepository:
         Raises:
             ObjectMissingError: The parent is not a commit of this repository.
             InvalidPathError, InvalidSignatureError, InvalidMessageError, InvalidRefNameError: Git cannot store a value.
+            PathTakenError: The parent has a file where a folder is needed, or the other way round.
             RepositoryUnavailableError: The disk refused; nothing is left behind.
         """
         root = None
@@ -153,10 +154,15 @@ class GitRepository:
         with self._lock.hold(self._lock_timeout), disk_errors(f"move {ref}"):
             return self._refs.compare_and_swap(ref, old, new, self._lock_timeout)
 
-    def refs(self) -> dict[str, str]:
-        """Return every ref except ``HEAD`` with the object id that it holds."""
+    def refs(self, *folders: str) -> dict[str, str]:
+        """Return every ref except ``HEAD`` with the object id that it holds, or only those below some folders."""
         with disk_errors("list its refs"):
-            return self._refs.all()
+            return self._refs.below(folders or ("refs",))
+
+    def ref(self, name: str) -> str | None:
+        """Return the object id that a ref holds, given its full name; ``None`` if there is none."""
+        with disk_errors("read a ref"):
+            return self._refs.one(name)
 
     def commit_info(self, commit_id: str) -> CommitInfo:
         """Return a commit; the id of a tag object is peeled to its commit."""
@@ -216,7 +222,7 @@ class GitRepository:
 
         Without ``exclusive``, only remove what provably belongs to dead MemoTree processes, which is safe at any time.
         With it, the caller guarantees that no other program works on the repository, and lock files and temporary
-        files of git older than `LEFTOVER_AGE` are removed too.
+        files of git older than `LEFTOVER_AGE`, or than the machine's start, are removed too.
         """
         with self._lock.hold(self._lock_timeout), disk_errors("be recovered"):
             return recover(self.path, self._journal, self._refs, LEFTOVER_AGE if exclusive else None)

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from dulwich.index import validate_path_element_hfs, validate_path_element_ntfs
 
 from memotree_storage.cache import BoundedCache
-from memotree_storage.errors import FieldViolation, InvalidInputError
+from memotree_storage.errors import FailedPreconditionError, FieldViolation, InvalidInputError
 from memotree_storage.git.database import ObjectDatabase
 from memotree_storage.git.objects import BLOB, TREE, ObjectDamagedError, object_id
 
@@ -40,6 +40,16 @@ class InvalidPathError(InvalidInputError):
     """A path that a Git tree cannot store, or that collides with another path."""
 
     reason = "INVALID_PATH"
+
+
+class PathTakenError(FailedPreconditionError):
+    """A folder that MemoTree writes into is a file in the repository, or the other way round: a push made it so."""
+
+    reason = "PATH_TAKEN"
+
+    def __init__(self, path: str) -> None:
+        sentence = f"{path!r} is a file where a folder is needed, or the other way round; rename it with git."
+        super().__init__(f"The commit cannot be written: {sentence}", [FieldViolation(path, sentence)])
 
 
 @dataclass(slots=True)
@@ -205,7 +215,8 @@ class TreeWriter:
         does not exist changes nothing.
 
         Raises:
-            InvalidPathError: Git cannot store a path, or a file would take the place of a folder that still exists.
+            InvalidPathError: Git cannot store a path, or two of them need a file and a folder of one name.
+            PathTakenError: A file is needed where the tree has a folder, or the other way round.
         """
         self._blobs = {}
         new = self._folder(_plan(changes), root, "")
@@ -228,7 +239,7 @@ class TreeWriter:
                 tree.put(name, None)
             else:
                 tree.put(name, self._file(name, data, tree.row(name), prefix))
-        self._refuse_doubles(change, tree, prefix)
+        self._refuse_doubles(change, before, tree, prefix)
         if tree.rows == before.rows:
             return base
         if not tree.rows:
@@ -246,10 +257,12 @@ class TreeWriter:
         return _FILE_MODE + name + b"\0" + blob
 
     @staticmethod
-    def _refuse_doubles(change: _FolderChange, tree: Tree, prefix: str) -> None:
+    def _refuse_doubles(change: _FolderChange, before: Tree, tree: Tree, prefix: str) -> None:
         for name in (*change.folders, *change.files):
             if tree.row(name) is not None and tree.row(name + b"/") is not None:
                 path = prefix + name.decode("utf-8", "surrogateescape")
+                if before.row(name) is not None or before.row(name + b"/") is not None:
+                    raise PathTakenError(path)
                 raise _invalid_path(path, "is a file and a folder at once; remove or rename one of them")
 
 

@@ -8,6 +8,7 @@ import json
 import shutil
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,13 +17,13 @@ from typing import Final
 import structlog
 
 from memotree_storage.errors import AbortedError, CorruptError, FailedPreconditionError, MemoTreeError
-from memotree_storage.git.disk import disk_errors, sync_folder
+from memotree_storage.git.disk import disk_errors, sync_folder, sync_folders_above
+from memotree_storage.git.hooks import install_hook
 from memotree_storage.git.recovery import LEFTOVER_AGE
 from memotree_storage.git.repository import GitRepository
-from memotree_storage.model import trailers
 from memotree_storage.model.node import is_id
 from memotree_storage.model.readme import FORMAT_VERSION, README_PATH, describe_layout, read_format_version
-from memotree_storage.model.trailers import with_trailers
+from memotree_storage.model.trailers import Request, with_trailers
 from memotree_storage.model.workspace import (
     DEFAULT_BRANCH,
     WORKSPACE_REF,
@@ -57,14 +58,22 @@ class WorkspaceRacedError(AbortedError):
 
 
 class Repositories:
-    """The repositories below a folder, each opened once; thread-safe."""
+    """The repositories below a folder, each opened once; thread-safe.
 
-    def __init__(self, folder: Path, trash: Path) -> None:
+    Args:
+        folder: Holds the repositories.
+        trash: Takes the repositories of deleted workspaces.
+        after_push: A command that git runs after each push (`memotree_storage.git.hooks`); none if it is empty.
+    """
+
+    def __init__(self, folder: Path, trash: Path, after_push: Sequence[str] = ()) -> None:
         self._folder = folder
         self._trash = trash
+        self._after_push = after_push
         self._open: dict[str, GitRepository] = {}
         self._lock = threading.Lock()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        sync_folders_above(folder)
 
     def path(self, workspace_id: str) -> Path:
         """Return the path of a workspace's repository."""
@@ -88,13 +97,15 @@ class Repositories:
                 if not is_id(workspace_id) or not path.is_dir():
                     raise WorkspaceNotFoundError(workspace_id)
                 repository = self._open[workspace_id] = GitRepository.open(path)
+                if self._after_push:
+                    install_hook(path, self._after_push)
             return repository
 
-    def create(self, info: WorkspaceInfo, request_id: str = "") -> None:
+    def create(self, info: WorkspaceInfo, request: Request | None = None) -> None:
         """Create the repository of a new workspace: its description, and a first commit on the default branch.
 
         It is built next to its path and renamed when complete, so that a crash leaves a whole workspace or none. The
-        request id is recorded in the first commit.
+        request is recorded in the first commit.
         """
         draft = self._folder / f".{info.workspace_id}{_UNFINISHED}"
         try:
@@ -103,7 +114,7 @@ class Repositories:
                 first = CommitDraft(
                     parent=None,
                     changes={README_PATH: describe_layout()},
-                    message=with_trailers(f"Create workspace {info.name}", {trailers.REQUEST: request_id}),
+                    message=with_trailers(f"Create workspace {info.name}", (request or Request()).trailers()),
                     author=service_signature(info.created_at),
                     committer=service_signature(info.created_at),
                 )
@@ -159,7 +170,9 @@ class Repositories:
             repository = self._open.pop(workspace_id, None)
             if repository is not None:
                 repository.close()
-            self._trash.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self._trash.is_dir():
+                self._trash.mkdir(mode=0o700, parents=True, exist_ok=True)
+                sync_folders_above(self._trash)
             stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%f")
             target = self._trash / f"{workspace_id}-{stamp}{_SUFFIX}"
             with disk_errors("be moved to the trash"):

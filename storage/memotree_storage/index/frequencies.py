@@ -6,11 +6,10 @@ in the outbox; ``verify`` checks this.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from memotree_storage.concurrency.threads import in_store_thread
+from memotree_storage.concurrency.threads import in_store_thread, in_store_thread_if
 from memotree_storage.errors import CorruptError
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.index.node_text import text_of
@@ -27,8 +26,8 @@ ALL_DOCUMENTS: Final = -1
 _SLICE: Final = 200
 """Texts that a thread reads before it lets other calls run."""
 
-_PAGE: Final = 5000
-"""Terms changed by one statement."""
+_PAGE: Final = 1000
+"""Terms changed by one statement; psycopg writes some 200 values a millisecond, and other calls wait for that."""
 
 
 class TextGoneError(CorruptError):
@@ -54,7 +53,7 @@ async def counted_versions(conn: Connection, lines: Collection[int]) -> set[int]
     cursor = await conn.execute(
         "select v.version_id from mirror.version v where v.line_id = any(%s) and not v.dead and not v.is_archive"
         " and not exists (select from mirror.outbox o"
-        "  where o.version_id = v.version_id and not o.ends and not o.counted)",
+        "  where o.version_id = v.version_id and not o.changed and not o.counted)",
         (list(lines),),
     )
     return {row[0] for row in await cursor.fetchall()}
@@ -80,7 +79,7 @@ async def read(conn: Connection, workspace_id: str, terms: Iterable[int]) -> Fre
 
 async def add(conn: Connection, workspace_id: str, counts: Counter[int]) -> None:
     """Add counts to the stored ones."""
-    for terms, documents in _pages(counts):
+    for terms, documents in await _pages(counts):
         await conn.execute(
             "insert into mirror.term as t (workspace_id, term, documents)"
             " select %s, * from unnest(%s::bigint[], %s::integer[])"
@@ -91,7 +90,7 @@ async def add(conn: Connection, workspace_id: str, counts: Counter[int]) -> None
 
 async def subtract(conn: Connection, workspace_id: str, counts: Counter[int]) -> None:
     """Subtract counts; a term without versions loses its row. The caller must keep the indexer out meanwhile."""
-    for terms, documents in _pages(counts):
+    for terms, documents in await _pages(counts):
         arguments = (terms, documents, workspace_id)
         await conn.execute(
             "delete from mirror.term t using unnest(%s::bigint[], %s::integer[]) as gone (term, documents)"
@@ -109,17 +108,20 @@ async def subtract(conn: Connection, workspace_id: str, counts: Counter[int]) ->
 async def replace(conn: Connection, workspace_id: str, counts: Counter[int]) -> None:
     """Replace all stored counts. The caller must keep the indexer out meanwhile."""
     await conn.execute("delete from mirror.term where workspace_id = %s", (workspace_id,))
-    for terms, documents in _pages(counts):
+    for terms, documents in await _pages(counts):
         await conn.execute(
             "insert into mirror.term select %s, * from unnest(%s::bigint[], %s::integer[])",
             (workspace_id, terms, documents),
         )
 
 
-def _pages(counts: Counter[int]) -> Iterator[tuple[list[int], list[int]]]:
-    items = iter(sorted(counts.items()))  # in a fixed order, so that two writers cannot deadlock
-    while page := list(islice(items, _PAGE)):
-        yield [term for term, _ in page], [documents for _, documents in page]
+async def _pages(counts: Counter[int]) -> list[tuple[list[int], list[int]]]:
+    def pages() -> list[tuple[list[int], list[int]]]:
+        items = sorted(counts.items())  # in a fixed order, so that two writers cannot deadlock
+        parts = (items[start : start + _PAGE] for start in range(0, len(items), _PAGE))
+        return [([term for term, _ in part], [documents for _, documents in part]) for part in parts]
+
+    return await in_store_thread_if(len(counts) > _PAGE, pages)
 
 
 class TermCountUpdate:

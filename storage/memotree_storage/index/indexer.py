@@ -1,4 +1,4 @@
-"""Applies the outbox to the index: every committed version becomes a point, every ended version's point is closed.
+"""Applies the outbox to the index: every committed version becomes a point, which changes when the version ends.
 
 The transaction that changes mirror rows also writes the outbox, and a search first waits until nothing is pending for
 its workspace. So it sees the caller's last commit without a second way of scoring. A row of the outbox is deleted only
@@ -8,13 +8,14 @@ after the index has flushed it; after a crash of the index, all rows that are st
 import asyncio
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import structlog
 
 from memotree_storage import faults
 from memotree_storage.concurrency.cancellation import cancel_and_wait
+from memotree_storage.concurrency.threads import in_store_thread_if
 from memotree_storage.errors import MemoTreeError
 from memotree_storage.index import frequencies, leaf_features
 from memotree_storage.index.features import FeatureMaker, FeatureSlice, Prefetcher, VersionFeatures
@@ -22,7 +23,7 @@ from memotree_storage.index.frequencies import ALL_DOCUMENTS
 from memotree_storage.index.term_worker import TermMaker
 from memotree_storage.mirror.entries import EntryReader
 from memotree_storage.model.tokens import in_pieces
-from memotree_storage.ports import Embedder, IndexPoint, IndexWriter
+from memotree_storage.ports import Embedder, IndexPoint, IndexWriter, Override
 from memotree_storage.postgres import outbox
 from memotree_storage.postgres.database import Connection, Database
 from memotree_storage.postgres.outbox import Pending
@@ -35,6 +36,9 @@ _BATCH_TOKENS: Final = 8_000_000
 _SLICE: Final = 500
 _SLICE_TOKENS: Final = 1_000_000
 """Versions, and tokens of their contents, in one slice; a few slices are in memory at the same time."""
+
+_FEW_TERMS: Final = 5000
+"""More terms than these are counted in a thread, so that other calls go on meanwhile."""
 
 _STALL_SECONDS: Final = 1.0
 """How long a transaction waits for the next slice; a slower slice is waited for outside of any transaction."""
@@ -130,9 +134,7 @@ class Indexer:
                 return
             await self._index.flush()
             faults.point("index.flushed")
-            await conn.execute(
-                "delete from mirror.outbox where applied and outbox_id = any(%s)", ([row[0] for row in rows],)
-            )
+            await outbox.delete(conn, [row[0] for row in rows])
 
     async def forget_applied(self) -> None:
         """Apply again, after a crash of the index, what it may have lost."""
@@ -145,10 +147,11 @@ class Indexer:
 
     async def enqueue_all(self, conn: Connection, workspace_id: str) -> int:
         """Put every committed version of a workspace into the outbox again, and delete its term counts."""
+        await outbox.lock(conn, workspace_id)
         await conn.execute("delete from mirror.outbox where workspace_id = %s", (workspace_id,))
         await conn.execute("delete from mirror.term where workspace_id = %s", (workspace_id,))
         cursor = await conn.execute(
-            "insert into mirror.outbox (workspace_id, version_id, ends) select l.workspace_id, v.version_id, false"
+            "insert into mirror.outbox (workspace_id, version_id, changed) select l.workspace_id, v.version_id, false"
             " from mirror.version v join mirror.line l using (line_id) where l.workspace_id = %s"
             " and not v.dead and not v.is_archive order by v.version_id",
             (workspace_id,),
@@ -218,15 +221,15 @@ class Indexer:
         Texts are read and embedded before the rows are locked. Otherwise a model that is slow or away would keep a
         transaction open, and a rebuild would wait for it, and every commit would wait behind the rebuild.
 
-        With words alone, no point is closed: a point must be closed after it was written completely, and only one of
-        the two locks protects that. Until then, SQL filters out a version that has ended.
+        With words alone, no point is changed: a point must be changed after it was written completely, and only one of
+        the two locks protects that. Until then, SQL filters out a version that has ended or is overridden.
         """
         worded = self._worded
         after = worded.get(workspace_id, 0) if only_words else 0
         async with self._database.connection() as conn:
             found = await outbox.pending(conn, workspace_id, limit=_BATCH, after=after)
         rows = next(in_pieces(found, _BATCH, _BATCH_TOKENS), [])
-        fresh = [row for row in rows if not row.ends]
+        fresh = [row for row in rows if not row.changed]
         ids = {row.outbox_id for row in (fresh if only_words else rows)}
         ahead = Prefetcher(
             in_pieces(fresh, _SLICE, _SLICE_TOKENS),
@@ -242,9 +245,9 @@ class Indexer:
                     )
                     held = await outbox.held(conn, workspace_id, ids)
                     put = await self._put(conn, workspace_id, held, first, ahead)
-                    ended = await self._close(workspace_id, held)
-                    await outbox.note(conn, counted=put, applied=set() if only_words else put | ended)
-                ids = ids - put - ended if not ahead.over else set()
+                    changed = await self._change(workspace_id, held)
+                    await outbox.note(conn, counted=put, applied=set() if only_words else put | changed)
+                ids = ids - put - changed if not ahead.over else set()
         finally:
             await ahead.stop()
         if only_words and rows:
@@ -274,10 +277,9 @@ class Indexer:
                 await putting
                 putting = asyncio.create_task(self._index.upsert([_point(workspace_id, *pair) for pair in made]))
                 await leaf_features.put(conn, {row.version_id: features.leaf for row, features in made})
-                for row, features in made:
-                    if not row.counted:
-                        counts.update(features.terms.ids)
-                        counts[ALL_DOCUMENTS] += 1
+                fresh = [features for row, features in made if not row.counted]
+                is_much = sum(len(features.terms.ids) for features in fresh) > _FEW_TERMS
+                await in_store_thread_if(is_much, _count, counts, fresh)
                 done.update(part.ids)
                 part = await ahead.take_soon(_STALL_SECONDS)
             await putting
@@ -286,18 +288,33 @@ class Indexer:
         await frequencies.add(conn, workspace_id, counts)
         return done
 
-    async def _close(self, workspace_id: str, held: Mapping[int, Pending]) -> set[int]:
-        """Close the points of ended versions; return the rows. A point that is written later already has its end."""
-        ended = [row for row in held.values() if row.ends]
+    async def _change(self, workspace_id: str, held: Mapping[int, Pending]) -> set[int]:
+        """Change the points of versions that ended or were overridden; return the rows.
+
+        A point that is written later already has its end and its overrides.
+        """
+        changed = {
+            point_id(workspace_id, row.entry_id, row.blob, row.commit_id): row for row in held.values() if row.changed
+        }
         await self._index.close_versions(
-            [
-                (point_id(workspace_id, row.entry_id, row.blob, row.commit_id), row.to_seq)
-                for row in ended
-                if row.to_seq is not None
-            ]
+            [(point, row.to_seq) for point, row in changed.items() if row.to_seq is not None]
+        )
+        await self._index.override_versions(
+            [(point, _overrides(row)) for point, row in changed.items() if row.overrides]
         )
         faults.point("index.put")
-        return {row.outbox_id for row in ended}
+        return {row.outbox_id for row in held.values() if row.changed}
+
+
+def _count(counts: Counter[int], versions: Iterable[VersionFeatures]) -> None:
+    """Add the terms of versions to the counts."""
+    for features in versions:
+        counts.update(features.terms.ids)
+        counts[ALL_DOCUMENTS] += 1
+
+
+def _overrides(row: Pending) -> tuple[Override, ...]:
+    return tuple(Override(number, seq) for number, seq in row.overrides)
 
 
 def _point(workspace_id: str, row: Pending, features: VersionFeatures) -> IndexPoint:
@@ -314,4 +331,5 @@ def _point(workspace_id: str, row: Pending, features: VersionFeatures) -> IndexP
         tags=tuple(row.tags),
         vector=features.vector,
         terms=features.terms,
+        overrides=_overrides(row),
     )

@@ -7,11 +7,14 @@ reader that needs those of all committed versions waits for `Indexer.current`.
 """
 
 import asyncio
+import struct
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import structlog
 from numpy.typing import NDArray
 
 from memotree_storage.concurrency.threads import in_store_thread
@@ -32,6 +35,8 @@ if TYPE_CHECKING:  # the term worker needs no database
 _TERM: Final = np.dtype("<u4")
 _COUNT: Final = np.dtype("<u2")
 _FLOAT: Final = np.dtype("<f4")
+_FACTS: Final = struct.Struct("<qqq")
+_log: Final = structlog.get_logger(__name__)
 _MOST_COUNTED: Final = int(np.iinfo(_COUNT).max)
 
 _AT_ONCE: Final = 20_000
@@ -155,8 +160,10 @@ async def of_nodes(nodes: Sequence[Node], embedder: Embedder) -> list[LeafFeatur
 
 # --- In the mirror ---------------------------------------------------------------------------------------------------
 
-_COLUMNS: Final = "version_id, tokens, length, terms, counts, vector"
-_TYPES: Final = ("int8", "int4", "int4", "bytea", "bytea", "bytea")
+_COLUMNS: Final = "version_id, tokens, length, terms, counts, vector, checksum"
+_TYPES: Final = ("int8", "int4", "int4", "bytea", "bytea", "bytea", "int8")
+
+_Row = tuple[int, int, int, bytes, bytes, bytes, int]
 
 
 async def put(conn: "Connection", found: Mapping[int, LeafFeatures | None]) -> None:
@@ -172,21 +179,30 @@ async def put(conn: "Connection", found: Mapping[int, LeafFeatures | None]) -> N
     ):
         copy.set_types(_TYPES)
         for version_id, leaf_features in rows.items():
-            await copy.write_row(
-                (
-                    *(
-                        version_id,
-                        leaf_features.tokens,
-                        leaf_features.length,
-                        leaf_features.terms.astype(_TERM).tobytes(),
-                    ),
-                    *(leaf_features.counts.astype(_COUNT).tobytes(), leaf_features.vector.astype(_FLOAT).tobytes()),
-                )
+            row = (
+                version_id,
+                leaf_features.tokens,
+                leaf_features.length,
+                leaf_features.terms.astype(_TERM).tobytes(),
+                leaf_features.counts.astype(_COUNT).tobytes(),
+                leaf_features.vector.astype(_FLOAT).tobytes(),
             )
+            await copy.write_row((*row, _checksum(*row)))
+
+
+def _checksum(version_id: int, tokens: int, length: int, terms: bytes, counts: bytes, vector: bytes) -> int:
+    """The checksum of a row: so a row that was overwritten, also by another one, is never used."""
+    found = zlib.crc32(_FACTS.pack(version_id, tokens, length))
+    for part in (terms, counts, vector):
+        found = zlib.crc32(part, found)
+    return found
 
 
 async def load_block(conn: "Connection", version_ids: Sequence[int]) -> LeafFeatureBlock:
-    """Return the leaf features of versions as one block, in any order; versions without any are left out."""
+    """Return the leaf features of versions as one block, in any order; versions without any are left out.
+
+    So are rows whose checksum is wrong: a caller that misses some makes them from the texts, and `verify` names them.
+    """
     blocks = [
         await _read(conn, version_ids[start : start + _AT_ONCE]) for start in range(0, len(version_ids), _AT_ONCE)
     ]
@@ -207,7 +223,7 @@ async def missing(conn: "Connection", workspace_id: str, limit: int) -> list[tup
         " join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq"
         " where l.workspace_id = %s and not v.dead and not v.is_archive and v.tokens > 0 and v.type <> %s"
         " and not exists (select from mirror.passage p where p.version_id = v.version_id)"
-        " and not exists (select from mirror.outbox o where o.version_id = v.version_id and not o.ends"
+        " and not exists (select from mirror.outbox o where o.version_id = v.version_id and not o.changed"
         " and not o.applied) limit %s",
         (workspace_id, SUMMARY_TYPE, limit),
     )
@@ -221,11 +237,19 @@ async def _read(conn: "Connection", version_ids: Sequence[int]) -> LeafFeatureBl
             (list(version_ids),),
         )
         rows = await cursor.fetchall()
-    return await in_store_thread(_block, rows)
+    return await in_store_thread(_checked_block, rows)
 
 
-def _block(rows: Sequence[tuple[int, int, int, bytes, bytes, bytes]]) -> LeafFeatureBlock:
-    ids, tokens, lengths, terms, counts, vectors = zip(*rows, strict=True) if rows else ((),) * 6
+def _checked_block(rows: Sequence[_Row]) -> LeafFeatureBlock:
+    whole = [row for row in rows if _checksum(*row[:-1]) == row[-1]]
+    if len(whole) < len(rows):
+        damaged = len(rows) - len(whole)
+        _log.warning("leaf features are damaged; verify names them, a rebuild makes them again", rows=damaged)
+    return _block(whole)
+
+
+def _block(rows: Sequence[_Row]) -> LeafFeatureBlock:
+    ids, tokens, lengths, terms, counts, vectors, _ = zip(*rows, strict=True) if rows else ((),) * 7
     offsets = np.zeros(len(rows) + 1, dtype=np.int64)
     np.cumsum([len(part) // _TERM.itemsize for part in terms], out=offsets[1:])
     wide = len(vectors[0]) if vectors else 0

@@ -7,7 +7,7 @@ changes.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Final
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memotree_storage.cache import BoundedCache
-from memotree_storage.concurrency.threads import in_store_thread
+from memotree_storage.concurrency.threads import in_store_thread, in_thread_if_long
 from memotree_storage.index import frequencies
 from memotree_storage.index.frequencies import Frequencies
 from memotree_storage.index.indexer import Indexer
@@ -33,6 +33,8 @@ _SLACK: Final = 10
 """Candidates requested in addition to the wanted hits, since some may not be visible at the state."""
 
 _MOST_CANDIDATES: Final = 20_000
+"""How many candidates are looked at for hits among very many given ids, before the ids are queried batch by batch."""
+
 _MOST_IDS: Final = 2_000
 """The maximum number of ids in one query to the index."""
 
@@ -94,7 +96,17 @@ class _Scored:
         return 500 + self.ids.nbytes + self.weights.nbytes + (0 if self.vector is None else self.vector.nbytes)
 
 
-_Overlay = list[tuple[Version, _Scored]]
+_Items = list[tuple[Version, _Scored]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Overlay:
+    """The staged changes of a session: the alive nodes that match the filters, and the ids of all changed nodes."""
+
+    items: _Items = field(default_factory=list)
+    changed: tuple[str, ...] = ()
+
+
 _Pairs = list[tuple[Version, float]]
 _Ask = Callable[[IndexQuery], Awaitable[list[IndexHit]]]
 
@@ -131,18 +143,18 @@ class Search:
         return sorted(found.values(), key=lambda hit: (-hit.score, hit.version.entry_id))[: query.limit]
 
     async def _by_words(self, state: State, query: SearchQuery, overlay: _Overlay) -> dict[str, FoundNode]:
-        terms = query_terms(query.text)
+        terms = await in_thread_if_long(len(query.text), query_terms, query.text)
         if not terms:
             return {}
         found = query.term_counts
         if found is None:
             async with self._database.connection() as conn:
                 found = await frequencies.read(conn, state.workspace_id, (term.id for term in terms))
-        known, documents = found.having, found.versions + len(overlay)
+        known, documents = found.having, found.versions + len(overlay.items)
         weights = term_weights(terms, known, documents)
         best = max_score(terms, known, documents)
-        hits = await self._checked(state, query, lambda part: self._index.best_terms(part, weights))
-        hits += await _scores(overlay, lambda item: _dot(weights, item))
+        hits = await self._checked(state, query, overlay, lambda part: self._index.best_terms(part, weights))
+        hits += await _scores(overlay.items, lambda item: _dot(weights, item))
         return {
             version.entry_id: FoundNode(version, relative, words=relative)
             for version, score in hits
@@ -151,15 +163,15 @@ class Search:
 
     async def _by_meaning(self, state: State, query: SearchQuery, overlay: _Overlay) -> dict[str, FoundNode]:
         vector = (await self._embedder.embed([query.text]))[0]
-        hits = await self._checked(state, query, lambda part: self._index.nearest(part, vector))
-        hits += await _scores(overlay, lambda item: _cosine(vector, item))
+        hits = await self._checked(state, query, overlay, lambda part: self._index.nearest(part, vector))
+        hits += await _scores(overlay.items, lambda item: _cosine(vector, item))
         return {
             version.entry_id: FoundNode(version, score, meaning=score)
             for version, cosine in hits
             if (score := min(1.0, max(0.0, cosine))) > 0
         }
 
-    async def _checked(self, state: State, query: SearchQuery, ask: _Ask) -> _Pairs:
+    async def _checked(self, state: State, query: SearchQuery, overlay: _Overlay, ask: _Ask) -> _Pairs:
         """Return the candidates that are really visible at the state.
 
         If there are very many ids, query without them first, which needs fewer queries if many of the best hits are
@@ -167,20 +179,25 @@ class Search:
         """
         ids = None if query.node_ids is None else sorted(query.node_ids)
         if ids is None or len(ids) > _FEW_PARTS * _MOST_IDS:
-            good, complete = await self._asked(state, query, None, ask)
+            good, complete = await self._asked(state, query, overlay, None, ask)
             if ids is None or complete:
                 return good
         good = []
         for start in range(0, len(ids), _MOST_IDS):
-            good += (await self._asked(state, query, ids[start : start + _MOST_IDS], ask))[0]
+            good += (await self._asked(state, query, overlay, ids[start : start + _MOST_IDS], ask))[0]
         return good
 
-    async def _asked(self, state: State, query: SearchQuery, ids: list[str] | None, ask: _Ask) -> tuple[_Pairs, bool]:
+    async def _asked(
+        self, state: State, query: SearchQuery, overlay: _Overlay, ids: list[str] | None, ask: _Ask
+    ) -> tuple[_Pairs, bool]:
         """Return the visible candidates, and whether they are complete; request more candidates until they are.
 
-        Complete means that there are enough, or no more. No connection is held while the index is queried. If the lines
-        were rebuilt in the meantime, their points may have been deleted before the index was queried, so the query is
-        repeated along the new lines.
+        Complete means that there are enough, or no more. The index itself leaves out what a nearer line or the session
+        hides, so candidates that are not visible are few: those of versions that ended while it was not told. Only a
+        search without the ids of its query gives up early, since the caller can ask for these ids instead.
+
+        No connection is held while the index is queried. If the lines were rebuilt in the meantime, their points may
+        have been deleted before the index was queried, so the query is repeated along the new lines.
         """
         # Fusing two rankings needs more than the wanted hits of each: second place in one may be the best in both.
         wanted, tries = (2 if query.words and query.meaning else 1) * (query.limit + _SLACK), 0
@@ -195,6 +212,7 @@ class Search:
                 tags=sorted(query.tags),
                 archive_ids=sorted(query.archive_ids),
                 node_ids=ids,
+                without_ids=overlay.changed,
             )
             candidates = await ask(part)
             async with self._database.connection() as conn:
@@ -206,17 +224,17 @@ class Search:
                 continue
             good = _good(candidates, shown, query)
             complete = len(good) >= query.limit or len(candidates) < wanted
-            if complete or wanted >= _MOST_CANDIDATES:
+            if complete or (ids is None and query.node_ids is not None and wanted >= _MOST_CANDIDATES):
                 return good, complete
-            wanted = min(4 * wanted, _MOST_CANDIDATES)
+            wanted *= 4
 
     async def _overlay(self, state: State, query: SearchQuery) -> _Overlay:
-        """Return the alive staged nodes that match the filters, with terms and vectors; only uncached ones are read."""
+        """Return the staged changes, with terms and vectors of the nodes that match; only uncached ones are read."""
         if state.session_id is None:
-            return []
+            return _Overlay()
         async with self._database.connection() as conn:
             rows = await staging.staged(conn, state.session_id, data=False)
-        found: _Overlay = []
+        found: _Items = []
         missing: list[Version] = []
         for row in rows:
             if row.version.dead or row.version.is_archive or not _matches(row.version, query):
@@ -228,9 +246,9 @@ class Search:
                 found.append((row.version, cached))
         for some in in_pieces(missing, _READ_AT_ONCE, _TOKENS_AT_ONCE):
             found += await self._overlaid(state.session_id, [version.entry_id for version in some], query)
-        return found
+        return _Overlay(found, tuple(row.version.entry_id for row in rows if not row.version.is_archive))
 
-    async def _overlaid(self, session_id: str, ids: Sequence[str], query: SearchQuery) -> _Overlay:
+    async def _overlaid(self, session_id: str, ids: Sequence[str], query: SearchQuery) -> _Items:
         """Read and score some staged nodes; one that has been committed since is found through the index."""
         async with self._database.connection() as conn:
             rows = await staging.staged(conn, session_id, ids=ids)
@@ -246,7 +264,7 @@ class Search:
         if query.meaning or not self._embedder.is_slow:
             vectors = await self._embedder.embed([embedded_text(node) for _, node in pairs])
         terms = await in_store_thread(_terms_of, [node for _, node in pairs])
-        made: _Overlay = []
+        made: _Items = []
         for (version, _), vector, term in zip(pairs, vectors, terms, strict=True):
             # A copy: a view of one row would keep the whole batch in memory.
             own = None if vector is None else vector.copy()
@@ -267,11 +285,11 @@ def _good(candidates: Sequence[IndexHit], shown: Mapping[str, Version], query: S
     ]
 
 
-async def _scores(overlay: _Overlay, score: Callable[[_Scored], float]) -> _Pairs:
+async def _scores(items: _Items, score: Callable[[_Scored], float]) -> _Pairs:
     def scored() -> _Pairs:
-        return [(version, score(item)) for version, item in overlay]
+        return [(version, score(item)) for version, item in items]
 
-    return await in_store_thread(scored) if len(overlay) > _FEW_ROWS else scored()
+    return await in_store_thread(scored) if len(items) > _FEW_ROWS else scored()
 
 
 def _terms_of(nodes: Sequence[Node]) -> list[TermVector]:
@@ -324,6 +342,6 @@ def _fused(words: Mapping[str, FoundNode], meaning: Mapping[str, FoundNode]) -> 
 
 async def lineage_of(snapshot: Snapshot) -> list[LineSpan]:
     """Return the lines visible at a state, nearest first."""
-    statement = f"with {tree.LINE} select line_id, seq from line order by depth"  # noqa: S608 - a constant of tree.py
+    statement = f"with {tree.LINE} select line_id, seq, number from line order by depth"  # noqa: S608 - a constant of tree.py
     cursor = await snapshot.conn.execute(statement, snapshot.state.arguments())
-    return [LineSpan(row[0], row[1]) for row in await cursor.fetchall()]
+    return [LineSpan(*row) for row in await cursor.fetchall()]

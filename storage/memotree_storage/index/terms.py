@@ -114,15 +114,15 @@ _ACCENTS: Final = re.compile(f"[\u0300-\u036f{_JOINERS}{_SELECTORS}]+")
 
 # The three kinds of token have no character in common, so each can be searched for separately: names (words joined by
 # dots), runs of unspaced scripts, symbols.
-_LETTERS: Final = rf"(?:[0-9A-Za-z_]++|[^\W{UNSPACED}])"  # ASCII first, for speed
-_WORD: Final = rf"{_LETTERS}++(?:(?![\x00-\x7f])[{_MARKS}{_JOINERS}{_SELECTORS}]++{_LETTERS}*+)*+"
-_NAME: Final = rf"{_WORD}(?:\.{_WORD})*+"
+_LETTERS: Final = rf"(?:[0-9A-Za-z_]++|[^\W{UNSPACED}]++)"  # ASCII first, for speed
+_WORD: Final = rf"(?>{_LETTERS}+)(?>(?:(?![\x00-\x7f])[{_MARKS}{_JOINERS}{_SELECTORS}]++(?>{_LETTERS}*))*)"
+_NAME: Final = rf"{_WORD}(?>(?:\.{_WORD})*)"
 _RUN: Final = f"[{UNSPACED}][{UNSPACED}{_SELECTORS}]*+"
 _BEGIN: Final = r"(?=[0-9A-Za-z_\x80-\U0010ffff])"  # so that the long classes are not tried between two words
 _TOKEN: Final = re.compile(rf"{_BEGIN}(?:(?P<name>{_NAME})|(?P<run>{_RUN})|(?P<symbol>[{_SYMBOLS}]))")
 _FIND_WORDS: Final = re.compile(_WORD)
 _FIND_NAMES: Final = re.compile(_BEGIN + _NAME)
-_FIND_ASCII_NAMES: Final = re.compile(r"[0-9A-Za-z_]++(?:\.[0-9A-Za-z_]++)*+")
+_FIND_ASCII_NAMES: Final = re.compile(r"[0-9A-Za-z_]++(?>(?:\.[0-9A-Za-z_]++)*)")
 _FIND_RUNS: Final = re.compile(_RUN)
 _FIND_FOREIGN: Final = re.compile(r"[^\x00-\x7f]+")
 
@@ -200,7 +200,7 @@ def _names(text: str) -> list[str]:
 def _pieces(token: str, kind: str) -> Sequence[_Piece]:
     if kind == "name":
         return _name_pieces(token) if len(token) <= MAX_TERM_CHARS else _long_pieces(token)
-    return _run_pieces(token) if kind == "run" else (_Piece(fold(token), 0, 1),)
+    return _run_pieces(token) if kind == "run" else (_Piece(_fold_cluster(token), 0, 1),)
 
 
 @lru_cache(maxsize=1 << 14)

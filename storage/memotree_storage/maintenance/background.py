@@ -107,8 +107,8 @@ class BackgroundMaintenance:
     async def _ownerless_holds(self, workspace_id: str) -> set[tuple[str, str]]:
         """The refs that hold the base of a session that is closed or was never created."""
         # Refs are read first, so that the ref of a session that is opened meanwhile is not among them.
-        refs = await in_store_thread(lambda: self._repositories.get(workspace_id).refs())
-        held = {name for name in refs if name.startswith(KEEP_PREFIX)}
+        refs = await in_store_thread(lambda: self._repositories.get(workspace_id).refs(KEEP_PREFIX.rstrip("/")))
+        held = set(refs)
         async with self._database.connection() as conn:
             owned = {KEEP_PREFIX + session_id for session_id in await sessions.unclosed_ids(conn, workspace_id)}
         return {(workspace_id, name) for name in held - owned}
@@ -122,7 +122,7 @@ class BackgroundMaintenance:
     def _release(self, workspace_id: str, ref: str) -> None:
         try:
             repository = self._repositories.get(workspace_id)
-            repository.move_ref(ref, repository.refs().get(ref), None)
+            repository.move_ref(ref, repository.ref(ref), None)
         except MemoTreeError as error:
             _log.warning("the ref that holds a session's base could not be deleted", ref=ref, why=error.message)
 

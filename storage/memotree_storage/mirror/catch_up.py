@@ -1,5 +1,6 @@
 """Brings the mirror up to date with Git: after a crash, after commits by other programs, and in a rebuild."""
 
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,16 +15,19 @@ from memotree_storage.errors import CorruptError, MemoTreeError, UnavailableErro
 from memotree_storage.git.entry_files import EntryDecoder, SecondFile, diff_entries
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.git.refs import LONGEST_NAME
+from memotree_storage.mirror.entries import EntryReader
+from memotree_storage.mirror.staged_merge import carry_over, merge_onto
 from memotree_storage.model import trailers
 from memotree_storage.model.codec import InvalidFileError
 from memotree_storage.model.node import Entry
 from memotree_storage.model.paths import shown_path
 from memotree_storage.model.workspace import KEEP_PREFIX, SERVICE_EMAIL, service_signature
 from memotree_storage.ports import CommitInfo, CommitReader, CommitStore, TagDraft
-from memotree_storage.postgres import projector, refs, registry, sessions, staging
+from memotree_storage.postgres import projector, refs, registry, sessions, staging, tree
 from memotree_storage.postgres.database import Connection, Database, get_setting, put_setting
-from memotree_storage.postgres.projector import EntryChange
-from memotree_storage.postgres.refs import BRANCHES, TAGS
+from memotree_storage.postgres.projector import EntryChange, LineBranch
+from memotree_storage.postgres.refs import BRANCHES, FOLLOWED, TAGS
+from memotree_storage.postgres.tree import Snapshot, State
 
 Report = Callable[[str, int, int], None]
 """Called with progress: the name of the step, units done, units in total."""
@@ -91,7 +95,7 @@ def _tell_odd_name(name: str, why: str) -> None:
 
 async def is_behind(conn: Connection, workspace_id: str, repository: CommitReader) -> bool:
     """Whether the mirrored refs differ from the repository's; refs that name no commit are ignored."""
-    actual = mirrored_refs(await in_store_thread(repository.refs))
+    actual = mirrored_refs(await in_store_thread(repository.refs, *FOLLOWED))
     stored = await refs.object_ids(conn, workspace_id)
     if any(actual.get(name) != target for name, target in stored.items()):
         return True
@@ -114,7 +118,11 @@ async def _committers(conn: Connection) -> set[str]:
 
 
 async def catch_up(
-    database: Database, workspace_id: str, repository: CommitStore, report: Report | None = None
+    database: Database,
+    workspace_id: str,
+    repository: CommitStore,
+    entries: EntryReader,
+    report: Report | None = None,
 ) -> CatchUp:
     """Mirror every commit that a ref reaches and the mirror lacks, then the refs. Safe to interrupt and repeat.
 
@@ -126,7 +134,8 @@ async def catch_up(
             return CatchUp(0, refs_changed=False)
         known = await projector.known_commits(conn, workspace_id)
         waiting = await _waiting_sessions(conn, workspace_id, repository)
-    commits = await in_store_thread(_missing, repository, known)
+        default = await registry.default_branch(conn, workspace_id)
+    commits, branches = await in_store_thread(_missing, repository, known, default)
     done = 0
     for batch in _batches(commits):
         async with database.transaction() as conn:
@@ -135,7 +144,8 @@ async def catch_up(
             # Another task may have mirrored some of them since `known` was read.
             there = await projector.known_commits(conn, workspace_id, [commit.commit_id for commit in batch])
             missing = [commit for commit in batch if commit.commit_id not in there]
-            await _mirror(conn, workspace_id, repository, missing, waiting)
+            await _mirror(conn, workspace_id, repository, missing, branches)
+            await _settle(conn, workspace_id, entries, missing, waiting)
             faults.point("recovery.projected")
             await _make_tags(missing, waiting)
             faults.point("recovery.tagged")
@@ -148,12 +158,16 @@ async def catch_up(
     return CatchUp(len(commits), refs_changed=True)
 
 
-async def catch_up_in_transaction(conn: Connection, workspace_id: str, repository: CommitStore) -> None:
+async def catch_up_in_transaction(
+    conn: Connection, workspace_id: str, repository: CommitStore, entries: EntryReader
+) -> None:
     """The same inside a transaction that holds the workspace; for a few commits by other programs."""
     known = await projector.known_commits(conn, workspace_id)
     waiting = await _waiting_sessions(conn, workspace_id, repository)
-    commits = await in_store_thread(_missing, repository, known)
-    await _mirror(conn, workspace_id, repository, commits, waiting)
+    default = await registry.default_branch(conn, workspace_id)
+    commits, branches = await in_store_thread(_missing, repository, known, default)
+    await _mirror(conn, workspace_id, repository, commits, branches)
+    await _settle(conn, workspace_id, entries, commits, waiting)
     await _make_tags(commits, waiting)
     await follow_refs(conn, workspace_id, repository)
 
@@ -165,10 +179,12 @@ async def replay_in_transaction(
 
     Settles no session and makes no tag: both were done when the commits were made.
     """
-    found = mirrored_refs(await in_store_thread(repository.refs))  # with those of a later push, a branch would miss
-    commits = await in_store_thread(_missing, repository, set(), found)
+    # Read once: with the refs of a later push, a branch would be missing.
+    found = mirrored_refs(await in_store_thread(repository.refs, *FOLLOWED))
+    default = await registry.default_branch(conn, workspace_id)
+    commits, branches = await in_store_thread(_missing, repository, set(), default, found)
     for done, batch in enumerate(_batches(commits)):
-        await _mirror(conn, workspace_id, repository, batch, None)
+        await _mirror(conn, workspace_id, repository, batch, branches)
         if report is not None:
             report("commits", min((done + 1) * _BATCH, len(commits)), len(commits))
     await follow_refs(conn, workspace_id, repository, found)
@@ -183,7 +199,7 @@ async def follow_refs(
     ``found``, the refs of this moment are followed.
     """
     if found is None:
-        found = mirrored_refs(await in_store_thread(repository.refs))
+        found = mirrored_refs(await in_store_thread(repository.refs, *FOLLOWED))
     peeled = await in_store_thread(_peeled, repository, found)
     known = await projector.known_commits(conn, workspace_id, {commit for _, commit in peeled.values()})
     moved = {name: pair for name, pair in peeled.items() if pair[1] in known}
@@ -203,18 +219,50 @@ def _peeled(repository: CommitReader, found: Mapping[str, str]) -> dict[str, tup
     return peeled
 
 
-def _missing(repository: CommitReader, known: set[str], followed: Mapping[str, str] | None = None) -> list[CommitInfo]:
-    """The commits to mirror: those that the refs to follow and the sessions reach, and that are not known."""
+def _missing(
+    repository: CommitReader, known: set[str], default_branch: str, followed: Mapping[str, str] | None = None
+) -> tuple[list[CommitInfo], "_Branches"]:
+    """The commits to mirror, and their branches: what refs and sessions reach, and what is not known."""
     found = repository.refs()
     held = {target for name, target in found.items() if name.startswith(KEEP_PREFIX)}
-    tips = set((mirrored_refs(found) if followed is None else followed).values()) | held
+    if followed is None:
+        followed = mirrored_refs(found)
     commits = []
-    for tip in sorted(tips):
+    for tip in sorted(held.union(followed.values())):
         try:
             commits.append(repository.commit_info(tip).commit_id)
         except ObjectMissingError:
             continue
-    return repository.history(commits, known.__contains__)
+    missing = repository.history(commits, known.__contains__)
+    heads = {name.removeprefix(BRANCHES): tip for name, tip in followed.items() if name.startswith(BRANCHES)}
+    return missing, _Branches(missing, heads, default_branch)
+
+
+class _Branches:
+    """The branch of each commit that is to be mirrored: the default branch if that reaches it by first parents.
+
+    Args:
+        missing: The commits to mirror.
+        heads: The commit of each branch by its name.
+        default_branch: Comes first; the others follow in the order of their names.
+    """
+
+    def __init__(self, missing: Iterable[CommitInfo], heads: Mapping[str, str], default_branch: str) -> None:
+        parents = {commit.commit_id: next(iter(commit.parents), None) for commit in missing}
+        self._of: dict[str, str] = {}
+        self._passing: dict[str, set[str]] = defaultdict(set)
+        for name in sorted(heads, key=lambda name: (name != default_branch, name)):
+            commit_id: str | None = heads[name]
+            while commit_id in parents and commit_id not in self._of:
+                self._of[commit_id] = name
+                self._passing[commit_id].add(name)
+                commit_id = parents[commit_id]
+            if commit_id is not None and commit_id not in parents:  # mirrored before
+                self._passing[commit_id].add(name)
+
+    def of(self, commit_id: str) -> LineBranch:
+        """The branch on whose line a commit comes."""
+        return LineBranch(self._of.get(commit_id, ""), self._passing)
 
 
 class _Waiting:
@@ -245,7 +293,7 @@ class _Waiting:
 def _since(repository: CommitReader, branch: str, base: str) -> set[str]:
     """The first-parent commits of a branch after ``base``; empty if ``base`` is not among them."""
     found: set[str] = set()
-    commit_id = repository.refs().get(BRANCHES + branch)
+    commit_id = repository.ref(BRANCHES + branch)
     try:
         while commit_id is not None and commit_id != base:
             found.add(commit_id)
@@ -270,17 +318,43 @@ async def _mirror(
     workspace_id: str,
     repository: CommitReader,
     commits: Iterable[CommitInfo],
-    waiting: _Waiting | None,
+    branches: _Branches,
 ) -> None:
-    """Mirror commits, and settle the waiting sessions that made them."""
     async for commit, changes, broken in _read_changes(repository, commits):
         try:
-            await projector.project(conn, workspace_id, commit, changes, broken)
+            branch = branches.of(commit.commit_id)
+            await projector.project(conn, workspace_id, commit, changes, broken, branch=branch)
         except (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded) as error:
             raise CommitNotMirroredError(commit.commit_id, error) from error
-        session_id = None if waiting is None else await waiting.session_of(commit)
-        if session_id is not None:
-            await staging.settle(conn, workspace_id, session_id, commit.commit_id, changes)
+
+
+async def _settle(
+    conn: Connection, workspace_id: str, entries: EntryReader, commits: Iterable[CommitInfo], waiting: _Waiting
+) -> None:
+    """Settle the waiting sessions that made the commits, as the commits would have done themselves.
+
+    A staged change whose merge onto the parent of the commit gives what the commit has is in the commit, with another
+    blob than in the session. What stays staged is carried over to the commit.
+    """
+    for commit in commits:
+        session_id = await waiting.session_of(commit)
+        if session_id is None:
+            continue
+        rows = await staging.staged(conn, session_id)
+        made = Snapshot(conn, State(workspace_id, commit.commit_id))
+        committed = await tree.versions(made, [row.entry_id for row in rows], dead=True)
+        merging = await merge_onto(Snapshot(conn, State(workspace_id, commit.parents[0])), entries, rows)
+        alive = await entries.load(workspace_id, [version for version in committed.values() if not version.dead])
+        changes = []
+        for item in merging.merged:
+            version = committed.get(item.row.entry_id)
+            entry = alive[version.blob] if version is not None and not version.dead else None
+            if not item.conflicts and item.entry == entry:
+                changes.append(EntryChange(item.row.entry_id, item.row.version.blob, entry))
+            elif version is not None and version.commit_id == commit.commit_id:
+                changes.append(EntryChange(item.row.entry_id, version.blob, entry))
+        await staging.settle(conn, workspace_id, session_id, commit.commit_id, changes)
+        await carry_over(made, entries, session_id)
 
 
 async def _read_changes(
@@ -328,7 +402,7 @@ async def _make_tags(commits: Iterable[CommitInfo], waiting: _Waiting) -> None:
 
 def _make_tag(repository: CommitStore, name: str, commit: CommitInfo) -> None:
     ref = TAGS + name
-    if ref in repository.refs():
+    if repository.ref(ref) is not None:
         return
     subject = commit.message.split("\n", 1)[0]
     draft = TagDraft(name, subject + "\n", service_signature(commit.committer.when))

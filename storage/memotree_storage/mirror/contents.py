@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from memotree_storage.concurrency.threads import in_store_thread
+from memotree_storage.concurrency.threads import LONG_BYTES, in_store_thread_if
 from memotree_storage.mirror.entries import EntryReader
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.postgres import staging
@@ -16,8 +16,7 @@ _AT_ONCE: Final = 500
 """Staged entries that one statement reads."""
 
 _FEW_ROWS: Final = 100
-_FEW_BYTES: Final = 1 << 16
-"""If there are more staged entries or bytes than this, they are decoded in a thread, so that other calls go on."""
+"""More staged entries than this, or long ones, are decoded in a thread, so that other calls go on."""
 
 
 async def read_entries(snapshot: Snapshot, reader: EntryReader, versions: Iterable[Version]) -> dict[str, Entry]:
@@ -54,8 +53,8 @@ async def read_staged(snapshot: Snapshot, ids: Sequence[str]) -> dict[str, Entry
         return found
     for start in range(0, len(ids), _AT_ONCE):
         rows = await staging.staged(snapshot.conn, snapshot.state.session_id, ids=ids[start : start + _AT_ONCE])
-        is_much = len(rows) > _FEW_ROWS or sum(len(row.data) for row in rows) > _FEW_BYTES
-        found |= await in_store_thread(_decoded, rows) if is_much else _decoded(rows)
+        is_much = len(rows) > _FEW_ROWS or sum(len(row.data) for row in rows) > LONG_BYTES
+        found |= await in_store_thread_if(is_much, _decoded, rows)
     return found
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from memotree_storage.cache import BoundedCache
-from memotree_storage.concurrency.threads import in_store_thread
+from memotree_storage.concurrency.threads import in_store_thread, in_store_thread_if
 from memotree_storage.git.workspaces import Repositories
 from memotree_storage.model.codec import decode_entry
 from memotree_storage.model.node import Archive, Entry, Node
@@ -19,6 +19,14 @@ _AT_ONCE: Final = 500
 def _weight(entry: Entry) -> int:
     text = entry.description if isinstance(entry, Archive) else entry.content + entry.summary
     return _OVERHEAD + 2 * len(text)
+
+
+def _paths_of(versions: Iterable[Version]) -> dict[str, str]:
+    """The path of each version's file by the id of its blob."""
+    return {
+        version.blob: archive_path(version.entry_id) if version.is_archive else node_path(version.entry_id)
+        for version in versions
+    }
 
 
 class EntryReader:
@@ -46,13 +54,8 @@ class EntryReader:
 
     async def load(self, workspace_id: str, versions: Iterable[Version]) -> dict[str, Entry]:
         """The entries of committed versions, by blob id."""
-        return await self.read(
-            workspace_id,
-            {
-                version.blob: archive_path(version.entry_id) if version.is_archive else node_path(version.entry_id)
-                for version in versions
-            },
-        )
+        chosen = list(versions)
+        return await self.read(workspace_id, await in_store_thread_if(len(chosen) > _AT_ONCE, _paths_of, chosen))
 
     async def read(self, workspace_id: str, paths: Mapping[str, str]) -> dict[str, Entry]:
         """The entries of blobs, by blob id; ``paths`` gives the file path of each, which the decoder needs."""

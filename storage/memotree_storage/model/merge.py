@@ -10,12 +10,13 @@ ones that of the side that changed the content is kept. If the summary does not 
 kept, it is marked: as older than the content if a person wrote it, as to be regenerated if it was generated.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from memotree_storage.errors import Conflict
+from memotree_storage.conflicts import Absence, Conflict, FieldValue, RelationValue
 from memotree_storage.model.attribute_names import BRIEF_BY, RESERVED, SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING, VALID_TO
+from memotree_storage.model.field_values import entry_value, place_value, source_value
 from memotree_storage.model.node import Archive, Entry, Node, Relation, Source
 from memotree_storage.model.provenance import (
     PENDING_CONTENT,
@@ -72,20 +73,15 @@ def _deleted_and_changed(base: Entry, ours: Entry | None, theirs: Entry | None) 
     description = (
         f"{deleted} side deleted it and {changed} side changed it; delete it on both sides or keep the change."
     )
-    return MergeResult(ours, (Conflict(base.id, "", _label(base), _label(ours), _label(theirs), description),))
+    our, their = (Absence.DELETED if side is None else entry_value(side) for side in (ours, theirs))
+    return MergeResult(ours, (Conflict(base.id, "", entry_value(base), our, their, description),))
 
 
 def _kinds_differ(base: Entry | None, ours: Entry | None, theirs: Entry | None) -> MergeResult:
     entry_id = next(entry.id for entry in (ours, theirs) if entry is not None)
     description = "One side has a node of this id and the other an archive; keep one of them."
-    return MergeResult(ours, (Conflict(entry_id, "", _label(base), _label(ours), _label(theirs), description),))
-
-
-def _label(entry: Entry | None) -> str:
-    """A short name of an entry for an error message, where the whole entry would be too long."""
-    if entry is None:
-        return ""
-    return entry.title if isinstance(entry, Node) else entry.name
+    start, our, their = map(entry_value, (base, ours, theirs))
+    return MergeResult(ours, (Conflict(entry_id, "", start, our, their, description),))
 
 
 class _Merge:
@@ -103,7 +99,7 @@ class _Merge:
         given = [without_provenance(side.attributes) if side else {} for side in (base, ours, theirs)]
         records = _records(base, summary, brief, texts["content"])
         attributes = self._items("attributes", *given)
-        self._check_valid_time(attributes, ours, theirs)
+        self._check_valid_time(attributes, base, ours, theirs)
         node = replace(
             ours,
             archive_id=archive_id,
@@ -124,20 +120,20 @@ class _Merge:
         attributes = self._items("attributes", base.attributes if base else {}, ours.attributes, theirs.attributes)
         return MergeResult(replace(ours, **texts, attributes=attributes), tuple(self._conflicts))
 
-    def _conflict(self, field: str, base: str, ours: str, theirs: str) -> None:
+    def _conflict(self, field: str, base: FieldValue, ours: FieldValue, theirs: FieldValue) -> None:
         description = f"Both sides changed {field} differently; choose one value, or write a new one."
         self._conflicts.append(Conflict(self._id, field, base, ours, theirs, description))
 
-    def _check_valid_time(self, merged: Mapping[str, str], ours: Node, theirs: Node) -> None:
+    def _check_valid_time(self, merged: Mapping[str, str], base: Node | None, ours: Node, theirs: Node) -> None:
         """Note a conflict if the end of the valid time comes from one side and a later beginning from the other."""
-        sides = (ours.attributes.get(VALID_TO, ""), theirs.attributes.get(VALID_TO, ""))
         if any(validity_faults(merged)) and not any(any(validity_faults(side.attributes)) for side in (ours, theirs)):
-            self._conflict(f"attributes.{VALID_TO}", "", *sides)
+            given = [side.attributes if side else {} for side in (base, ours, theirs)]
+            self._conflict(f"attributes.{VALID_TO}", *(side.get(VALID_TO, Absence.NONE) for side in given))
 
     def _taken(self, field: str, base: Node | None, ours: Node, theirs: Node, side: _Side | None) -> Node:
         """The side whose brief or summary is taken; without one, a conflict is noted and ours is returned."""
         if side is None:
-            self._conflict(field, getattr(base, field, ""), getattr(ours, field), getattr(theirs, field))
+            self._conflict(field, *(getattr(entry, field, Absence.NONE) for entry in (base, ours, theirs)))
         return theirs if side == "theirs" else ours
 
     def _text(self, field: str, base: Entry | None, ours: Entry, theirs: Entry) -> str:
@@ -146,14 +142,13 @@ class _Merge:
         their: str = getattr(theirs, field)
         side = _choose(start, our, their)
         if side is None:
-            self._conflict(field, start or "", our, their)
+            self._conflict(field, Absence.NONE if start is None else start, our, their)
         return their if side == "theirs" else our
 
     def _source(self, base: Node | None, ours: Node, theirs: Node) -> Source | None:
         side = _choose(base.source if base is not None else _MISSING, ours.source, theirs.source)
         if side is None:
-            start = base.source if base is not None else None
-            self._conflict("source", _source_text(start), _source_text(ours.source), _source_text(theirs.source))
+            self._conflict("source", *map(source_value, (base, ours, theirs)))
         return theirs.source if side == "theirs" else ours.source
 
     def _placement(self, base: Node | None, ours: Node, theirs: Node) -> tuple[str, str | None, str]:
@@ -161,7 +156,7 @@ class _Merge:
         start, our, their = _place(base) if base is not None else _MISSING, _place(ours), _place(theirs)
         side = _choose(start, our, their)
         if side is None:
-            self._conflict("parent", _place_text(base), _place_text(ours), _place_text(theirs))
+            self._conflict("parent", *map(place_value, (base, ours, theirs)))
         if our == their:
             position = base.position if base is not None else _MISSING
             moved = theirs if _choose(position, ours.position, theirs.position) == "theirs" else ours
@@ -170,25 +165,34 @@ class _Merge:
         return moved.archive_id, moved.parent_id, moved.position
 
     def _items(
-        self, field: str, base: Mapping[str, str], ours: Mapping[str, str], theirs: Mapping[str, str]
+        self,
+        field: str,
+        base: Mapping[str, str],
+        ours: Mapping[str, str],
+        theirs: Mapping[str, str],
+        *,
+        told: Callable[[str, str], FieldValue] = lambda _, text: text,
     ) -> dict[str, str]:
-        """Merge key by key; a missing key counts as a value of its own."""
+        """Merge key by key; a missing key counts as a value of its own, and ``told`` is how a conflict has a value."""
         merged: dict[str, str] = {}
         for key in sorted({*base, *ours, *theirs}):
             start, our, their = base.get(key), ours.get(key), theirs.get(key)
             side = _choose(start, our, their)
             if side is None:
-                self._conflict(f"{field}.{key}", start or "", our or "", their or "")
+                sides = (Absence.NONE if text is None else told(key, text) for text in (start, our, their))
+                self._conflict(f"{field}.{key}", *sides)
             value = their if side == "theirs" else our
             if value is not None:
                 merged[key] = value
         return merged
 
     def _relations(self, base: Node | None, ours: Node, theirs: Node) -> tuple[Relation, ...]:
-        merged = self._items("relations", *(_described(side) for side in (base, ours, theirs)))
-        return tuple(
-            Relation(kind, target, text) for key, text in merged.items() for kind, _, target in [key.partition(".")]
+        merged = self._items(
+            "relations",
+            *(_described(side) for side in (base, ours, theirs)),
+            told=lambda key, text: RelationValue(*_type_and_target(key), text),
         )
+        return tuple(Relation(*_type_and_target(key), text) for key, text in merged.items())
 
 
 _MISSING: Final = object()
@@ -281,17 +285,10 @@ def _place(node: Node) -> tuple[str, str | None]:
     return node.archive_id, node.parent_id
 
 
-def _place_text(node: Node | None) -> str:
-    """Archive and parent joined by a slash; for a root, nothing follows the slash."""
-    return "" if node is None else f"{node.archive_id}/{node.parent_id or ''}"
-
-
-def _source_text(source: Source | None) -> str:
-    if source is None:
-        return ""
-    return (
-        f"{source.document_id} {source.start}-{source.end} page {source.page} {source.heading} {source.sha256}".strip()
-    )
+def _type_and_target(key: str) -> tuple[str, str]:
+    """The parts of a key of `_described`."""
+    kind, _, target = key.partition(".")
+    return kind, target
 
 
 def _described(node: Node | None) -> dict[str, str]:

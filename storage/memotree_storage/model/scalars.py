@@ -14,9 +14,10 @@ _WORDS: Final = frozenset({"y", "n", "yes", "no", "true", "false", "on", "off", 
 _LONGEST_WORD: Final = 5
 
 # First a letter, a digit or a sign without a meaning in YAML; then anything printable, where a colon must be followed
-# by a visible character and a hash preceded by one. Possessive quantifiers, so that a long text cannot backtrack.
+# by a visible character and a hash preceded by one. What matched is never given back, so that a long text cannot
+# backtrack.
 _SPECIAL: Final = "\x00-\x1f\x7f-\xa0\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff"
-_PLAIN: Final = re.compile(rf"(?:[0-9A-Za-z_(/$]|[^\x00-\x7f{_SPECIAL}])(?:[^:#{_SPECIAL}]++|:(?! |\Z)|(?<! )#)*+")
+_PLAIN: Final = re.compile(rf"(?:[0-9A-Za-z_(/$]|[^\x00-\x7f{_SPECIAL}])(?>(?:[^:#{_SPECIAL}]++|:(?! |\Z)|(?<! )#)*)")
 
 # A text that starts with a digit and has only these characters could be read as a number, a date or a time.
 _NUMERIC: Final = re.compile(r"[0-9][0-9a-fA-FxXoOtTzZ_.,:+\- ]*+")

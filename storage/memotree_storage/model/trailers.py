@@ -11,6 +11,7 @@ SESSION: Final = "MemoTree-Session"
 AGENT: Final = "MemoTree-Agent"
 TOOL: Final = "MemoTree-Tool"
 REQUEST: Final = "MemoTree-Request"
+REQUEST_DIGEST: Final = "MemoTree-Request-Digest"
 TAG: Final = "MemoTree-Tag"
 JOB: Final = "MemoTree-Job"
 
@@ -26,6 +27,22 @@ class Marks:
 
     session_id: str | None
     request_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A call that can be sent again: its request id, and a digest of the call with its arguments; both may be ""."""
+
+    id: str = ""
+    digest: str = ""
+
+    def trailers(self) -> dict[str, str]:
+        """Return the trailers of a commit that this call makes."""
+        return {REQUEST: self.id, REQUEST_DIGEST: self.digest if self.id else ""}
+
+    def made(self, message: str) -> bool:
+        """Whether this call made a commit that has its request id; one without a digest counts as made by it."""
+        return trailers_of(message).get(REQUEST_DIGEST, self.digest) == self.digest
 
 
 def with_trailers(message: str, trailers: Mapping[str, str]) -> str:

@@ -11,7 +11,8 @@ from psycopg.rows import class_row
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.model.attribute_names import DOCUMENT_ID, SECTION, SPEAKER, TIME, VALID_FROM, VALID_TO
 from memotree_storage.model.node import LEAF_TYPE, SUMMARY_TYPE
-from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.database import Connection, fetched
+from memotree_storage.postgres.misplaced import smallest_of_cycles
 from memotree_storage.postgres.tree import LINE, Snapshot
 
 _MOST_COMPARED: Final = 50_000
@@ -194,7 +195,7 @@ async def ordered_nodes(snapshot: Snapshot, archive_ids: Collection[str] | None 
     wanted = None if archive_ids is None else sorted(archive_ids)
     async with snapshot.conn.cursor(binary=True) as cursor:
         await cursor.execute(_LEAVES, snapshot.state.arguments(archives=wanted))
-        rows = await cursor.fetchall()
+        rows = await fetched(cursor)
     return await in_store_thread(_arranged, rows, None if wanted is None else frozenset(wanted))
 
 
@@ -263,17 +264,21 @@ def _in_order(alive: dict[str, _Row]) -> Iterator[TreeNode]:
     for siblings in below.values():
         siblings.sort(reverse=True)
     roots.sort(reverse=True)
-    waiting = [(entry_id, "", 0) for _, _, entry_id in roots]
-    while waiting:
-        entry_id, parent_id, depth = waiting.pop()
-        row = alive.pop(entry_id)
-        yield _leaf(row, parent_id, depth)
-        children = below.get(entry_id)
-        if children:
-            waiting += [(child, entry_id, depth + 1) for _, child in children]
-    # Nodes that are each other's ancestors are below no root; a push to Git can create them.
-    for _, row in sorted(alive.items()):
-        yield _leaf(row, "", 0)
+    tops = [entry_id for _, _, entry_id in roots]
+    while alive:
+        # Nodes that are each other's ancestors are below no root; a push to Git can create them.
+        tops = tops or sorted(smallest_of_cycles({key: row[_PARENT] for key, row in alive.items()}), reverse=True)
+        waiting = [(entry_id, "", 0) for entry_id in tops]
+        while waiting:
+            entry_id, parent_id, depth = waiting.pop()
+            if entry_id not in alive:  # the top of a cycle, met again
+                continue
+            row = alive.pop(entry_id)
+            yield _leaf(row, parent_id, depth)
+            children = below.get(entry_id)
+            if children:
+                waiting += [(child, entry_id, depth + 1) for _, child in children]
+        tops = []
 
 
 def _leaf(row: _Row, parent_id: str, depth: int) -> TreeNode:

@@ -5,6 +5,7 @@ forward.
 """
 
 import asyncio
+import hashlib
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -15,8 +16,8 @@ from typing import Any, Final
 
 import psycopg
 import structlog
-from psycopg import AsyncConnection
-from psycopg.rows import TupleRow
+from psycopg import AsyncConnection, AsyncCursor
+from psycopg.rows import Row, TupleRow
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from memotree_storage.errors import AbortedError, FailedPreconditionError, UnavailableError
@@ -31,8 +32,11 @@ from memotree_storage.postgres.reach import (
 Connection = AsyncConnection[TupleRow]
 """A connection of the pool; rows are tuples unless a cursor has another row factory."""
 
-MIRROR_FORMAT: Final = 5
-"""The format of the schema ``mirror``. If the database has another number, the schema is dropped and rebuilt."""
+MIRROR_FORMAT: Final = 6
+"""The format of the schema ``mirror``, to be raised when the meaning of a row changes and its columns do not.
+
+If the database has another number, or a schema of another definition, the schema is dropped and rebuilt.
+"""
 
 WORK_MIGRATIONS: Final = (
     "work_0001.sql",
@@ -41,12 +45,17 @@ WORK_MIGRATIONS: Final = (
     "work_0004.sql",
     "work_0005.sql",
     "work_0006.sql",
+    "work_0007.sql",
 )
 """The migrations of the schema ``work``, in order. A released migration never changes."""
 
 _SESSION_SETTINGS: Final = (
-    "-c TimeZone=UTC -c jit=off -c plan_cache_mode=force_generic_plan -c idle_in_transaction_session_timeout=600s"
+    "-c TimeZone=UTC -c jit=off -c random_page_cost=1.1 -c plan_cache_mode=force_generic_plan"
+    " -c idle_in_transaction_session_timeout=600s"
 )
+"""Pages that are read are in memory as a rule. With the default of 4 for a random one, a table of a few pages is read
+whole for each node of a page of a tree."""
+
 _PROMPT: Final = 0.5
 """Seconds without a connection after which a call asks whether PostgreSQL answers at all."""
 
@@ -334,15 +343,24 @@ async def _migrate_work(conn: Connection) -> None:
 
 async def _renew_mirror(conn: Connection) -> bool:
     there = await (await conn.execute("select to_regclass('mirror.workspace') is not null")).fetchone()
-    row = await (await conn.execute("select value from work.setting where name = 'mirror_format'")).fetchone()
-    if there and there[0] and row and int(row[0]) == MIRROR_FORMAT:
-        return False
+    wanted = {"mirror_format": str(MIRROR_FORMAT), "mirror_definition": definition_digest(_script("mirror.sql"))}
+    cursor = await conn.execute("select name, value from work.setting where name = any(%s)", (list(wanted),))
+    found = {str(row[0]): str(row[1]) for row in await cursor.fetchall()}
     if there and there[0]:
-        _log.warning("mirror has another format; rebuilding it", found=row and row[0], wanted=MIRROR_FORMAT)
+        if found == wanted:
+            return False
+        _log.warning("mirror has another format; rebuilding it", found=found, wanted=wanted)
     await conn.execute("drop schema if exists mirror cascade")
     await _run(conn, _script("mirror.sql"))
-    await put_setting(conn, "mirror_format", str(MIRROR_FORMAT))
+    for name, value in wanted.items():
+        await put_setting(conn, name, value)
     return True
+
+
+def definition_digest(script: str) -> str:
+    """A digest of a definition in SQL, without its comments and blanks: 16 hexadecimal digits."""
+    code = " ".join(" ".join(line.partition("--")[0] for line in script.splitlines()).split())
+    return hashlib.sha256(code.encode()).hexdigest()[:16]
 
 
 async def put_setting(conn: Connection, name: str, value: str) -> None:
@@ -359,3 +377,15 @@ async def get_setting(conn: Connection, name: str) -> str | None:
         await conn.execute("select value from work.setting where name = %s", (name,))
     ).fetchone()
     return None if row is None else str(row[0])
+
+
+_FETCHED_AT_ONCE: Final = 200
+
+
+async def fetched(cursor: AsyncCursor[Row]) -> list[Row]:
+    """Return all rows of a result; other calls run between pieces of it, since building rows takes time."""
+    rows = await cursor.fetchmany(_FETCHED_AT_ONCE)
+    while len(rows) < cursor.rowcount:
+        await asyncio.sleep(0)
+        rows += await cursor.fetchmany(_FETCHED_AT_ONCE)
+    return rows

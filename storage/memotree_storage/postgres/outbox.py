@@ -1,20 +1,26 @@
-"""The outbox: the changes that the index does not reflect yet, each with its version."""
+"""The outbox: the versions that the index does not reflect yet, new ones and changed ones."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from psycopg.rows import args_row
 
-from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.database import Connection, fetched
 
-_ROWS: Final = """
-  select o.outbox_id, o.ends, o.counted, v.entry_id, v.blob, v.archive_id, v.type, v.tags, v.tokens, c.commit_id,
-         v.line_id, v.from_seq, v.to_seq, v.version_id
+OVERRIDES: Final = """(
+  select coalesce(array_agg(array[other.number, r.from_seq] order by other.number), '{}') from mirror.overridden r
+    join mirror.line other on other.line_id = r.by_line where r.version_id = v.version_id)"""
+"""SQL: pairs of line number and seq for each line that hides the version ``v``."""
+
+_ROWS: Final = f"""
+  select o.outbox_id, o.changed, o.counted, v.entry_id, v.blob, v.archive_id, v.type, v.tags, v.tokens, c.commit_id,
+         v.line_id, v.from_seq, v.to_seq, v.version_id,
+         {OVERRIDES}
     from mirror.outbox o
     join mirror.version v using (version_id)
     join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
-   where o.workspace_id = %(workspace)s and not o.applied"""
+   where o.workspace_id = %(workspace)s and not o.applied"""  # noqa: S608 - a constant of this module
 
 _NEXT: Final = f"{_ROWS} and o.outbox_id > %(after)s order by o.outbox_id limit %(limit)s"
 _HELD: Final = f"{_ROWS} and o.outbox_id = any(%(ids)s::bigint[]) order by o.outbox_id for update of o"
@@ -22,10 +28,14 @@ _HELD: Final = f"{_ROWS} and o.outbox_id = any(%(ids)s::bigint[]) order by o.out
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A row of the outbox, with the fields of its version that the index needs."""
+    """A row of the outbox, with the fields of its version that the index needs.
+
+    ``changed`` says that the version has ended or was overridden, and is not new; ``overrides`` has a pair of line
+    number and seq for each line that hides it.
+    """
 
     outbox_id: int
-    ends: bool
+    changed: bool
     counted: bool
     entry_id: str
     blob: str
@@ -38,20 +48,47 @@ class Pending:
     from_seq: int
     to_seq: int | None
     version_id: int
+    overrides: list[list[int]]
 
 
 async def pending(conn: Connection, workspace_id: str, *, limit: int, after: int = 0) -> list[Pending]:
     """Return the oldest rows after an id that are not applied, in order, without locking them."""
     async with conn.cursor(row_factory=args_row(Pending)) as cursor:
         await cursor.execute(_NEXT, {"workspace": workspace_id, "after": after, "limit": limit})
-        return await cursor.fetchall()
+        return await fetched(cursor)
 
 
 async def held(conn: Connection, workspace_id: str, ids: Collection[int]) -> dict[int, Pending]:
     """Lock those of the rows that still exist and are not applied; return them by id, with their current values."""
     async with conn.cursor(row_factory=args_row(Pending)) as cursor:
         await cursor.execute(_HELD, {"workspace": workspace_id, "ids": list(ids)})
-        return {row.outbox_id: row async for row in cursor}
+        return {row.outbox_id: row for row in await fetched(cursor)}
+
+
+async def lock(conn: Connection, workspace_id: str, lines: Sequence[int] | None = None) -> None:
+    """Lock the rows of a workspace, or of some of its lines, before they are deleted with what they belong to.
+
+    All who lock rows do it in the order of their ids; a cascading delete would take them in any order, and could wait
+    for one who waits for it.
+    """
+    of_lines = (
+        ""
+        if lines is None
+        else (" and version_id in (select version_id from mirror.version where line_id = any(%(lines)s))")
+    )
+    await conn.execute(
+        f"select from mirror.outbox where workspace_id = %(workspace)s{of_lines} order by outbox_id for update",
+        {"workspace": workspace_id, "lines": list(lines or ())},
+    )
+
+
+async def delete(conn: Connection, ids: Collection[int]) -> None:
+    """Delete rows that are applied."""
+    await conn.execute(
+        "delete from mirror.outbox where outbox_id in (select outbox_id from mirror.outbox"
+        " where applied and outbox_id = any(%s) order by outbox_id for update)",
+        (list(ids),),
+    )
 
 
 async def is_behind(conn: Connection, workspace_id: str, *, after: int = 0) -> bool:

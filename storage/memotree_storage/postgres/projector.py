@@ -4,21 +4,21 @@ The same code serves a commit that was just made, a replay after a crash, commit
 """
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from memotree_storage.concurrency.threads import in_store_thread
+from memotree_storage.concurrency.threads import LONG_BYTES, in_store_thread_if, in_turns
 from memotree_storage.errors import CorruptError
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.ports import CommitInfo
-from memotree_storage.postgres import tree
+from memotree_storage.postgres import misplaced, outbox, tree
 from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.refs import BRANCHES
 from memotree_storage.postgres.rows import FIELDS, Version, commit_facts, row_of, targets_of, tombstone_of
 from memotree_storage.postgres.tree import Snapshot, State
 
 _FEW: Final = 100
-_FEW_CHARACTERS: Final = 1 << 17
 _LINE_BITS: Final = 52  # doubles hold such integers exactly, and so do the filters of the index
 
 
@@ -38,6 +38,20 @@ class EntryChange:
 
 
 @dataclass(frozen=True, slots=True)
+class LineBranch:
+    """The branch of a commit, and which branches pass through its parent.
+
+    Attributes:
+        name: The branch; "" for a commit that no branch reaches by first parents.
+        passing: By commit, the branches that reach it by first parents, while commits are mirrored before their refs.
+            ``None`` asks the mirrored refs instead: then a branch reaches its newest commit.
+    """
+
+    name: str
+    passing: Mapping[str, Collection[str]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LinePosition:
     """The position of a commit: its line, and its number on that line, counted from 1."""
 
@@ -52,7 +66,9 @@ async def project(
     changes: Sequence[EntryChange],
     faults: Mapping[str, str] | None = None,
     *,
+    branch: LineBranch,
     before: Mapping[str, Version] | None = None,
+    checked: bool = False,
 ) -> LinePosition:
     """Mirror one commit: its line and row, the versions and placements that it begins or ends, and their outbox rows.
 
@@ -62,13 +78,15 @@ async def project(
         commit: The commit; its first parent is mirrored already.
         changes: The differences between the commit and its first parent.
         faults: Files that cannot be read as entries, by path, with the reason.
+        branch: The branch that the commit was made on, which decides the line.
         before: The alive versions of the changed entries at the first parent, if the caller has read them already.
+        checked: The caller has checked that the commit leaves no node without a parent, in a cycle, or in no archive.
 
     Raises:
         MirrorGapError: The first parent is not mirrored.
     """
     parent = commit.parents[0] if commit.parents else None
-    place = await _place(conn, workspace_id, parent)
+    place = await _place(conn, workspace_id, parent, branch)
     if before is None:
         before = await _before(conn, workspace_id, parent, changes)
     await _insert_commit(conn, workspace_id, commit, place)
@@ -79,8 +97,12 @@ async def project(
     touched = [row[0] for row in rows]
     await _end_versions(conn, workspace_id, place, touched)
     await _begin_versions(conn, workspace_id, place, rows)
+    await _override_versions(conn, workspace_id, place, [before[entry] for entry in touched if entry in before])
     moved = [row for row in rows if _moved(row, before.get(row[0]))]
+    suspects = await _suspects(conn, workspace_id, parent, rows, before, checked=checked)
     await _write_placements(conn, place, moved)
+    state = State(workspace_id, commit.commit_id)
+    more = await misplaced.mend_placements(conn, state, place.line_id, place.seq, suspects)
     if faults:
         await conn.execute(
             "insert into mirror.fault select %s, %s, * from unnest(%s::text[], %s::text[])",
@@ -89,7 +111,7 @@ async def project(
     await conn.execute(
         "update mirror.workspace set commit_count = commit_count + 1, version_count = version_count + %s,"
         " placement_count = placement_count + %s where workspace_id = %s",
-        (len(rows), len(moved), workspace_id),
+        (len(rows), len(moved) + more, workspace_id),
     )
     return place
 
@@ -101,7 +123,7 @@ async def _rows(alive: Sequence[EntryChange]) -> list[tuple[Any, ...]]:
         return [(*row_of(change.entry, change.blob), targets_of(change.entry)) for change in alive if change.entry]
 
     characters = sum(len(change.entry.content) for change in alive if isinstance(change.entry, Node))
-    return await in_store_thread(made) if len(alive) > _FEW or characters > _FEW_CHARACTERS else made()
+    return await in_store_thread_if(len(alive) > _FEW or characters > LONG_BYTES, made)
 
 
 async def known_commits(conn: Connection, workspace_id: str, ids: Iterable[str] | None = None) -> set[str]:
@@ -155,6 +177,7 @@ async def remove_lines(conn: Connection, workspace_id: str, lines: Sequence[int]
 
     Does not subtract their terms from the frequencies: see `memotree_storage.maintenance.line_collection`.
     """
+    await outbox.lock(conn, workspace_id, lines)
     await conn.execute(
         "delete from mirror.line where workspace_id = %s and line_id = any(%s)", (workspace_id, list(lines))
     )
@@ -165,6 +188,7 @@ async def remove_lines(conn: Connection, workspace_id: str, lines: Sequence[int]
 async def forget(conn: Connection, workspace_id: str) -> None:
     """Remove the mirror of a workspace and note its lines as gone."""
     await _note_gone(conn, workspace_id, await line_ids(conn, workspace_id))
+    await outbox.lock(conn, workspace_id)
     await conn.execute("delete from mirror.workspace where workspace_id = %s", (workspace_id,))
 
 
@@ -214,26 +238,46 @@ async def count_rows(conn: Connection, workspace_id: str) -> None:
     )
 
 
-async def _place(conn: Connection, workspace_id: str, parent: str | None) -> LinePosition:
-    """The place of a new commit: on its first parent's line when that is the tip, else on a new line forked there."""
+async def _place(conn: Connection, workspace_id: str, parent: str | None, branch: LineBranch) -> LinePosition:
+    """The place of a new commit: on its first parent's line when that is the tip, else on a new line forked there.
+
+    The line of another branch that passes there is not extended, since that branch will go on there. If it were, each
+    branch that commits first would leave the other one a lineage that is longer by a line.
+    """
     fork: tuple[int, int] | None = None
     if parent is not None:
         cursor = await conn.execute(
-            "select c.line_id, c.seq, l.tip_seq from mirror.commit c join mirror.line l using (line_id)"
+            "select c.line_id, c.seq, l.tip_seq, l.branch, exists (select from mirror.ref r"
+            " where r.workspace_id = l.workspace_id and r.name = %s || l.branch and r.commit_id = c.commit_id)"
+            " from mirror.commit c join mirror.line l using (line_id)"
             " where c.workspace_id = %s and c.commit_id = %s",
-            (workspace_id, parent),
+            (BRANCHES, workspace_id, parent),
         )
         row = await cursor.fetchone()
         if row is None:
             raise MirrorGapError(f"Commit {parent} is not mirrored yet. Run `memotree rebuild` for this workspace.")
-        line_id, seq, tip = row
-        if seq == tip:
-            await conn.execute("update mirror.line set tip_seq = %s where line_id = %s", (seq + 1, line_id))
+        line_id, seq, tip, owner, stands = row
+        if branch.passing is not None:
+            stands = owner in branch.passing.get(parent, ())
+        if seq == tip and (owner == branch.name or not stands):
+            await conn.execute(
+                "update mirror.line set tip_seq = %s, branch = %s where line_id = %s", (seq + 1, branch.name, line_id)
+            )
             return LinePosition(line_id, seq + 1)
         fork = (line_id, seq)
     line_id = secrets.randbits(_LINE_BITS)
     await conn.execute(
-        "insert into mirror.line values (%s, %s, %s, %s, 1)", (line_id, workspace_id, *(fork or (None, None)))
+        "with counted as (update mirror.workspace set line_count = line_count + 1 where workspace_id = %(workspace)s"
+        " returning line_count)"
+        " insert into mirror.line (line_id, workspace_id, parent_line, fork_seq, tip_seq, number, branch)"
+        " select %(line)s, %(workspace)s, %(parent)s, %(seq)s, 1, line_count, %(branch)s from counted",
+        {
+            "line": line_id,
+            "workspace": workspace_id,
+            "parent": None if fork is None else fork[0],
+            "seq": None if fork is None else fork[1],
+            "branch": branch.name,
+        },
     )
     return LinePosition(line_id, 1)
 
@@ -265,7 +309,7 @@ async def _end_versions(conn: Connection, workspace_id: str, place: LinePosition
           update mirror.version set to_seq = %(seq)s
            where line_id = %(line)s and entry_id = any(%(ids)s) and to_seq is null
           returning version_id, dead, is_archive)
-        insert into mirror.outbox (workspace_id, version_id, ends)
+        insert into mirror.outbox (workspace_id, version_id, changed)
         select %(workspace)s, version_id, true from ended where not dead and not is_archive
         """,
         {"workspace": workspace_id, "line": place.line_id, "seq": place.seq, "ids": ids},
@@ -281,12 +325,44 @@ async def _begin_versions(
         conn.cursor() as cursor,
         cursor.copy(f"copy mirror.version (line_id, from_seq, {', '.join(FIELDS)}, targets) from stdin") as copy,
     ):
-        for row in rows:
+        async for row in in_turns(rows):
             await copy.write_row((place.line_id, place.seq, *row))
     await conn.execute(
-        "insert into mirror.outbox (workspace_id, version_id, ends) select %s, version_id, false from mirror.version"
+        "insert into mirror.outbox (workspace_id, version_id, changed) select %s, version_id, false from mirror.version"
         " where line_id = %s and from_seq = %s and not dead and not is_archive order by version_id",
         (workspace_id, place.line_id, place.seq),
+    )
+
+
+async def _override_versions(
+    conn: Connection, workspace_id: str, place: LinePosition, before: Sequence[Version]
+) -> None:
+    """Note which versions of other lines are hidden on this one from here on.
+
+    That is at most one for each entry and line: the one that was alive where this line forked off.
+    """
+    hidden = [one for one in before if one.line_id is not None and one.line_id != place.line_id and not one.is_archive]
+    if not hidden:
+        return
+    await conn.execute(
+        """
+        with hidden as (
+          insert into mirror.overridden
+          select v.version_id, %(line)s, %(seq)s
+            from unnest(%(lines)s::bigint[], %(ids)s::text[], %(seqs)s::bigint[]) as found(line_id, entry_id, seq)
+            join mirror.version v on v.line_id = found.line_id and v.entry_id = found.entry_id
+             and v.from_seq = found.seq
+          returning version_id)
+        insert into mirror.outbox (workspace_id, version_id, changed) select %(workspace)s, version_id, true from hidden
+        """,
+        {
+            "workspace": workspace_id,
+            "line": place.line_id,
+            "seq": place.seq,
+            "lines": [one.line_id for one in hidden],
+            "ids": [one.entry_id for one in hidden],
+            "seqs": [one.from_seq for one in hidden],
+        },
     )
 
 
@@ -298,6 +374,44 @@ def _moved(row: tuple[object, ...], before: Version | None) -> bool:
     if before is None:
         return not dead
     return bool(dead) or (before.archive_id, before.parent_id, before.position) != (archive_id, parent_id, position)
+
+
+async def _suspects(
+    conn: Connection,
+    workspace_id: str,
+    parent: str | None,
+    rows: Sequence[tuple[Any, ...]],
+    before: Mapping[str, Version],
+    *,
+    checked: bool,
+) -> set[str]:
+    """The nodes that may stand nowhere after a commit: those that did, that it moved, and that stood in what it took.
+
+    Args:
+        conn: In the transaction that mirrors the commit, before it writes placements.
+        workspace_id: The workspace.
+        parent: The first parent of the commit.
+        rows: The rows of the commit.
+        before: The alive versions of the changed entries at the first parent.
+        checked: They are known to leave no node nowhere that stood somewhere.
+    """
+    found = {str(row[0]) for row in rows if not checked and not row[2] and _moved(row, before.get(row[0]))}
+    if parent is None:
+        return found
+    state = State(workspace_id, parent)
+    taken = [row[0] for row in rows if not checked and row[0] in before and _leaves(row, before[row[0]])]
+    for below in (await tree.directly_below(Snapshot(conn, state), taken)).values():
+        found.update(below)
+    if await misplaced.any_at_all(conn):
+        archives = any(row[1] for row in rows) or any(one.is_archive for one in before.values())
+        found |= await misplaced.dependent(conn, state, [row[0] for row in rows], archives=archives)
+    return found
+
+
+def _leaves(row: tuple[Any, ...], before: Version) -> bool:
+    """Whether what stands in an entry may stand nowhere: it is gone, in another archive, or no longer of its kind."""
+    is_archive, dead, archive_id = row[1], row[2], row[4]
+    return bool(dead) or is_archive != before.is_archive or (not is_archive and archive_id != before.archive_id)
 
 
 async def _write_placements(conn: Connection, place: LinePosition, rows: Sequence[tuple[object, ...]]) -> None:
@@ -313,5 +427,5 @@ async def _write_placements(conn: Connection, place: LinePosition, rows: Sequenc
             "copy mirror.placement (line_id, entry_id, from_seq, dead, archive_id, parent_id, position) from stdin"
         ) as copy,
     ):
-        for row in rows:
+        async for row in in_turns(rows):
             await copy.write_row((place.line_id, row[0], place.seq, row[2], row[4], row[5], row[6]))

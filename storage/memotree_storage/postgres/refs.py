@@ -12,6 +12,9 @@ from memotree_storage.postgres.tree import State
 BRANCHES: Final = "refs/heads/"
 TAGS: Final = "refs/tags/"
 
+FOLLOWED: Final = ("refs/heads", "refs/tags")
+"""The folders of the refs that the mirror follows."""
+
 
 @dataclass(frozen=True, slots=True)
 class RefRow:

@@ -163,20 +163,28 @@ async def find_workspace(conn: Connection, name: str) -> Workspace:
     return found
 
 
-async def made_by_request(conn: Connection, name: str, request_id: str) -> Workspace | None:
+@dataclass(frozen=True, slots=True)
+class MadeWorkspace:
+    """A workspace, and the message of its first commit."""
+
+    workspace: Workspace
+    message: str
+
+
+async def made_by_request(conn: Connection, name: str, request_id: str) -> MadeWorkspace | None:
     """Return the workspace with this name if this request created it, by the trailer of its first commit.
 
     The caller may not have received the first answer, and repeat the request.
     """
     if not request_id:
         return None
-    async with conn.cursor(row_factory=class_row(Workspace)) as cursor:
-        await cursor.execute(
-            f"select {_WORKSPACE} from mirror.workspace w where name = %s and exists (select from mirror.commit c"  # noqa: S608
-            " where c.workspace_id = w.workspace_id and c.request_id = %s and cardinality(c.parents) = 0)",
-            (name, request_id),
-        )
-        return await cursor.fetchone()
+    cursor = await conn.execute(
+        f"select {_WORKSPACE}, message from mirror.workspace w join mirror.commit c using (workspace_id)"  # noqa: S608
+        " where name = %s and c.request_id = %s and cardinality(c.parents) = 0",
+        (name, request_id),
+    )
+    row = await cursor.fetchone()
+    return None if row is None else MadeWorkspace(Workspace(*row[:-1]), row[-1])
 
 
 async def list_workspaces(conn: Connection, *, after: str = "", limit: int | None = None) -> list[Workspace]:
@@ -190,10 +198,16 @@ async def list_workspaces(conn: Connection, *, after: str = "", limit: int | Non
 
 
 async def remove_workspace(conn: Connection, workspace_id: str) -> None:
-    """Delete the mirror and the working state of a workspace."""
-    await conn.execute("delete from mirror.workspace where workspace_id = %s", (workspace_id,))
+    """Delete the working state of a workspace; `projector.forget` deletes its mirror."""
     for table in ("session", "view", "request", "job"):
         await conn.execute(f"delete from work.{table} where workspace_id = %s", (workspace_id,))  # noqa: S608
+
+
+async def default_branch(conn: Connection, workspace_id: str) -> str:
+    """Return the name of a workspace's default branch; "" if the workspace is gone."""
+    cursor = await conn.execute("select default_branch from mirror.workspace where workspace_id = %s", (workspace_id,))
+    row = await cursor.fetchone()
+    return "" if row is None else str(row[0])
 
 
 async def lock_workspace(conn: Connection, workspace_id: str, *, alone: bool = False) -> None:

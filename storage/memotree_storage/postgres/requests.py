@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from memotree_storage.errors import FieldViolation, InvalidInputError
+from memotree_storage.model.trailers import Request
 from memotree_storage.postgres.database import Connection
 
 NO_WORKSPACE: Final = ""
@@ -80,6 +81,20 @@ def _result(request_id: str, row: tuple[Any, ...], digest: bytes) -> bytes | Non
     if bytes(row[0]) != digest:
         raise RequestIdReusedError.of(request_id)
     return None if row[1] is None else bytes(row[1])
+
+
+def check_same_request(request: Request, message: str) -> None:
+    """Check that a commit with a request id was made by the call that uses this id now.
+
+    Args:
+        request: The call.
+        message: The message of the commit.
+
+    Raises:
+        RequestIdReusedError: Another call made it, whose result is not stored any more.
+    """
+    if not request.made(message):
+        raise RequestIdReusedError.of(request.id)
 
 
 async def end_request(conn: Connection, workspace_id: str, request_id: str, response: bytes) -> None:

@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from psycopg.rows import args_row
+from psycopg.types.json import Jsonb
 
-from memotree_storage.concurrency.threads import in_store_thread
+from memotree_storage.concurrency.threads import LONG_BYTES, in_store_thread_if
+from memotree_storage.conflicts import Conflict
 from memotree_storage.model.codec import decode_entry, encode_entry
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.model.paths import entry_path
 from memotree_storage.postgres import tree
-from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.database import Connection, fetched
 from memotree_storage.postgres.projector import EntryChange
 from memotree_storage.postgres.rows import FIELDS, Version, row_of, targets_of, tombstone_of
 from memotree_storage.postgres.sessions import Session
@@ -23,7 +25,8 @@ from memotree_storage.postgres.tree import Snapshot
 class Staged:
     """One staged change: the entry in the session (``None`` if deleted), and the blob that it was derived from.
 
-    ``derived_blob`` is ``None`` for an entry created in the session.
+    ``derived_blob`` is ``None`` for an entry created in the session. ``conflicts`` were found when a commit of other
+    changes moved the session's base.
     """
 
     version: Version
@@ -32,6 +35,7 @@ class Staged:
     revision: int
     messages: list[str]
     tools: list[str]
+    conflicts: tuple[Conflict, ...]
 
     @property
     def entry_id(self) -> str:
@@ -47,8 +51,8 @@ class Staged:
         return decode_entry(entry_path(shell), self.data)
 
 
-_STAGED: Final = ", ".join(FIELDS) + ", derived_blob, data, revision, messages, tools"
-_WITHOUT_DATA: Final = ", ".join(FIELDS) + ", derived_blob, ''::bytea as data, revision, messages, tools"
+_STAGED: Final = ", ".join(FIELDS) + ", derived_blob, data, revision, messages, tools, conflicts"
+_WITHOUT_DATA: Final = ", ".join(FIELDS) + ", derived_blob, ''::bytea as data, revision, messages, tools, conflicts"
 _WIDTH: Final = len(FIELDS)
 
 
@@ -77,11 +81,14 @@ async def staged(
             " and (%(ids)s::text[] is null or entry_id = any(%(ids)s)) order by entry_id limit %(limit)s",
             {"session": session_id, "after": after, "ids": None if ids is None else list(ids), "limit": limit},
         )
-        return await cursor.fetchall()
+        return await fetched(cursor)
 
 
 def _read_staged(*row: Any) -> Staged:
-    return Staged(Version(*row[:_WIDTH]), *row[_WIDTH:])
+    version = Version(*row[:_WIDTH])
+    derived_blob, data, revision, messages, tools, kept = row[_WIDTH:]
+    conflicts = tuple(Conflict.from_json(version.entry_id, each) for each in kept)
+    return Staged(version, derived_blob, data, revision, messages, tools, conflicts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +126,8 @@ async def stage(
     dropped: set[str] = set()
     for start in range(0, len(edits), _STAGED_AT_ONCE):
         some = edits[start : start + _STAGED_AT_ONCE]
-        is_much = len(some) > _FEW_EDITS or any(_chars(edit.entry) > _FEW_CHARS for edit in some)
-        prepared = (
-            await in_store_thread(_prepared, session.session_id, some, derived)
-            if is_much
-            else _prepared(session.session_id, some, derived)
-        )
+        is_much = len(some) > _FEW_EDITS or sum(_chars(edit.entry) for edit in some) > LONG_BYTES
+        prepared = await in_store_thread_if(is_much, _prepared, session.session_id, some, derived)
         await _put_all(conn, [values for _, values in prepared if values is not None])
         dropped.update(entry_id for entry_id, values in prepared if values is None)
     if dropped:
@@ -134,8 +137,7 @@ async def stage(
 
 _STAGED_AT_ONCE: Final = 200
 _FEW_EDITS: Final = 100
-_FEW_CHARS: Final = 1 << 16
-"""If there are more edits or characters than these, a thread encodes them, so that other calls go on meanwhile."""
+"""If there are more edits than these, or they are long, a thread encodes them, so that other calls go on meanwhile."""
 
 
 def _chars(entry: Entry | None) -> int:
@@ -160,12 +162,6 @@ def _id_of(edit: Edit) -> str:
     if edit.entry is not None:
         return edit.entry.id
     return edit.before.entry_id if edit.before else ""
-
-
-async def _put(conn: Connection, session_id: str, edit: Edit, derived: str | None, data: bytes, blob: str) -> None:
-    values = _row(session_id, edit, derived, data, blob)
-    if values is not None:
-        await _put_all(conn, [values])
 
 
 async def _put_all(conn: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -197,6 +193,7 @@ _PUT: Final = (
     + ", ".join(f"{name} = excluded.{name}" for name in (*FIELDS, "targets", "derived_blob", "data"))
     + ", revision = s.revision + 1, "
     " messages = s.messages || array(select m from unnest(excluded.messages) m where m <> all (s.messages)),"
+    " conflicts = '[]',"
     " earlier = (s.earlier || s.blob)[greatest(1, cardinality(s.earlier) - 48):],"
     " tools = array(select distinct t from unnest(s.tools || excluded.tools) t order by t)"
 )
@@ -206,13 +203,26 @@ async def restage(
     conn: Connection, session_id: str, row: Staged, entry: Entry | None, derived_blob: str | None
 ) -> None:
     """Rebase a staged change: store the merged entry and the blob that it is now derived from."""
-    data = b"" if entry is None else encode_entry(entry)
-    blob = "" if entry is None else blob_id(data)
-    if blob == (derived_blob or ""):
+    edit, derived = Edit(entry, row.version), {row.entry_id: derived_blob}
+    ((_, values),) = await in_store_thread_if(_chars(entry) > LONG_BYTES, _prepared, session_id, [edit], derived)
+    if values is None:
         await unstage(conn, session_id, [row.entry_id])
-        return
-    edit = Edit(entry, row.version)
-    await _put(conn, session_id, edit, derived_blob, data, blob)
+    else:
+        await _put_all(conn, [values])
+
+
+async def mark_conflicts(conn: Connection, session_id: str, conflicts: Sequence[Conflict]) -> None:
+    """Note which staged changes do not fit the base of the session; all others fit."""
+    found: dict[str, list[list[Any]]] = {}
+    for one in conflicts:
+        found.setdefault(one.node_id, []).append(one.to_json())
+    await conn.execute(
+        "update work.staged s set conflicts = coalesce(c.conflicts, '[]')"
+        " from work.staged r left join unnest(%(ids)s::text[], %(conflicts)s::jsonb[]) as c (entry_id, conflicts)"
+        " using (entry_id) where r.session_id = %(session)s and s.session_id = r.session_id"
+        " and s.entry_id = r.entry_id and s.conflicts <> coalesce(c.conflicts, '[]')",
+        {"session": session_id, "ids": list(found), "conflicts": [Jsonb(one) for one in found.values()]},
+    )
 
 
 async def unstage(conn: Connection, session_id: str, ids: Sequence[str]) -> None:

@@ -6,14 +6,18 @@ state even if lines are collected or rebuilt meanwhile. An entry's home is the n
 its parent, or the archive if it is a root.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from psycopg.rows import args_row
 
-from memotree_storage.postgres.database import Connection
-from memotree_storage.postgres.rows import FIELDS, ArchiveVersion, Version
+from memotree_storage.concurrency.threads import in_store_thread_if
+from memotree_storage.postgres.database import Connection, fetched
+from memotree_storage.postgres.rows import FIELDS, Version
+
+_FEW_ROWS: Final = 2000
+"""A longer tree is put into its order in a thread, so that other calls can run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +83,11 @@ LINE: Final = (
 """SQL: the lineage of a state. The statement itself reads a session's base, together with the staged rows, since a
 commit changes both at the same time."""
 
-_COLUMNS: Final = ", ".join(f"v.{name}" for name in FIELDS)
+COLUMNS: Final = ", ".join(f"v.{name}" for name in FIELDS)
+"""SQL: the columns of a version ``v``."""
 
 
-def version_of(entry: str, columns: str = _COLUMNS) -> str:
+def version_of(entry: str, columns: str = COLUMNS) -> str:
     """SQL: the version of an entry, given by an expression for its id; one row or none; it may be dead."""
     return f"""(
       select * from (
@@ -97,16 +102,21 @@ def version_of(entry: str, columns: str = _COLUMNS) -> str:
 
 
 def placement_of(entry: str) -> str:
-    """SQL: the placement of an entry, given by an expression for its id; one row or none; it may be dead."""
+    """SQL: the placement of an entry, given by an expression for its id; one row or none; it may be dead.
+
+    A staged row of a node that is shown elsewhere than its file says changes that only if it has another home.
+    """
+    placed = f"""
+        select line.depth, one.* from line cross join lateral (
+          select p.parent_id, p.archive_id, p.position, p.dead, p.file_home from mirror.placement p
+           where p.line_id = line.line_id and p.entry_id = {entry} and p.from_seq <= line.seq
+           order by p.from_seq desc limit 1) one"""  # noqa: S608 - expressions of this module
     return f"""(
       select * from (
-        select -1 as depth, s.parent_id, s.archive_id, s.position, s.dead
-          from work.staged s where s.session_id = %(session)s and s.entry_id = {entry}
-        union all
-        select line.depth, one.* from line cross join lateral (
-          select p.parent_id, p.archive_id, p.position, p.dead from mirror.placement p
-           where p.line_id = line.line_id and p.entry_id = {entry} and p.from_seq <= line.seq
-           order by p.from_seq desc limit 1) one
+        select -1 as depth, s.parent_id, s.archive_id, s.position, s.dead, null as file_home
+          from work.staged s where s.session_id = %(session)s and s.entry_id = {entry} and (s.dead or not exists (
+            select from ({placed} order by depth limit 1) near where near.file_home = s.home))
+        union all {placed}
       ) any_placement order by depth limit 1)"""  # noqa: S608 - expressions of this module
 
 
@@ -137,7 +147,7 @@ def _placed_at(home: str) -> str:
                           where near.depth < line.depth and q.entry_id = p.entry_id and q.from_seq <= near.seq
                          offset 0)
          and not exists (select from work.staged s where s.session_id = %(session)s and s.entry_id = p.entry_id
-                         offset 0)"""  # noqa: S608
+                            and (s.dead or p.file_home is null or s.home <> p.file_home) offset 0)"""  # noqa: S608
 
 
 def in_order(home: str, limit: str, direction: str = "", after: str = "true") -> str:
@@ -157,7 +167,7 @@ def in_order(home: str, limit: str, direction: str = "", after: str = "true") ->
 
 _VERSIONS: Final = f"""
   with {LINE}
-  select {_COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq
+  select {COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq
     from unnest(%(ids)s::text[]) as wanted(id)
     cross join lateral {version_of("wanted.id")} v
     left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
@@ -174,6 +184,11 @@ _BELOW: Final = f"""
   select wanted.id, child.entry_id from unnest(%(ids)s::text[]) as wanted(id)
    cross join lateral {_children_of("wanted.id")} child order by child.position, child.entry_id"""  # noqa: S608
 
+_FIRST_BELOW: Final = f"""
+  with {LINE}
+  select wanted.id, child.entry_id from unnest(%(ids)s::text[]) as wanted(id)
+   cross join lateral {in_order("wanted.id", "%(limit)s")} child order by child.position, child.entry_id"""  # noqa: S608
+
 _LAST: Final = f"""
   with {LINE}
   select position from {in_order("%(home)s", "1", "desc")} child"""  # noqa: S608
@@ -183,41 +198,49 @@ _COUNTS: Final = f"""
   select wanted.id, (select count(*) from {_children_of("wanted.id")} child)
     from unnest(%(ids)s::text[]) as wanted(id)"""  # noqa: S608
 
+# Linear in what it returns: "union" drops rows that it has, so it ends in a cycle without a list of what was seen in
+# each row. With a limit on depth the rows carry their depth, and the limit ends it. The order is made in Python.
 _TREE: Final = f"""
   with recursive {LINE},
-  tree (entry_id, depth, route) as (
-    select top.entry_id collate "C", 0, array[(top.position || ' ' || top.entry_id) collate "C"] from {{top}} top
-    union all
-    select child.entry_id, tree.depth + 1, tree.route || (child.position || ' ' || child.entry_id)
+  tree (entry_id, home, position) as (
+    select top.entry_id collate "C", ''::text collate "C", top.position collate "C" from {{top}} top
+    union
+    select child.entry_id, tree.entry_id, child.position
+      from tree cross join lateral {_children_of("tree.entry_id")} child
+  )
+  select entry_id, home, position from tree"""  # noqa: S608
+
+_SHALLOW_TREE: Final = f"""
+  with recursive {LINE},
+  tree (entry_id, home, position, depth) as (
+    select top.entry_id collate "C", ''::text collate "C", top.position collate "C", 0 from {{top}} top
+    union
+    select child.entry_id, tree.entry_id, child.position, tree.depth + 1
       from tree cross join lateral {_children_of("tree.entry_id")} child
      where tree.depth < %(max_depth)s
-  ) cycle entry_id set looped using seen
-  select entry_id, depth from tree where not looped order by route collate "C" limit %(limit)s"""  # noqa: S608
+  )
+  select entry_id, home, position from tree"""  # noqa: S608
 
-_TREE_OF_NODES: Final = _TREE.format(top="(select id as entry_id, '' as position from unnest(%(ids)s::text[]) id)")
-_TREE_OF_ARCHIVE: Final = _TREE.format(top=_children_of("%(archive)s"))
+_NODES: Final = "(select id as entry_id, '' as position from unnest(%(ids)s::text[]) id)"
+_ROOTS: Final = _children_of("%(archive)s")
+
+_ABOVE: Final = f"""
+  up (entry_id, parent_id) as (
+    select wanted.id collate "C", p.parent_id from unnest({{ids}}) as wanted(id)
+     cross join lateral {placement_of("wanted.id")} p where not p.dead and p.parent_id <> ''
+    union
+    select up.parent_id, p.parent_id from up
+     cross join lateral {placement_of("up.parent_id")} p where not p.dead and p.parent_id <> ''
+  )"""  # noqa: S608
 
 _WAYS: Final = f"""
-  with recursive {LINE},
-  up (id, entry_id, height) as (
-    select wanted.id, p.parent_id, 1 from unnest(%(ids)s::text[]) as wanted(id)
-     cross join lateral {placement_of("wanted.id")} p where not p.dead and p.parent_id <> ''
-    union all
-    select up.id, p.parent_id, up.height + 1 from up
-     cross join lateral {placement_of("up.entry_id")} p where not p.dead and p.parent_id <> ''
-  ) cycle id, entry_id set looped using seen
-  select id, array_agg(entry_id order by height desc) from up where not looped group by id"""  # noqa: S608
+  with recursive {LINE}, {_ABOVE.format(ids="%(ids)s::text[]")}
+  select entry_id, parent_id from up"""  # noqa: S608
 
 _PLACED: Final = f"""
-  with recursive {LINE},
-  up (entry_id, height) as (
-    select p.parent_id, 1 from {placement_of("%(id)s")} p where not p.dead and p.parent_id <> ''
-    union all
-    select p.parent_id, up.height + 1 from up
-     cross join lateral {placement_of("up.entry_id")} p where not p.dead and p.parent_id <> ''
-  ) cycle entry_id set looped using seen
-  select {_COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq,
-         (select array_agg(entry_id order by height desc) from up where not looped),
+  with recursive {LINE}, {_ABOVE.format(ids="array[%(id)s::text]")}
+  select {COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq,
+         (select array_agg(array[entry_id, parent_id]) from up),
          {{more}}
     from {version_of("%(id)s")} v
     left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
@@ -225,6 +248,11 @@ _PLACED: Final = f"""
 
 _WITH_COUNT: Final = _PLACED.format(more=f"(select count(*) from {_children_of('%(id)s')} child)")  # noqa: S608
 _WITH_LAST: Final = _PLACED.format(more=f"(select position from {in_order('%(id)s', '1', 'desc')} child)")  # noqa: S608
+
+_ROOT_ARCHIVES: Final = f"""
+  with {LINE}
+  select wanted.id, p.archive_id from unnest(%(ids)s::text[]) as wanted(id)
+   cross join lateral {placement_of("wanted.id")} p where not p.dead"""  # noqa: S608
 
 _PREFIX: Final = f"""
   with {LINE}
@@ -236,32 +264,6 @@ _PREFIX: Final = f"""
      where v.entry_id >= %(low)s and v.entry_id < %(high)s
   ) candidate order by entry_id limit 1000"""  # noqa: S608
 
-_ARCHIVES: Final = f"""
-  with {LINE},
-  candidate as (
-    select s.entry_id from work.staged s where s.session_id = %(session)s and s.is_archive
-    union
-    select v.entry_id from line join mirror.version v on v.line_id = line.line_id where v.is_archive
-  )
-  select {_COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq
-    from candidate cross join lateral {version_of("candidate.entry_id")} v
-    left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
-   where not v.dead order by v.title collate "C", v.entry_id"""  # noqa: S608
-
-_ARCHIVE_NAMED: Final = f"""
-  with {LINE},
-  candidate as (
-    select s.entry_id from work.staged s where s.session_id = %(session)s and s.is_archive and s.title = %(name)s
-    union
-    select v.entry_id from line cross join lateral (
-      select v.entry_id from mirror.version v
-       where v.line_id = line.line_id and v.is_archive and v.title = %(name)s offset 0) v
-  )
-  select {_COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq
-    from candidate cross join lateral {version_of("candidate.entry_id")} v
-    left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
-   where not v.dead and v.is_archive and v.title = %(name)s order by v.entry_id"""  # noqa: S608
-
 _ALL: Final = f"""
   with {LINE},
   candidate as (
@@ -269,7 +271,7 @@ _ALL: Final = f"""
     union
     select v.entry_id from line join mirror.version v on v.line_id = line.line_id
   )
-  select {_COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq
+  select {COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq
     from candidate cross join lateral {version_of("candidate.entry_id")} v
     left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
    where not v.dead order by v.entry_id"""  # noqa: S608
@@ -282,25 +284,10 @@ _POINTING: Final = f"""
     select v.entry_id from mirror.version v join line on line.line_id = v.line_id
      where v.targets && %(ids)s::text[] and v.targets <> '{{}}'
   )
-  select {_COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq
-    from candidate cross join lateral {version_of("candidate.entry_id", _COLUMNS + ", v.targets")} v
+  select {COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq
+    from candidate cross join lateral {version_of("candidate.entry_id", COLUMNS + ", v.targets")} v
     left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
    where not v.dead and v.targets && %(ids)s::text[] order by v.entry_id"""  # noqa: S608
-
-
-_WITH_ATTRIBUTE: Final = f"""
-  with {LINE},
-  candidate as (
-    select s.entry_id from work.staged s
-     where s.session_id = %(session)s and s.attributes ->> %(name)s = any(%(values)s)
-    union
-    select v.entry_id from mirror.version v join line on line.line_id = v.line_id
-     where v.attributes ->> %(name)s = any(%(values)s)
-  )
-  select {_COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq
-    from candidate cross join lateral {version_of("candidate.entry_id", _COLUMNS)} v
-    left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
-   where not v.dead and not v.is_archive and v.attributes ->> %(name)s = any(%(values)s) order by v.entry_id"""  # noqa: S608
 
 
 async def versions(snapshot: Snapshot, ids: Iterable[str], *, dead: bool = False) -> dict[str, Version]:
@@ -310,7 +297,7 @@ async def versions(snapshot: Snapshot, ids: Iterable[str], *, dead: bool = False
         return {}
     async with snapshot.conn.cursor(row_factory=args_row(Version)) as cursor:
         await cursor.execute(_VERSIONS, snapshot.state.arguments(ids=wanted, dead=dead))
-        return {version.entry_id: version async for version in cursor}
+        return {version.entry_id: version for version in await fetched(cursor)}
 
 
 async def one(snapshot: Snapshot, entry_id: str) -> PlacedVersion | None:
@@ -319,8 +306,8 @@ async def one(snapshot: Snapshot, entry_id: str) -> PlacedVersion | None:
     row = await cursor.fetchone()
     if row is None:
         return None
-    *values, path, count = row
-    return PlacedVersion(Version(*values), path or [], count)
+    *values, above, count = row
+    return PlacedVersion(Version(*values), _way(entry_id, dict(above or ())), count)
 
 
 async def one_with_last(snapshot: Snapshot, entry_id: str) -> ParentVersion | None:
@@ -329,8 +316,8 @@ async def one_with_last(snapshot: Snapshot, entry_id: str) -> ParentVersion | No
     row = await cursor.fetchone()
     if row is None:
         return None
-    *values, path, last = row
-    return ParentVersion(Version(*values), path or [], last)
+    *values, above, last = row
+    return ParentVersion(Version(*values), _way(entry_id, dict(above or ())), last)
 
 
 async def children(
@@ -348,6 +335,16 @@ async def children(
     arguments = snapshot.state.arguments(home=home_id, after_position=position, after_id=entry_id, limit=limit)
     cursor = await snapshot.conn.execute(_CHILDREN, arguments)
     return [Child(*row) for row in await cursor.fetchall()]
+
+
+async def first_below(snapshot: Snapshot, ids: Sequence[str], limit: int) -> dict[str, list[str]]:
+    """Return the ids of the first children of each node, or roots of each archive, in order; at most ``limit`` each."""
+    found: dict[str, list[str]] = {}
+    if ids:
+        cursor = await snapshot.conn.execute(_FIRST_BELOW, snapshot.state.arguments(ids=list(ids), limit=limit))
+        for home_id, entry_id in await cursor.fetchall():
+            found.setdefault(home_id, []).append(entry_id)
+    return found
 
 
 async def directly_below(snapshot: Snapshot, ids: Sequence[str]) -> dict[str, list[str]]:
@@ -372,39 +369,72 @@ async def child_counts(snapshot: Snapshot, ids: Sequence[str]) -> dict[str, int]
     if not ids:
         return {}
     cursor = await snapshot.conn.execute(_COUNTS, snapshot.state.arguments(ids=list(ids)))
-    return {row[0]: row[1] for row in await cursor.fetchall()}
+    return {row[0]: row[1] for row in await fetched(cursor)}
 
 
-async def subtree(
-    snapshot: Snapshot, ids: Sequence[str], *, max_depth: int | None = None, limit: int | None = None
-) -> list[Branching]:
+async def subtree(snapshot: Snapshot, ids: Sequence[str], *, max_depth: int | None = None) -> list[Branching]:
     """Return nodes and their descendants, parents before children, siblings in order; the given nodes have depth 0."""
-    arguments = snapshot.state.arguments(
-        ids=list(ids), max_depth=1_000_000 if max_depth is None else max_depth, limit=limit
-    )
-    cursor = await snapshot.conn.execute(_TREE_OF_NODES, arguments)
-    return [Branching(row[0], row[1]) for row in await cursor.fetchall()]
+    return await _tree(snapshot, _NODES, max_depth, ids=list(ids))
 
 
-async def archive_tree(
-    snapshot: Snapshot, archive_id: str, *, max_depth: int | None = None, limit: int | None = None
-) -> list[Branching]:
+async def archive_tree(snapshot: Snapshot, archive_id: str, *, max_depth: int | None = None) -> list[Branching]:
     """Return all nodes of an archive, parents before children, siblings in order; its roots have depth 0."""
-    arguments = snapshot.state.arguments(
-        archive=archive_id, max_depth=1_000_000 if max_depth is None else max_depth, limit=limit
-    )
-    cursor = await snapshot.conn.execute(_TREE_OF_ARCHIVE, arguments)
-    return [Branching(row[0], row[1]) for row in await cursor.fetchall()]
+    return await _tree(snapshot, _ROOTS, max_depth, archive=archive_id)
+
+
+async def _tree(snapshot: Snapshot, top: str, max_depth: int | None, **arguments: object) -> list[Branching]:
+    statement = (_TREE if max_depth is None else _SHALLOW_TREE).format(top=top)
+    cursor = await snapshot.conn.execute(statement, snapshot.state.arguments(max_depth=max_depth, **arguments))
+    rows = await fetched(cursor)
+    return await in_store_thread_if(len(rows) > _FEW_ROWS, _in_tree_order, rows)
+
+
+def _in_tree_order(rows: Iterable[tuple[str, str, str]]) -> list[Branching]:
+    """Order nodes, given with their home and position, parents before children; the home of the top nodes is ""."""
+    below: dict[str, list[tuple[str, str]]] = {}
+    for entry_id, home, position in rows:
+        below.setdefault(home, []).append((position, entry_id))
+    found: dict[str, Branching] = {}
+    waiting = [(entry_id, 0) for _, entry_id in sorted(below.get("", []), reverse=True)]
+    while waiting:
+        entry_id, depth = waiting.pop()
+        if entry_id not in found:  # else it stands below itself, in a cycle that somebody pushed
+            found[entry_id] = Branching(entry_id, depth)
+            waiting += [(child, depth + 1) for _, child in sorted(below.get(entry_id, []), reverse=True)]
+    return list(found.values())
 
 
 async def ancestors(snapshot: Snapshot, ids: Iterable[str]) -> dict[str, list[str]]:
     """Return the ids of each entry's ancestors, root first; empty for roots and unknown ids."""
     wanted = list(ids)
-    found: dict[str, list[str]] = {entry_id: [] for entry_id in wanted}
-    if wanted:
-        cursor = await snapshot.conn.execute(_WAYS, snapshot.state.arguments(ids=wanted))
-        found.update({row[0]: row[1] for row in await cursor.fetchall()})
-    return found
+    if not wanted:
+        return {}
+    cursor = await snapshot.conn.execute(_WAYS, snapshot.state.arguments(ids=wanted))
+    parents: dict[str, str] = dict(await fetched(cursor))
+    return await in_store_thread_if(
+        len(wanted) > _FEW_ROWS, lambda: {entry_id: _way(entry_id, parents) for entry_id in wanted}
+    )
+
+
+async def root_archives(snapshot: Snapshot, ids: Collection[str]) -> dict[str, str]:
+    """Return the archive that each of some alive roots is shown in, by the id of the root.
+
+    That is another archive than its file names if that one is gone (`memotree_storage.postgres.misplaced`).
+    """
+    if not ids:
+        return {}
+    cursor = await snapshot.conn.execute(_ROOT_ARCHIVES, snapshot.state.arguments(ids=list(ids)))
+    return dict(await fetched(cursor))
+
+
+def _way(entry_id: str, parents: Mapping[str, str]) -> list[str]:
+    """The ids above an entry, root first, given the parents; a cycle is followed once."""
+    way: dict[str, None] = {}
+    above = parents.get(entry_id)
+    while above is not None and above not in way:
+        way[above] = None
+        above = parents.get(above)
+    return list(reversed(way))
 
 
 async def with_prefix(snapshot: Snapshot, prefix: str) -> list[str]:
@@ -413,37 +443,18 @@ async def with_prefix(snapshot: Snapshot, prefix: str) -> list[str]:
     return [row[0] for row in await cursor.fetchall()]
 
 
-async def archives(snapshot: Snapshot) -> list[ArchiveVersion]:
-    """Return the alive archives, ordered by name."""
-    found = await _listed(snapshot.conn, _ARCHIVES, snapshot.state.arguments())
-    return [ArchiveVersion.of(version) for version in found]
-
-
-async def archive_named(snapshot: Snapshot, name: str) -> ArchiveVersion | None:
-    """Return the alive archive with a name, or ``None``; its cost does not grow with the number of archives.
-
-    Pushed commits may give one name to two archives; then the one with the smaller id is returned.
-    """
-    found = await _listed(snapshot.conn, _ARCHIVE_NAMED, snapshot.state.arguments(name=name))
-    return ArchiveVersion.of(found[0]) if found else None
-
-
 async def everything(snapshot: Snapshot) -> list[Version]:
     """Return every alive entry, ordered by id; for `verify` and for exports."""
-    return await _listed(snapshot.conn, _ALL, snapshot.state.arguments())
+    return await listed(snapshot.conn, _ALL, snapshot.state.arguments())
 
 
 async def pointing_at(snapshot: Snapshot, ids: Iterable[str]) -> list[Version]:
     """Return the alive nodes that have a relation to one of the given ids."""
-    return await _listed(snapshot.conn, _POINTING, snapshot.state.arguments(ids=list(ids)))
+    return await listed(snapshot.conn, _POINTING, snapshot.state.arguments(ids=list(ids)))
 
 
-async def with_attribute(snapshot: Snapshot, name: str, values: Iterable[str]) -> list[Version]:
-    """Return the alive nodes whose attribute has one of some values; reads all versions of the lineage."""
-    return await _listed(snapshot.conn, _WITH_ATTRIBUTE, snapshot.state.arguments(name=name, values=list(values)))
-
-
-async def _listed(conn: Connection, statement: str, arguments: dict[str, Any]) -> list[Version]:
+async def listed(conn: Connection, statement: str, arguments: dict[str, Any]) -> list[Version]:
+    """Return the versions that a statement selects by `COLUMNS`, with the commit, line and seq of each."""
     async with conn.cursor(row_factory=args_row(Version)) as cursor:
         await cursor.execute(statement, arguments)
-        return await cursor.fetchall()
+        return await fetched(cursor)

@@ -7,7 +7,7 @@ from qdrant_client import grpc as wire
 from qdrant_client import models
 from qdrant_client.conversions.conversion import RestToGrpc
 
-from memotree_storage.ports import IndexEntry, IndexHit, IndexPoint, IndexQuery, TermVector, Vector
+from memotree_storage.ports import IndexEntry, IndexHit, IndexPoint, IndexQuery, Override, TermVector, Vector
 
 SUMMARY: Final = "summary"
 """The name of a point's dense vector."""
@@ -24,6 +24,7 @@ PAYLOAD_INDEXES: Final = {
     "line": models.PayloadSchemaType.INTEGER,
     "from_seq": models.PayloadSchemaType.FLOAT,
     "to_seq": models.PayloadSchemaType.FLOAT,
+    "overrides": models.PayloadSchemaType.FLOAT,
     "node_id": models.PayloadSchemaType.KEYWORD,
     "archive_id": models.PayloadSchemaType.KEYWORD,
     "type": models.PayloadSchemaType.KEYWORD,
@@ -31,8 +32,11 @@ PAYLOAD_INDEXES: Final = {
 }
 """The fields that filters use; without these indexes a filtered search reads payloads and is five times slower."""
 
-ENTRY_FIELDS: Final = ["node_id", "line", "from_seq", "to_seq"]
+ENTRY_FIELDS: Final = ["node_id", "line", "from_seq", "to_seq", "overrides"]
 HIT_FIELDS: Final = ["node_id", "line", "from_seq"]
+
+_SEQS: Final = 2**26
+"""Line number and seq of an override in one number: ``number * _SEQS + seq``, below 2^53."""
 
 _SLICE_BYTES: Final = 2 * 1024 * 1024
 _PAYLOAD_BYTES: Final = 512
@@ -67,6 +71,7 @@ def encode(point: IndexPoint) -> wire.PointStruct:
         "line": wire.Value(integer_value=point.line_id),
         "from_seq": wire.Value(double_value=point.from_seq),
         "to_seq": wire.Value(double_value=ALIVE if point.to_seq is None else point.to_seq),
+        "overrides": wire.Value(list_value=wire.ListValue(values=[_number(one) for one in point.overrides])),
         "archive_id": _text(point.archive_id),
         "type": _text(point.type),
         "node_type": _text(point.type.upper()),  # for other readers of the collection: LEAF_CHUNK, SUMMARY_NODE
@@ -82,6 +87,14 @@ def encode(point: IndexPoint) -> wire.PointStruct:
 
 def _text(value: str) -> wire.Value:
     return wire.Value(string_value=value)
+
+
+def _number(override: Override) -> wire.Value:
+    return wire.Value(double_value=_packed(override))
+
+
+def _packed(override: Override) -> float:
+    return float(override.line_number * _SEQS + override.seq)
 
 
 def dense(vector: Vector) -> wire.VectorInput:
@@ -135,6 +148,7 @@ def entry(record: models.Record) -> IndexEntry:
         int(payload["line"]),
         int(payload["from_seq"]),
         None if end == ALIVE else end,
+        tuple(Override(*divmod(int(packed), _SEQS)) for packed in payload.get("overrides") or ()),
     )
 
 
@@ -148,12 +162,13 @@ def tip_filter(query: IndexQuery, *, strict: bool) -> models.Filter:
     """
     tips = [_tip(query.workspace_id, span.line_id) for span in query.lineage]
     must: list[Any] = [match("tip", tips[0]) if len(tips) == 1 else match_any("tip", tips), *_caller_filters(query)]
+    hidden = _hidden(query)
     if not strict:
-        return models.Filter(must=must)
+        return models.Filter(must=must, must_not=hidden or None)
     too_young: list[Any] = [_range("from_seq", gt=query.lineage[0].seq)]
     if len(tips) > 1:
         too_young = [_all_of(match("line", span.line_id), _range("from_seq", gt=span.seq)) for span in query.lineage]
-    return models.Filter(must=must, must_not=too_young)
+    return models.Filter(must=must, must_not=[*too_young, *hidden])
 
 
 def past_filter(query: IndexQuery) -> models.Filter:
@@ -166,7 +181,22 @@ def past_filter(query: IndexQuery) -> models.Filter:
         for span in query.lineage
     ]
     either = spans[0] if len(spans) == 1 else models.Filter(should=list(spans))
-    return _all_of(match("workspace", query.workspace_id), either, *_caller_filters(query))
+    must: list[Any] = [match("workspace", query.workspace_id), either, *_caller_filters(query)]
+    return models.Filter(must=must, must_not=_hidden(query) or None)
+
+
+def _hidden(query: IndexQuery) -> list[Any]:
+    """The conditions of points that must not be found: overridden by a line of the lineage, or left out.
+
+    The farthest line overrides nothing. A range matches a list if one of its values is inside.
+    """
+    conditions: list[Any] = [
+        _range("overrides", gte=_packed(Override(span.number, 0)), lte=_packed(Override(span.number, span.seq)))
+        for span in query.lineage[:-1]
+    ]
+    if query.without_ids:
+        conditions.append(match_any("node_id", query.without_ids))
+    return conditions
 
 
 def _all_of(*conditions: Any) -> models.Filter:
@@ -198,6 +228,11 @@ def _range(key: str, **bounds: float) -> models.FieldCondition:
 def ended(seq: int) -> dict[str, Any]:
     """Return the payload fields that end a version at ``seq``."""
     return {"to_seq": float(seq), "tip": None}
+
+
+def overridden(overrides: Sequence[Override]) -> dict[str, Any]:
+    """Return the payload field that says which lines override a version."""
+    return {"overrides": [_packed(one) for one in overrides]}
 
 
 def match(key: str, value: str | int) -> models.FieldCondition:

@@ -5,7 +5,7 @@ import hashlib
 import re
 import time
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 from qdrant_client import AsyncQdrantClient, models
@@ -15,7 +15,7 @@ from qdrant_client.conversions.conversion import GrpcToRest, RestToGrpc
 from memotree_storage.cache import BoundedCache
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import FailedPreconditionError
-from memotree_storage.ports import IndexEntry, IndexHit, IndexPoint, IndexQuery, TermVector, Vector
+from memotree_storage.ports import IndexEntry, IndexHit, IndexPoint, IndexQuery, Override, TermVector, Vector
 from memotree_storage.qdrant import encoding
 from memotree_storage.qdrant.client import failures
 
@@ -152,18 +152,29 @@ class QdrantIndex:
 
     async def close_versions(self, ended: Sequence[tuple[str, int]]) -> None:
         """Set ``to_seq`` of points given as (id, to_seq); missing ids are ignored."""
-        by_end: dict[int, list[models.ExtendedPointId]] = defaultdict(list)
+        by_end: dict[int, list[str]] = defaultdict(list)
         for point_id, end in dict(ended).items():
             by_end[end].append(point_id)
+        await self._set_payloads((encoding.ended(end), ids) for end, ids in by_end.items())
+
+    async def override_versions(self, overridden: Sequence[tuple[str, Sequence[Override]]]) -> None:
+        """Set all overrides of points given as (id, overrides); missing ids are ignored."""
+        by_overrides: dict[tuple[Override, ...], list[str]] = defaultdict(list)
+        for point_id, overrides in {point_id: tuple(overrides) for point_id, overrides in overridden}.items():
+            by_overrides[overrides].append(point_id)
+        await self._set_payloads((encoding.overridden(some), ids) for some, ids in by_overrides.items())
+
+    async def _set_payloads(self, changes: Iterable[tuple[dict[str, Any], list[str]]]) -> None:
+        """Set fields of points, given as the fields and the ids of the points that get them."""
         # By filter: with ids, a missing point makes the call fail after it has changed the others.
         operations = [
             models.SetPayloadOperation(
                 set_payload=models.SetPayload(
-                    payload=encoding.ended(end),
-                    filter=models.Filter(must=[models.HasIdCondition(has_id=some)]),
+                    payload=fields,
+                    filter=models.Filter(must=[models.HasIdCondition(has_id=list(some))]),
                 )
             )
-            for end, ids in by_end.items()
+            for fields, ids in changes
             for some in _pages(ids)
         ]
         for some in _pages(operations):

@@ -24,7 +24,7 @@ _WAITING: Final = """
     from mirror.outbox o
     join mirror.version v using (version_id)
     join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
-   where o.workspace_id = %(workspace)s and not o.applied and not o.ends and not o.counted
+   where o.workspace_id = %(workspace)s and not o.applied and not o.changed and not o.counted
      and o.outbox_id > %(after)s order by o.outbox_id limit %(limit)s"""
 
 _TERMS: Final = """

@@ -14,6 +14,7 @@ from memotree_storage.model.codec import InvalidFileError
 from memotree_storage.model.node import Node
 from memotree_storage.model.paths import node_path
 from memotree_storage.ports import Vector
+from memotree_storage.postgres.database import Connection
 from memotree_storage.store import Store
 from memotree_storage.verify.report import Difference, in_postgres
 
@@ -54,8 +55,20 @@ async def check_leaf_features(store: Store, workspace_id: str) -> AsyncIterator[
         if not rows:
             return
         after = rows[-1][0]
+        async with store.database.connection() as conn:
+            for entry_id, commit_id in await _damaged(conn, rows, stored):
+                yield _difference("has damaged leaf features", entry_id, commit_id)
         for difference in await _compare(store, rows, stored, await _read(store, workspace_id, rows)):
             yield difference
+
+
+async def _damaged(conn: Connection, rows: Sequence[_Row], stored: Mapping[int, LeafFeatures]) -> list[tuple[str, str]]:
+    """Return node and commit of rows that are there and were not loaded, since their checksum is wrong."""
+    missed = {row[0]: row for row in rows if row[0] not in stored}
+    cursor = await conn.execute(
+        "select version_id from mirror.passage where version_id = any(%s) order by version_id", (list(missed),)
+    )
+    return [(missed[row[0]][1], missed[row[0]][3]) for row in await cursor.fetchall()]
 
 
 async def _read(store: Store, workspace_id: str, rows: Sequence[_Row]) -> dict[str, Node]:

@@ -4,7 +4,7 @@ The first pass does not delay commits, so what it finds wrong may only be new. T
 workspace is locked, and only what is wrong in that pass is reported.
 """
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memotree_storage.index.indexer import point_id
-from memotree_storage.ports import IndexEntry
+from memotree_storage.ports import IndexEntry, Override
 from memotree_storage.postgres import registry
 from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.outbox import OVERRIDES
 from memotree_storage.store import Store
 from memotree_storage.verify.report import Difference, Step, in_qdrant
 
@@ -22,15 +23,15 @@ _BATCH: Final = 1000
 _MOST_NAMED: Final = 10_000
 """Points that are reported individually; the rest is reported as a number."""
 
-_VERSIONS: Final = """
-  select k.number, v.version_id, v.to_seq, v.blob, c.commit_id, exists (
-           select from mirror.outbox o where o.version_id = v.version_id and o.ends and not o.applied)
+_VERSIONS: Final = f"""
+  select k.number, v.version_id, v.to_seq, v.blob, c.commit_id, {OVERRIDES}, exists (
+           select from mirror.outbox o where o.version_id = v.version_id and o.changed and not o.applied)
     from unnest(%(lines)s::bigint[], %(seqs)s::bigint[], %(entries)s::text[]) with ordinality
       as k (line, seq, entry, number)
     join mirror.version v on v.line_id = k.line and v.entry_id = k.entry and v.from_seq = k.seq
     join mirror.line l on l.line_id = v.line_id
     join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
-   where l.workspace_id = %(workspace)s and not v.dead and not v.is_archive"""
+   where l.workspace_id = %(workspace)s and not v.dead and not v.is_archive"""  # noqa: S608 - a constant of outbox.py
 
 _INDEXED: Final = """
   select v.version_id from mirror.version v join mirror.line l using (line_id)
@@ -45,10 +46,11 @@ _NAMED: Final = """
 
 @dataclass(slots=True)
 class _PointCheck:
-    """The findings of a pass over all points."""
+    """The findings of a pass over all points; ``lines`` has the numbers of all lines."""
 
     seen: list[NDArray[np.int64]] = field(default_factory=list)
     wrong_ends: list[Difference] = field(default_factory=list)
+    lines: frozenset[int] = frozenset()
     odd: dict[str, IndexEntry] = field(default_factory=dict)
     missing: list[int] = field(default_factory=list)
 
@@ -88,6 +90,8 @@ async def check_index(store: Store, workspace_id: str) -> AsyncIterator[Differen
 async def _scan(conn: Connection, store: Store, workspace_id: str, look: _PointCheck) -> AsyncIterator[int]:
     """Check all points; yield how many have been checked so far."""
     done = 0
+    cursor = await conn.execute("select number from mirror.line where workspace_id = %s", (workspace_id,))
+    look.lines = frozenset(row[0] for row in await cursor.fetchall())
     batch: list[IndexEntry] = []
     async for entry in store.index.scan(workspace_id):
         batch.append(entry)
@@ -113,7 +117,7 @@ async def _compare(conn: Connection, workspace_id: str, batch: Sequence[IndexEnt
     found: dict[int, tuple[Any, ...]] = {row[0] - 1: row[1:] for row in await cursor.fetchall()}
     seen = []
     for number, entry in enumerate(batch):
-        version_id, to_seq, blob, commit_id, waits = found.get(number, (None, None, "", "", False))
+        version_id, to_seq, blob, commit_id, overrides, waits = found.get(number, (None, None, "", "", [], False))
         if version_id is None or entry.point_id != point_id(workspace_id, entry.node_id, blob, commit_id):
             look.odd[entry.point_id] = entry
             continue
@@ -121,6 +125,13 @@ async def _compare(conn: Connection, workspace_id: str, batch: Sequence[IndexEnt
         if entry.to_seq != to_seq and not (waits and entry.to_seq is None):
             sentence = f"The point of {entry.node_id} at commit {commit_id} {_ends(entry.to_seq)}"
             sentence = f"{sentence}, and its row {_ends(to_seq)}."
+            look.wrong_ends.append(in_qdrant(sentence, commit_id=commit_id, node_id=entry.node_id))
+        # The numbers of lines that were collected may stay in a point: no search is on them.
+        point = {override for override in entry.overrides if override.line_number in look.lines}
+        row = {Override(*pair) for pair in overrides}
+        if point != row and not (waits and point < row):
+            sentence = f"The point of {entry.node_id} at commit {commit_id} says that {_lines(point)} override it, and "
+            sentence = f"{sentence}its rows say that {_lines(row)} do."
             look.wrong_ends.append(in_qdrant(sentence, commit_id=commit_id, node_id=entry.node_id))
     look.seen.append(np.array(seen, dtype=np.int64))
 
@@ -165,6 +176,10 @@ async def _reported(conn: Connection, workspace_id: str, look: _PointCheck) -> A
 
 def _ends(seq: int | None) -> str:
     return "has not ended" if seq is None else f"ends at {seq}"
+
+
+def _lines(overrides: Iterable[Override]) -> str:
+    return ", ".join(f"line {one.line_number} from {one.seq}" for one in sorted(overrides)) or "no lines"
 
 
 def _pages(ids: list[int]) -> Iterator[list[int]]:

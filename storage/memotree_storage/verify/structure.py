@@ -65,6 +65,9 @@ _PLACED_ALONE: Final = """
    where l.workspace_id = %(workspace)s and not exists (
      select from mirror.version v
       where v.line_id = p.line_id and v.entry_id = p.entry_id and v.from_seq = p.from_seq and not v.is_archive)
+     and p.entry_id not in ( -- those that stood nowhere were shown elsewhere without a version of their own
+       select q.entry_id from mirror.placement q join mirror.line m using (line_id)
+        where m.workspace_id = %(workspace)s and q.fault is not null)
    limit %(limit)s"""
 
 _OUTBOX: Final = """
@@ -73,21 +76,46 @@ _OUTBOX: Final = """
      and (o.workspace_id <> l.workspace_id or v.is_archive or v.dead) limit %(limit)s"""
 
 
+_OVERRIDDEN: Final = """
+  with expected as (
+    select hidden.version_id, first.line_id as by_line, first.from_seq, first.entry_id
+      from mirror.line l
+      join mirror.commit fork on fork.line_id = l.parent_line and fork.seq = l.fork_seq
+      cross join lateral (
+        select distinct on (v.entry_id) v.line_id, v.entry_id, v.from_seq from mirror.version v
+         where v.line_id = l.line_id order by v.entry_id, v.from_seq) first
+      cross join lateral (
+        select one.* from mirror.lineage(%(workspace)s, fork.commit_id) line cross join lateral (
+          select v.version_id, v.dead, v.is_archive from mirror.version v
+           where v.line_id = line.line_id and v.entry_id = first.entry_id and v.from_seq <= line.seq
+           order by v.from_seq desc limit 1) one
+         order by line.depth limit 1) hidden
+     where l.workspace_id = %(workspace)s and not hidden.dead and not hidden.is_archive),
+  there as (
+    select r.version_id, r.by_line, r.from_seq, v.entry_id
+      from mirror.overridden r join mirror.line l on l.line_id = r.by_line join mirror.version v using (version_id)
+     where l.workspace_id = %(workspace)s)
+  select entry_id, by_line, e.from_seq, t.from_seq
+    from expected e full join there t using (version_id, by_line, entry_id)
+   where e.from_seq is distinct from t.from_seq limit %(limit)s"""
+
+
 async def check_structure(
     conn: Connection, store: Store, workspace_id: str, repository: CommitReader, refs: Mapping[str, str]
 ) -> AsyncIterator[Difference | Step]:
     """Check the workspace's description, refs, counts, lines and intervals."""
     check = _Structure(conn, workspace_id)
-    yield Step("structure", 0, 6)
+    yield Step("structure", 0, 7)
     for found in await _workspace(conn, store, workspace_id):
         yield found
     for found in await _refs(conn, workspace_id, repository, refs):
         yield found
-    yield Step("structure", 1, 6)
-    for number, part in enumerate((check.counts, check.lines, check.versions, check.placements, check.outbox), start=2):
+    yield Step("structure", 1, 7)
+    parts = (check.counts, check.lines, check.versions, check.overridden, check.placements, check.outbox)
+    for number, part in enumerate(parts, start=2):
         for found in await part():
             yield found
-        yield Step("structure", number, 6)
+        yield Step("structure", number, 7)
 
 
 class _Structure:
@@ -142,6 +170,16 @@ class _Structure:
         ]
         return found
 
+    async def overridden(self) -> list[Difference]:
+        return [
+            in_postgres(
+                "row",
+                f"A version of {entry} should be overridden on line {line} {_from(should)}, and is {_from(there)}.",
+                node_id=entry,
+            )
+            for entry, line, should, there in await self._rows(_OVERRIDDEN)
+        ]
+
     async def placements(self) -> list[Difference]:
         found = [
             in_postgres(
@@ -173,6 +211,10 @@ class _Structure:
 
     async def _rows(self, statement: str) -> list[tuple[Any, ...]]:
         return await (await self._conn.execute(statement, self._arguments)).fetchall()
+
+
+def _from(seq: object) -> str:
+    return "not at all" if seq is None else f"from {seq}"
 
 
 def _at(seq: object) -> str:

@@ -24,10 +24,12 @@ async def test_a_claim_that_postgresql_could_not_confirm_is_repeated(
     stage: Open, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claim, transaction, claimed = rows.claim, store.database.transaction, list[str]()
+    claimant: list[object] = []
 
     async def noted(*args: Any, **named: Any) -> Job | None:
         job = await claim(*args, **named)
         claimed.extend([job.id] if job else [])
+        claimant.extend([asyncio.current_task()] if job else [])
         return job
 
     @asynccontextmanager
@@ -35,7 +37,7 @@ async def test_a_claim_that_postgresql_could_not_confirm_is_repeated(
         before = len(claimed)
         async with transaction() as conn:
             yield conn
-        if before == 0 and claimed:
+        if before == 0 and claimed and asyncio.current_task() is claimant[0]:
             raise DatabaseUnavailableError("PostgreSQL went away behind the commit.")
 
     monkeypatch.setattr(rows, "claim", noted)

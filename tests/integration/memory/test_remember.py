@@ -11,7 +11,7 @@ from memotree_storage.commit.session_commit import NothingToCommitError
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.model.trailers import trailers_of
 from memotree_storage.ports import IndexUnavailableError
-from memotree_storage.postgres import history, tree
+from memotree_storage.postgres import archive_versions, history
 from memotree_storage.postgres.registry import WorkspaceNotFoundError
 from memotree_storage.postgres.tree import Snapshot, State
 
@@ -36,7 +36,9 @@ async def test_one_call_makes_archive_note_and_commit(memory: Memory) -> None:
     assert made.node.attributes["valid_from"] == "2026-01-01"
     assert made.node.summary == "The API retries at most five times."
     async with memory.store.database.connection() as conn:
-        archive = await tree.archive_named(Snapshot(conn, State(memory.world.workspace, made.commit_id)), "facts")
+        archive = await archive_versions.archive_named(
+            Snapshot(conn, State(memory.world.workspace, made.commit_id)), "facts"
+        )
     assert archive is not None
     assert archive.entry_id == made.node.archive_id
     assert await memory.content(made.node.id) == "The API retries at most five times."
@@ -324,18 +326,6 @@ async def test_a_call_sees_what_was_pushed_a_moment_ago(memory: Memory) -> None:
     made = await memory.revise(node_id=pushed.id, text="Revised after the push.")
     assert await memory.content(pushed.id) == "Revised after the push."
     assert made.node.title == "Pushed"
-
-
-async def test_an_archive_is_found_by_name_whatever_their_number(memory: Memory) -> None:
-    """The plan reads the archives of that name and no others."""
-    async with memory.store.database.connection() as conn:
-        state = State(memory.world.workspace, await memory.world.head())
-        await conn.execute("set local enable_seqscan = off")
-        statement = tree._ARCHIVE_NAMED
-        cursor = await conn.execute("explain " + statement, state.arguments(name="notes"))
-        plan = "\n".join(row[0] for row in await cursor.fetchall())
-    assert "Index Cond: ((v" in plan or "Index Cond" in plan
-    assert "title = 'notes'" in plan
 
 
 async def test_what_one_batch_forgets_restores_and_forgets_again_is_gone(memory: Memory) -> None:

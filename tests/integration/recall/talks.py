@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from integration.worlds import World
+from memotree_storage.index.search import FoundNode, SearchQuery
 from memotree_storage.model.node import Archive, Node, new_id
 from memotree_storage.model.position import many_between
 from memotree_storage.ports import Embedder
+from memotree_storage.postgres.tree import State
 
 from memotree.forest.recall.recall import Recall
 from memotree.models.meter import Meter
@@ -84,6 +86,11 @@ class Forest:
 
     async def __call__(self, query: str = TRACTOR, **fields: Any) -> pb.RecallResponse:
         return await self.recalling.recall(pb.RecallRequest(workspace=self.world.workspace, query=query, **fields))
+
+    async def search(self, query: str) -> list[FoundNode]:
+        """The hits of a search by words and meaning at the head of the default branch."""
+        state = State(self.world.workspace, await self.world.head())
+        return await self.world.store.search.find(state, SearchQuery(query, 10, words=True, meaning=True))
 
     async def contents(self, **fields: Any) -> set[str]:
         """The contents of all leaves of a recall whose budget fits everything."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from integration.pushes import run
+from integration.pushes import push_files, run
 from integration.recall.talks import (
     COLLAPSED,
     GARDEN,
@@ -18,10 +18,15 @@ from integration.recall.talks import (
     leaves,
 )
 from integration.worlds import World
+from memotree_storage.model.node import Archive, Entry, new_id
+from memotree_storage.model.paths import entry_path
 from memotree_storage.postgres import archive_trees as archive_trees_module
+from memotree_storage.postgres import archive_versions
+from memotree_storage.postgres.rows import ArchiveVersion
+from memotree_storage.postgres.tree import Snapshot, State
 
 from memotree.forest.recall.recall import Recall
-from memotree.forest.recall.snapshot_cache import SessionMovedError
+from memotree.forest.recall.snapshot_cache import SessionMovedError, SnapshotCache
 from memotree.v1 import forest_service_pb2 as pb
 
 # --- States ----------------------------------------------------------------------------------------------------------
@@ -181,6 +186,85 @@ async def test_after_a_commit_only_the_changed_archives_are_read_again(forest: F
     assert reads[1:] == [[forest.sea.id], [forest.world.archive.id]]
 
 
+@pytest.mark.requirement("STORE-9")
+async def test_the_archives_of_a_commit_are_those_of_another_one_with_its_changes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a recall after a commit costs what the commit changed, however many archives there are."""
+    cache, read, archives = SnapshotCache(world.store, 1 << 20), list[State](), archive_versions.archives
+
+    async def noted(snapshot: Snapshot, **named: Any) -> list[ArchiveVersion]:
+        read.append(snapshot.state)
+        return await archives(snapshot, **named)
+
+    monkeypatch.setattr(archive_versions, "archives", noted)
+    one, two = Archive(new_id(), "one"), Archive(new_id(), "two")
+    await world.put(one, two, world.node())
+    await cache.view(State(world.workspace, await world.head()))
+    read.clear()
+    renamed = replace(two, name="a name before the others")
+    steps: list[tuple[list[Entry], list[Entry]]] = [
+        ([world.node()], []),
+        ([replace(one, description="Described.")], []),
+        ([renamed], []),
+        ([Archive(new_id(), "three"), world.node()], []),
+        ([], [one]),
+    ]
+    for number, (written, gone) in enumerate(steps):
+        if number % 2:
+            session_id = await world.open()
+            await world.stage(session_id, *written, delete=gone)
+            view = await cache.view(State(world.workspace, await world.head(), session_id))
+            async with world.store.database.connection() as conn:
+                expected = await archives(Snapshot(conn, view.state))
+            assert list(view.archives.items()) == [(archive.entry_id, archive) for archive in expected]
+        await world.put(*written, delete=gone)
+        view = await cache.view(State(world.workspace, await world.head()))
+        assert read == []
+        async with world.store.database.connection() as conn:
+            expected = await archives(Snapshot(conn, view.state))
+        assert list(view.archives.items()) == [(archive.entry_id, archive) for archive in expected]
+
+
+@pytest.mark.requirement("STORE-8")
+@pytest.mark.parametrize("is_warm", [True, False])
+async def test_leaves_whose_archive_is_gone_are_found_until_they_are_deleted(forest: Forest, is_warm: bool) -> None:
+    """A merge by git takes an archive on one side, and a leaf below it is written on the other."""
+    world = forest.world
+    if is_warm:
+        assert await forest.contents() == {*GARDEN, *SEA}
+    push_files(world, {entry_path(forest.sea): None})
+    await world.store.catch_up(world.workspace)
+    assert await forest.contents() == {*GARDEN, *SEA}
+    assert await forest.contents(filter=pb.RecallFilter(archives=["notes"])) == set(GARDEN)
+    (leaf,) = [one for one in leaves(await forest("seasick on a boat")) if one.node.content == SEA[1]]
+    assert leaf.node.archive_id == forest.sea.id
+    session_id = await world.open()
+    changed = replace(forest.ferry[1], content="Cid: The ferry to the island leaves at ten.")
+    await world.stage(session_id, changed)
+    assert await forest.contents(revision=session_id) == {*GARDEN, changed.content, *SEA[1:]}
+    await world.put(delete=forest.ferry)
+    assert await forest.contents() == set(GARDEN)
+
+
+@pytest.mark.requirement("STORE-8")
+async def test_what_is_gone_does_not_depend_on_what_was_read_before(forest: Forest) -> None:
+    """An archive that a branch deleted with its nodes is not gone: no file of the branch names it."""
+    world = forest.world
+    await forest.contents()
+    assert world.repository.move_ref("refs/heads/side", None, await world.head())
+    await world.store.catch_up(world.workspace)
+    await world.put(delete=[*reversed(forest.ferry), forest.sea], branch="side")
+    state = State(world.workspace, await world.head("side"))
+    assert (await forest.recalling.leaf_indexes.view(state)).archive_ids == [world.archive.id]
+    push_files(world, {entry_path(forest.sea): None})
+    await world.store.catch_up(world.workspace)
+    session_id = await world.open()
+    await world.stage(session_id, forest.sea)
+    view = await forest.recalling.leaf_indexes.view(State(world.workspace, await world.head(), session_id))
+    assert sorted(view.archive_ids) == sorted([world.archive.id, forest.sea.id])
+
+
 async def test_callers_at_once_read_the_trees_once(forest: Forest, reads: list[list[str]]) -> None:
     answers = await asyncio.gather(*(forest() for _ in range(8)))
     assert len(reads) == 1
@@ -239,3 +323,26 @@ def as_told(answer: pb.RecallResponse) -> pb.RecallResponse:
     told.CopyFrom(answer)
     told.ClearField("receipt")
     return told
+
+
+@pytest.mark.requirement("STORE-4", "FOREST-8")
+async def test_a_rebuild_changes_no_answer(forest: Forest) -> None:
+    """Whatever the order is in which equal texts, old versions and branches come back into the index."""
+    world = forest.world
+    alike = [world.node(f"Note {number % 3}", content=GARDEN[number % 4]) for number in range(24)]
+    for start in range(0, len(alike), 8):
+        await world.put(*alike[start : start + 8])
+    for number in range(0, len(alike), 5):
+        alike[number] = replace(alike[number], content=GARDEN[(number + 1) % 4])
+        await world.put(alike[number], delete=[alike[number + 1]])
+    asked = [
+        {"query": query, "strategy": strategy, "top_k": 7, "include_trace": True}
+        for query in (TRACTOR, *GARDEN[:3], "Note 1")
+        for strategy in (LCA, COLLAPSED, HYBRID)
+    ]
+    before = [as_told(await forest(**fields)) for fields in asked]
+    found = [[(hit.version.entry_id, hit.score) for hit in await forest.search(fields["query"])] for fields in asked]
+    await world.store.rebuild(world.workspace)
+    assert [as_told(await forest(**fields)) for fields in asked] == before
+    again = [[(hit.version.entry_id, hit.score) for hit in await forest.search(fields["query"])] for fields in asked]
+    assert again == found

@@ -18,7 +18,7 @@ from memotree.cli.target import DEFAULT_ADDRESS, find_address
 from memotree.cli.terminal import display
 from memotree.client import AbortedError, Author, Commit, Conflict, Difference, EntryChange
 from memotree.settings import Settings
-from memotree.v1 import session_service_pb2
+from memotree.v1 import session_service_pb2, types_pb2
 
 pytestmark = pytest.mark.requirement("SERVE-4")
 CHILD = "c" * 16
@@ -126,10 +126,13 @@ def test_ctrl_c_at_a_prompt_exits_with_130(ready: CommandLine, monkeypatch: pyte
 
 
 def test_a_conflict_says_which_side_deleted() -> None:
-    whole = Conflict(CHILD, "", "Title", "", "Title 2", "Our side deleted it.")
-    text = Conflict(CHILD, "content", "", "", "more", "Both sides changed content.")
-    lines = shown(conflict_table(AbortedError("no", conflicts=(whole, text))), 100).splitlines()
-    assert any(CHILD in line and "(all of it)" in line and "deleted" in line for line in lines)
+    deleted, title = types_pb2.FieldValue(absence=types_pb2.ABSENCE_DELETED), types_pb2.Node(id=CHILD, title="Title 2")
+    whole = types_pb2.Conflict(node_id=CHILD, our_value=deleted, their_value=types_pb2.FieldValue(node=title))
+    empty = types_pb2.FieldValue(text="")
+    text = types_pb2.Conflict(node_id=CHILD, field="content", base_value=empty, our_value=empty)
+    found = tuple(Conflict.from_wire(message) for message in (whole, text))
+    lines = shown(conflict_table(AbortedError("no", conflicts=found)), 100).splitlines()
+    assert any(CHILD in line and "(all of it)" in line and "deleted" in line and "Title 2" in line for line in lines)
     assert any("content" in line and "empty" in line for line in lines)
     assert not any(line.startswith(("┏", "┃", "└")) for line in lines)
 

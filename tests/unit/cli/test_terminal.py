@@ -165,8 +165,12 @@ def test_times_for_the_server_are_dates_or_have_a_zone_and_other_forms_are_sent_
         "8 May, 2023",
         "2023-05",
         "soonish",
+        "9999-12-31",
+        "0001-01-01",
     ):
         assert sent_time(same, now) == same
+    with pytest.raises(BadTimeError):
+        said_time("--at", "0001-01-01", datetime(2026, 3, 31, tzinfo=UTC))
 
 
 def test_recall_and_remember_take_times_as_people_say_them(ready: CommandLine) -> None:

@@ -141,9 +141,9 @@ class FakeNodes(NodeServiceServicer, ViewServiceServicer):
                         types.Conflict(
                             node_id=node.id,
                             field="content",
-                            base="a",
-                            ours="b",
-                            theirs="c",
+                            base_value=types.FieldValue(text="a"),
+                            our_value=types.FieldValue(text="b"),
+                            their_value=types.FieldValue(text="c"),
                             description="Both sides changed the content.",
                         )
                     ]

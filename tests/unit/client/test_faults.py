@@ -2,6 +2,7 @@
 
 import grpc
 import pytest
+from google.protobuf import duration_pb2
 from google.rpc import error_details_pb2
 from unit.client.fake_memotree import FakeMemoTree
 from unit.client.fake_state import RefusedError
@@ -74,6 +75,28 @@ async def test_the_asynchronous_client_repeats_in_the_same_way(fake: FakeMemoTre
         assert [each.name async for each in client.workspaces()] == ["demo"]
 
 
+def test_a_call_that_a_busy_server_refuses_is_sent_again_as_the_server_advises(
+    client: Client, fake: FakeMemoTree
+) -> None:
+    later = error_details_pb2.RetryInfo(retry_delay=duration_pb2.Duration(seconds=1))
+    busy = RefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, "Later.", "TOO_MANY_CALLS", later)
+    fake.fail("GetStatus", busy, busy)
+    client.status()
+    assert len(fake.requests("GetStatus")) == 3
+    fake.fail("GetStatus", *[busy] * 9)
+    with pytest.raises(ResourceExhaustedError) as caught:
+        client.status()
+    assert (caught.value.reason, caught.value.retry_after) == ("TOO_MANY_CALLS", 1.0)
+
+
+def test_a_limit_that_another_try_would_meet_again_is_told_at_once(client: Client, fake: FakeMemoTree) -> None:
+    fake.fail("GetStatus", RefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, "Send less.", "MESSAGE_TOO_LARGE"))
+    with pytest.raises(ResourceExhaustedError) as caught:
+        client.status()
+    assert caught.value.retry_after is None
+    assert len(fake.requests("GetStatus")) == 1
+
+
 def test_a_call_without_a_request_id_that_changes_something_is_never_repeated(
     client: Client, fake: FakeMemoTree
 ) -> None:
@@ -134,7 +157,9 @@ def test_conflicts_and_candidates_are_returned(client: Client) -> None:
     session.create("B", "x", archive=archive, node_id="abcd" + "2" * 12)
     with pytest.raises(AbortedError) as clash:
         session.update(first, content="z", etag="stale")
-    assert clash.value.conflicts == (Conflict(first.id, "content", "a", "b", "c", "Both sides changed the content."),)
+    texts = ("a", "b", "c")
+    told = Conflict(first.id, "content", *texts, "Both sides changed the content.", *texts)
+    assert clash.value.conflicts == (told,)
     with pytest.raises(InvalidArgumentError) as ambiguous:
         session.node("abcd")
     assert [node.title for node in ambiguous.value.nodes] == ["A", "B"]

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from memotree.client.conflicts import Conflict
 from memotree.client.contract import is_read, is_repeatable
-from memotree.client.errors import DataLossError, MemoTreeClientError
+from memotree.client.errors import AbortedError, DataLossError, MemoTreeClientError
 from memotree.error_mapping import FAMILIES
 from memotree.error_statuses import HTTP_STATUSES
 from memotree.gateways.catalogue import Catalogue, InvalidArgumentsError, UnknownToolError
@@ -315,6 +316,28 @@ def test_64_bit_numbers_are_json_numbers_and_empty_fields_are_left_out() -> None
     assert empty == {"hits": [], "warnings": [], "likelihood": 0.0}
     relation = types_pb2.Relation(type=types_pb2.RELATION_TYPE_PART_OF)
     assert to_json(relation) == {"type": "PART_OF"}
+
+
+def test_conflicts_have_texts_for_their_values() -> None:
+    place = types_pb2.Place(archive_id="c41hz8rjy6ksm3pe")
+    conflict = types_pb2.Conflict(
+        node_id="7xk2m9qd4tnvw0ha",
+        field="parent",
+        our_value=types_pb2.FieldValue(place=place),
+        their_value=types_pb2.FieldValue(absence=types_pb2.ABSENCE_DELETED),
+        description="Both moved it.",
+    )
+    shown = {
+        "node_id": "7xk2m9qd4tnvw0ha",
+        "field": "parent",
+        "base": "",
+        "ours": "a root of archive c41hz8rjy6ksm3pe",
+        "theirs": "deleted",
+        "description": "Both moved it.",
+    }
+    assert to_json(sessions.StagedChange(conflicts=[conflict]))["conflicts"] == [shown]
+    error = AbortedError("Choose.", conflicts=(Conflict.from_wire(conflict),))
+    assert Failure.of(error).details["conflicts"] == [shown]
 
 
 def test_every_enum_of_the_contract_has_short_names() -> None:

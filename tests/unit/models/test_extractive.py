@@ -248,6 +248,17 @@ def test_any_text_takes_linear_steps_up_to_a_mebibyte(unit: str) -> None:
     both(len(text))
 
 
+@pytest.mark.requirement("STORE-8")
+@pytest.mark.parametrize(
+    "text", ["." * 120_000 + "a", "\u2026" * 120_000 + "a b", "?!" * 60_000 + '"a'], ids=["dots", "ellipses", "marks"]
+)
+def test_a_run_of_full_stops_that_ends_no_sentence_takes_linear_steps(text: str) -> None:
+    """The steps are inside a regular expression; with the square of the run, this would not end."""
+    for number in range(8):
+        assert brief_of(f"title {number}", text)
+        assert summary_of(f"title {number}", text)
+
+
 def test_text_far_after_the_beginning_costs_nothing() -> None:
     text = "Words and (more) words. "
     with Steps() as read:

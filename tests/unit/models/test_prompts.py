@@ -135,6 +135,14 @@ def test_an_object_is_found_after_any_prose(value: dict[str, Any]) -> None:
     assert first_object(f"My answer: {json.dumps(value)}. Bye") == value
 
 
+@pytest.mark.requirement("STORE-8")
+@pytest.mark.parametrize("unit", ["{0}Mr. ```\n", "```{", "``` ", "}```", '```{"a":'])
+def test_an_answer_of_many_fences_takes_linear_steps(unit: str) -> None:
+    """The steps are inside a regular expression; with their square, this would not end."""
+    for _ in range(50):
+        assert first_object(unit * (131_072 // len(unit))) is None
+
+
 @pytest.mark.parametrize(
     ("source", "answer", "otherwise"),
     [

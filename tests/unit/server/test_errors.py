@@ -12,10 +12,10 @@ import pytest
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2 as rpc  # type: ignore[import-untyped]  # the package ships no types
 from grpc_status import rpc_status
+from memotree_storage.conflicts import Conflict
 from memotree_storage.errors import (
     AbortedError,
     AlreadyExistsError,
-    Conflict,
     CorruptError,
     FailedPreconditionError,
     FieldViolation,
@@ -69,9 +69,9 @@ CASES: list[tuple[MemoTreeError, Any, list[Message]]] = [
                     types_pb2.Conflict(
                         node_id="n1",
                         field="title",
-                        base="a",
-                        ours="b",
-                        theirs="c",
+                        base_value=types_pb2.FieldValue(text="a"),
+                        our_value=types_pb2.FieldValue(text="b"),
+                        their_value=types_pb2.FieldValue(text="c"),
                         description="Both changed the title.",
                     )
                 ]

@@ -6,9 +6,9 @@ from urllib.parse import quote
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]  # the package ships no types
 from hypothesis import given
 from hypothesis import strategies as st
+from memotree_storage.conflicts import Conflict
 from memotree_storage.errors import (
     AbortedError,
-    Conflict,
     FailedPreconditionError,
     FieldViolation,
     InvalidInputError,
@@ -38,14 +38,14 @@ def conflict(number: int, text: str) -> Conflict:
 def test_a_short_error_is_sent_completely() -> None:
     status = to_status(AbortedError("Choose.", [conflict(0, "short")]), "call")
     assert facts(status) == {}
-    assert unpacked(status, types_pb2.ConflictList).conflicts[0].ours == "short"
+    assert unpacked(status, types_pb2.ConflictList).conflicts[0].our_value.text == "short"
 
 
 def test_long_values_are_cut_and_their_length_is_given() -> None:
     status = to_status(AbortedError("Choose.", [conflict(0, "x" * 100_000)]), "call")
     (only,) = unpacked(status, types_pb2.ConflictList).conflicts
-    assert only.ours.endswith("… (100000 characters)")
-    assert len(only.ours) > 900
+    assert only.our_value.text.endswith("… (100000 characters)")
+    assert len(only.our_value.text) > 900
     assert facts(status) == {"shortened": "true"}
 
 

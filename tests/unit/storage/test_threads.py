@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 import pytest
-from memotree_storage.concurrency.threads import in_store_thread
+from memotree_storage.concurrency.threads import LONG_TEXT, in_store_thread, in_thread_if_long
 
 
 @pytest.mark.requirement("STORE-8")
@@ -18,3 +18,10 @@ async def test_the_store_goes_on_while_all_other_threads_are_busy() -> None:
     finally:
         over.set()
         await asyncio.gather(*others)
+
+
+@pytest.mark.requirement("STORE-8")
+@pytest.mark.parametrize(("characters", "is_here"), [(0, True), (LONG_TEXT, True), (LONG_TEXT + 1, False)])
+async def test_only_a_long_text_is_worth_a_thread(characters: int, is_here: bool) -> None:
+    thread = await in_thread_if_long(characters, threading.get_ident)
+    assert (thread == threading.get_ident()) is is_here

@@ -15,7 +15,8 @@ create table mirror.workspace (
   -- With the rows of mirror.ref, the watermark: how many rows there are. It moves in the transaction that moves them.
   commit_count   bigint not null default 0,
   version_count  bigint not null default 0,
-  placement_count bigint not null default 0
+  placement_count bigint not null default 0,
+  line_count     bigint not null default 0 -- lines ever opened; the number of the last one
 );
 
 create table mirror.line (
@@ -23,7 +24,9 @@ create table mirror.line (
   workspace_id text collate "C" not null references mirror.workspace on delete cascade,
   parent_line  bigint references mirror.line on delete cascade,
   fork_seq     bigint,
-  tip_seq      bigint not null
+  tip_seq      bigint not null,
+  number       bigint not null, -- counted from 1 in the workspace: names the line where its id would be too big
+  branch       text collate "C" not null -- the branch whose commits extend it
 );
 create index line_by_workspace on mirror.line (workspace_id);
 create index line_by_parent on mirror.line (parent_line);
@@ -83,13 +86,26 @@ create table mirror.version (
 );
 create unique index version_open on mirror.version (line_id, entry_id) where to_seq is null;
 create index version_of_commit on mirror.version (line_id, from_seq);
-create index version_archives on mirror.version (line_id, title) where is_archive;
+create index version_archives on mirror.version (line_id, title collate "C", entry_id) where is_archive;
 create index version_targets on mirror.version using gin (targets) where targets <> '{}';
 
 -- Finds nodes by title. Only its beginning is indexed, since an index entry has a limit; a title can be longer.
 create index version_titles on mirror.version (line_id, (left(title, 100)) collate "C");
 create index version_by_archive on mirror.version (line_id, archive_id);
+-- The archive of an ingested document, or its node in a joined archive.
+create index version_documents on mirror.version (line_id, (attributes ->> 'document_id'))
+ where attributes ? 'document_id' and (is_archive or attributes ? 'sha256');
 create index version_supersedes on mirror.version (line_id, archive_id) where relations @> '[["SUPERSEDES"]]';
+
+-- The versions that a line forked off hides from its seq from_seq on, since it has a version of the same node. Written
+-- with that version; the index leaves them out of searches on that line.
+create table mirror.overridden (
+  version_id bigint not null references mirror.version on delete cascade,
+  by_line    bigint not null references mirror.line on delete cascade,
+  from_seq   bigint not null,
+  primary key (version_id, by_line)
+);
+create index overridden_by_line on mirror.overridden (by_line);
 
 -- What a search inside documents needs of each version with a content of its own: the terms of the content (ascending
 -- 32-bit ids and how often each stands there, both little-endian) and its vector (32-bit floats). Written by the indexer
@@ -100,14 +116,16 @@ create table mirror.passage (
   length     integer not null,
   terms      bytea not null,
   counts     bytea not null,
-  vector     bytea not null
+  vector     bytea not null,
+  checksum   bigint not null -- CRC-32 of the other columns; a row with another one counts as missing
 ) with (toast_tuple_target = 8160);
 alter table mirror.passage alter column terms set storage external;
 alter table mirror.passage alter column counts set storage external;
 alter table mirror.passage alter column vector set storage external;
 
 -- Placement has its own intervals: a node of many versions and few moves has few rows here. What a node stands directly
--- below is its home: its parent, or the archive when it is a root.
+-- below is its home: its parent, or the archive when it is a root. A node that stands nowhere, since git merged its
+-- parent away, is placed where it is shown; `fault` says why, and `file_home` what its file names (misplaced.py).
 create table mirror.placement (
   line_id    bigint not null references mirror.line on delete cascade,
   entry_id   text collate "C" not null,
@@ -117,11 +135,14 @@ create table mirror.placement (
   archive_id text collate "C" not null,
   parent_id  text collate "C" not null,
   position   text collate "C" not null,
+  fault      text collate "C",
+  file_home  text collate "C",
   home       text collate "C" not null generated always as (case parent_id when '' then archive_id else parent_id end) stored,
   primary key (line_id, entry_id, from_seq)
 );
 create unique index placement_open on mirror.placement (line_id, entry_id) where to_seq is null;
 create index placement_children on mirror.placement (line_id, home, position, entry_id) where not dead;
+create index placement_faults on mirror.placement (line_id) where fault is not null;
 -- Most homes have few children, also where statistics see little but the roots of a flat archive: a plan that expects
 -- a hundred thousand children of each node reads the whole table for each.
 alter table mirror.placement alter column home set (n_distinct = -0.1);
@@ -144,12 +165,13 @@ create table mirror.term (
   primary key (workspace_id, term)
 );
 
--- What the index does not reflect yet. A row goes only after the index has flushed what it asked for.
+-- What the index does not reflect yet: a version that is new, or (`changed`) one that has ended or is overridden. A row
+-- goes only after the index has flushed what it asked for.
 create table mirror.outbox (
   outbox_id    bigint generated always as identity primary key,
   workspace_id text collate "C" not null references mirror.workspace on delete cascade,
   version_id   bigint not null references mirror.version on delete cascade,
-  ends         boolean not null,
+  changed      boolean not null,
   applied      boolean not null default false,
   counted      boolean not null default false
 );
@@ -160,15 +182,15 @@ create index outbox_by_version on mirror.outbox (version_id);
 -- The lineage of a commit: its line up to it, the parent line up to the fork, and so on; depth 0 is the nearest.
 -- `rows` stands for few: by its own estimate (of a recursion) every statement would join whole tables with it.
 create function mirror.lineage(p_workspace text, p_commit text)
-returns table (depth integer, line_id bigint, seq bigint)
+returns table (depth integer, line_id bigint, seq bigint, number bigint)
 language sql stable parallel safe rows 3 as $$
   with recursive chain as (
-    select 0 as depth, c.line_id, c.seq, l.parent_line, l.fork_seq
+    select 0 as depth, c.line_id, c.seq, l.number, l.parent_line, l.fork_seq
       from mirror.commit c join mirror.line l on l.line_id = c.line_id
      where c.workspace_id = p_workspace and c.commit_id = p_commit
     union all
-    select chain.depth + 1, l.line_id, chain.fork_seq, l.parent_line, l.fork_seq
+    select chain.depth + 1, l.line_id, chain.fork_seq, l.number, l.parent_line, l.fork_seq
       from chain join mirror.line l on l.line_id = chain.parent_line
   )
-  select chain.depth, chain.line_id, chain.seq from chain
+  select chain.depth, chain.line_id, chain.seq, chain.number from chain
 $$;

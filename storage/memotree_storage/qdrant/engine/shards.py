@@ -46,21 +46,27 @@ class Collection:
         self.settings = settings
         self.shard = shard
         self._dirty = False
+        self._flushing = threading.Lock()
 
     def update(self, operation: edge.UpdateOperation) -> None:
         """Apply one write; it is in the log when this returns, and durable after ``flush``."""
-        self._dirty = True
-        self.shard.update(operation)
+        try:
+            self.shard.update(operation)
+        finally:
+            # Afterwards, since a flush that comes in between takes the mark away without having this write; and after
+            # a failure too, which may have applied a part of it.
+            self._dirty = True
 
     def flush(self) -> None:
-        """Make everything applied so far durable."""
-        if self._dirty:
-            self._dirty = False
-            try:
-                self.shard.flush()
-            except BaseException:
-                self._dirty = True
-                raise
+        """Make every write durable whose ``update`` has returned."""
+        with self._flushing:  # one that finds nothing to flush must not overtake the one that is flushing it
+            if self._dirty:
+                self._dirty = False
+                try:
+                    self.shard.flush()
+                except BaseException:
+                    self._dirty = True
+                    raise
 
 
 class Shards:

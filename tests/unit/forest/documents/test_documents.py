@@ -120,10 +120,34 @@ def test_a_declared_encoding_is_no_guess() -> None:
 
 def test_line_ends_and_offsets_are_kept_and_illegal_characters_are_replaced_one_for_one() -> None:
     raw = "a\r\nb\rc\x0cd\x0be\x85f\x00g\x1bh\ud800i\tj\u2028k\u200b"
-    text = read_document(raw).text
+    document = read_document(raw)
+    text = document.text
     assert text == "a\r\nb\rc\nd\ne\nf g h\ufffdi\tj\u2028k\u200b"
     assert len(text) == len(raw)
     assert canonical_text(text) == text
+    (told,) = document.warnings
+    assert told == (
+        "Characters that no node can hold were replaced: U+0000 by blanks (1 times), U+000B by line feeds (1 times), "
+        "U+000C by line feeds (1 times), U+001B by blanks (1 times), U+0085 by line feeds (1 times), U+D800 by U+FFFD "
+        "(1 times)."
+    )
+
+
+def test_many_kinds_of_replaced_characters_are_told_in_one_short_sentence() -> None:
+    (told,) = read_document("a" + "".join(map(chr, range(1, 32))) * 3).warnings
+    assert told.endswith("U+0008 by blanks (3 times) and 20 other characters.")
+
+
+def test_replaced_characters_of_turns_are_told() -> None:
+    document = conversation([SpokenTurn("Ann", "a\x0cb"), SpokenTurn("Bob", "c\x0c\x0c")])
+    assert document.text == "Ann: a\nb\nBob: c\n"
+    assert document.warnings == ("Characters that no node can hold were replaced: U+000C by line feeds (3 times).",)
+
+
+@pytest.mark.parametrize("data", ["\ufeffwords", "\ufeffwords".encode(), "words".encode("utf-16")])
+def test_a_byte_order_mark_is_no_part_of_the_text(data: bytes | str) -> None:
+    document = read_document(data, name="a.txt")
+    assert (document.text, document.warnings) == ("words", ())
 
 
 def test_the_codec_keeps_every_part_of_a_document_as_content() -> None:

@@ -220,4 +220,4 @@ def test_macros_that_would_loop_do_not(body: str) -> None:
     ],
 )
 def test_reading_a_man_page_takes_steps_in_proportion_to_its_length(page: Callable[[int], str]) -> None:
-    assert growth(lambda count: lambda: read_document(page(count), media_type="text/troff"), 500) < LINEAR
+    assert growth(lambda count: read_document(page(count), media_type="text/troff"), 500) < LINEAR

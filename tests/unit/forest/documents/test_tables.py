@@ -106,8 +106,12 @@ def test_a_line_that_looks_like_a_table_for_long_is_passed_over(line: str) -> No
     ],
 )
 def test_cutting_tables_takes_steps_in_proportion_to_the_text(source: Callable[[int], str]) -> None:
-    def work(count: int) -> Callable[[], object]:
-        document = read_document(source(count), name="a.md")
-        return lambda: split(document, 60)
+    assert growth(lambda count: split(read_document(source(count), name="a.md"), 60), 200) < LINEAR
 
-    assert growth(work, 100) < LINEAR
+
+@pytest.mark.requirement("STORE-8")
+def test_a_table_of_blank_lines_is_cut_in_steps_in_proportion_to_the_text() -> None:
+    """The steps are inside the comparison of characters; with the square of the lines, this would not end."""
+    text = "a\tb\n1\t2\n" + "\n" * 1_500_000 + "3\t4\n"
+    pieces = split(read_document(text, name="a.tsv"), 200)
+    assert "".join(text[piece.start : piece.end] for piece in pieces) == text

@@ -42,3 +42,12 @@ def test_one_long_line_is_cut_at_sentences_and_one_long_sentence_anywhere() -> N
 def test_an_excerpt_without_a_match_is_the_beginning() -> None:
     assert best_stretch("First.\nSecond.\nThird.", "zeppelin", 3).start == 0
     assert best_stretch("", "zeppelin", 3).text == ""
+
+
+@pytest.mark.requirement("STORE-8")
+@pytest.mark.parametrize(
+    "text", ["." * 400_000 + "a", "?!" * 200_000 + '"a', "a." * 200_000], ids=["dots", "marks", "abc"]
+)
+def test_a_run_of_full_stops_that_ends_no_sentence_takes_linear_steps(text: str) -> None:
+    """The steps are inside a regular expression; with the square of the run, this would not end."""
+    assert best_stretch(text, "zeppelin", 50).text

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from memotree_storage.conflicts import Absence, ArchiveValue, FieldValue, NodeValue, Place, RelationValue, SourceValue
 from memotree_storage.model.attribute_names import SUMMARY_PENDING
 from memotree_storage.model.merge import MergeResult, merge_entries
 from memotree_storage.model.node import Archive, Node, Relation, Source
@@ -19,6 +20,12 @@ def fields(result: MergeResult) -> list[str]:
     return [conflict.field for conflict in result.conflicts]
 
 
+def sides(result: MergeResult, field: str | None = None) -> tuple[FieldValue | None, ...]:
+    """The values of the only conflict, or of that about a field."""
+    (found,) = (conflict for conflict in result.conflicts if field in (None, conflict.field))
+    return found.base, found.ours, found.theirs
+
+
 @pytest.mark.requirement("GIT-6")
 def test_content_here_and_summary_there_merge() -> None:
     result = merge_entries(BASE, replace(BASE, content="new"), replace(BASE, summary="s", brief="b"))
@@ -30,10 +37,11 @@ def test_content_here_and_summary_there_merge() -> None:
 def test_an_end_here_and_a_later_beginning_there_conflict() -> None:
     ours = replace(BASE, attributes={**BASE.attributes, "valid_to": "2024-06-01"})
     theirs = replace(BASE, attributes={**BASE.attributes, "valid_from": "2024-07-01"})
-    for sides in ((ours, theirs), (theirs, ours)):
-        assert [conflict.field for conflict in merge_entries(BASE, *sides).conflicts] == ["attributes.valid_to"]
+    for both in ((ours, theirs), (theirs, ours)):
+        assert fields(merge_entries(BASE, *both)) == ["attributes.valid_to"]
     sooner = replace(BASE, attributes={**BASE.attributes, "valid_from": "2024-05-01"})
     assert not merge_entries(BASE, ours, sooner).conflicts
+    assert sides(merge_entries(BASE, ours, theirs)) == (Absence.NONE, "2024-06-01", Absence.NONE)
 
 
 @pytest.mark.requirement("GIT-6")
@@ -60,7 +68,7 @@ def test_attributes_merge_key_by_key() -> None:
     assert merge_entries(BASE, ours, theirs) == MergeResult(replace(BASE, attributes={"a": "1", "b": "2"}))
     clash = merge_entries(BASE, replace(BASE, attributes={"k": "2"}), replace(BASE, attributes={}))
     assert fields(clash) == ["attributes.k"]
-    assert (clash.conflicts[0].ours, clash.conflicts[0].theirs) == ("2", "")
+    assert sides(clash) == ("1", "2", Absence.NONE)
 
 
 def test_relations_merge_by_type_and_target() -> None:
@@ -71,6 +79,9 @@ def test_relations_merge_by_type_and_target() -> None:
     )
     clash = merge_entries(BASE, replace(BASE, relations=(Relation("ABOUT", C, "w"),)), theirs)
     assert fields(clash) == [f"relations.ABOUT.{C}"]
+    assert sides(clash) == tuple(RelationValue("ABOUT", C, text) for text in ("", "w", "why"))
+    gone = merge_entries(BASE, replace(BASE, relations=()), theirs)
+    assert sides(gone) == (RelationValue("ABOUT", C), Absence.NONE, RelationValue("ABOUT", C, "why"))
 
 
 @pytest.mark.requirement("CANVAS-10")
@@ -83,13 +94,8 @@ def test_a_move_includes_its_position() -> None:
 
 def test_two_places_for_one_node_are_a_conflict() -> None:
     result = merge_entries(BASE, replace(BASE, parent_id=C), replace(BASE, parent_id=None, archive_id=B))
-    (conflict,) = result.conflicts
-    assert (conflict.field, conflict.base, conflict.ours, conflict.theirs) == (
-        "parent",
-        f"{A}/{B}",
-        f"{A}/{C}",
-        f"{B}/",
-    )
+    assert fields(result) == ["parent"]
+    assert sides(result) == (Place(A, B, "a1"), Place(A, C, "a1"), Place(B, "", "a1"))
 
 
 def test_positions_never_conflict() -> None:
@@ -105,7 +111,8 @@ def test_a_deletion_against_a_change_is_a_conflict_about_the_whole_node() -> Non
     for result, entry in ((merge_entries(BASE, None, changed), None), (merge_entries(BASE, changed, None), changed)):
         assert fields(result) == [""]
         assert result.entry == entry
-    assert merge_entries(BASE, None, changed).conflicts[0].theirs == "New title"
+    before, after = NodeValue(ID, A, B, "a1", "note", "T"), NodeValue(ID, A, B, "a1", "note", "New title")
+    assert sides(merge_entries(BASE, None, changed)) == (before, Absence.DELETED, after)
 
 
 def test_a_deletion_against_nothing_is_a_deletion() -> None:
@@ -123,6 +130,8 @@ def test_two_creations_conflict_where_they_differ() -> None:
     other = replace(BASE, title="U", brief="b", tags=("z",), source=Source("d"))
     result = merge_entries(None, BASE, other)
     assert fields(result) == ["title", "brief", "source"]
+    assert sides(result, "brief") == (Absence.NONE, "", "b")
+    assert sides(result, "source") == (Absence.NONE, Absence.NONE, SourceValue("d"))
     assert isinstance(result.entry, Node)
     assert result.entry.tags == ("x", "y", "z")
 
@@ -132,6 +141,12 @@ def test_archives_merge_by_field() -> None:
     result = merge_entries(base, replace(base, name="n1"), replace(base, name="n2", description="e"))
     assert fields(result) == ["name"]
     assert result.entry == Archive(A, "n1", "m", "e")
+    assert sides(result) == ("name", "n1", "n2")
+
+
+def test_two_archives_created_with_one_id_conflict_where_they_differ() -> None:
+    result = merge_entries(None, Archive(A, "notes", description="ours"), Archive(A, "notes", description="theirs"))
+    assert (fields(result), sides(result)) == (["description"], (Absence.NONE, "ours", "theirs"))
 
 
 def test_attributes_of_archives_merge_key_by_key() -> None:
@@ -146,4 +161,5 @@ def test_attributes_of_archives_merge_key_by_key() -> None:
 def test_a_node_and_an_archive_of_one_id_are_a_conflict() -> None:
     result = merge_entries(None, BASE, Archive(ID, "name"))
     assert fields(result) == [""]
+    assert sides(result) == (Absence.NONE, NodeValue(ID, A, B, "a1", "note", "T"), ArchiveValue(ID, "name"))
     assert result.entry == BASE

@@ -77,3 +77,11 @@ def test_a_mebibyte_is_counted_and_cut_in_linear_steps() -> None:
     text = "word \u4e2d\u6587 " * 80_000
     assert count_tokens(truncate_to_tokens(text, 100_000)) <= 100_000
     assert growth(lambda size: count_tokens(truncate_to_tokens(text[: 10 * size], size)), 5_000) < LINEAR
+
+
+def test_a_long_text_is_counted_in_parts_that_change_nothing() -> None:
+    unit = "\u8bb0\u5fc6 tree \u0e44\u0e17\u0e22! "
+    times = 20_000
+    unspaced = 5 * times
+    assert count_tokens(unit * times) == unspaced + (len(unit) * times - unspaced + 3) // 4
+    assert count_tokens("a tree. " * times) == 2 * times

@@ -1,0 +1,108 @@
+"""Merging staged changes onto another state: three ways, per node and field, from the blob each was derived from."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from memotree_storage.concurrency.threads import LONG_BYTES, in_store_thread_if
+from memotree_storage.conflicts import Conflict
+from memotree_storage.mirror.entries import EntryReader
+from memotree_storage.model.merge import merge_entries
+from memotree_storage.model.node import Entry
+from memotree_storage.model.paths import archive_path, node_path
+from memotree_storage.postgres import staging, tree
+from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.staging import Staged
+from memotree_storage.postgres.tree import Snapshot
+
+_FEW: Final = 50
+"""More staged changes are merged in a thread, so that other calls can run."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergedChange:
+    """One staged change on a new base.
+
+    Attributes:
+        row: The staged change.
+        entry: The merged entry; ``None`` if it is deleted.
+        theirs: The entry on the new base; ``None`` if it is not alive there.
+        theirs_blob: Its blob.
+        conflicts: The fields that both sides changed.
+    """
+
+    row: Staged
+    entry: Entry | None
+    theirs: Entry | None
+    theirs_blob: str | None
+    conflicts: tuple[Conflict, ...] = ()
+
+
+@dataclass(slots=True)
+class MergedChanges:
+    """Staged changes on a new base; ``at_head`` has the versions of their entries there, by id."""
+
+    merged: list[MergedChange] = field(default_factory=list)
+    at_head: Mapping[str, Version] = field(default_factory=dict)
+
+    @property
+    def is_much(self) -> bool:
+        """Whether a computation over all changes belongs into a thread."""
+        return _is_much([item.row for item in self.merged])
+
+    @property
+    def conflicts(self) -> list[Conflict]:
+        """The conflicts of all changes."""
+        return [conflict for item in self.merged for conflict in item.conflicts]
+
+
+async def merge_onto(snapshot: Snapshot, entries: EntryReader, rows: Sequence[Staged]) -> MergedChanges:
+    """Merge staged changes onto a state. A change is taken unchanged if its entry is as it was derived from there."""
+    at_head = await tree.versions(snapshot, [row.entry_id for row in rows])
+    theirs = await entries.load(snapshot.state.workspace_id, list(at_head.values()))
+    wanted = {
+        row.derived_blob: path_of(row)
+        for row in rows
+        if row.derived_blob and row.derived_blob != _blob(at_head.get(row.entry_id))
+    }
+    bases = await entries.read(snapshot.state.workspace_id, wanted)
+    merged = await in_store_thread_if(
+        _is_much(rows), lambda: [_merge(row, at_head.get(row.entry_id), theirs, bases) for row in rows]
+    )
+    return MergedChanges(merged, at_head)
+
+
+def _is_much(rows: Sequence[Staged]) -> bool:
+    return len(rows) > _FEW or sum(len(row.data) for row in rows) > LONG_BYTES
+
+
+def _merge(
+    row: Staged, at_head: Version | None, theirs: Mapping[str, Entry], bases: Mapping[str, Entry]
+) -> MergedChange:
+    ours, blob = row.entry, _blob(at_head)
+    other = theirs[blob] if blob else None
+    if blob == row.derived_blob:
+        return MergedChange(row, ours, other, blob)
+    base = bases[row.derived_blob] if row.derived_blob else None
+    result = merge_entries(base, ours, other)
+    return MergedChange(row, result.entry, other, blob, result.conflicts)
+
+
+def _blob(version: Version | None) -> str | None:
+    return version.blob if version else None
+
+
+def path_of(row: Staged) -> str:
+    """A path of the entry of a staged change, which its decoder needs."""
+    return archive_path(row.entry_id) if row.version.is_archive else node_path(row.entry_id)
+
+
+async def carry_over(snapshot: Snapshot, entries: EntryReader, session_id: str) -> None:
+    """Rebase what is still staged: clean merges get the new base, conflicting changes keep the blob they came from.
+
+    A change that conflicts is merged again when it is committed; that commit then reports the conflict.
+    """
+    rows = await staging.staged(snapshot.conn, session_id)
+    for item in (await merge_onto(snapshot, entries, rows)).merged:
+        if not item.conflicts and item.theirs_blob != item.row.derived_blob:
+            await staging.restage(snapshot.conn, session_id, item.row, item.entry, item.theirs_blob)

@@ -1,0 +1,293 @@
+"""MCP and HTTP with any bodies, arguments, paths and headers, on a real server.
+
+Each is answered, never with a fault of the server; what is refused has changed nothing; the server logs no error, and
+goes on.
+"""
+
+import json
+import socket
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+from fuzz.corpus import files, parts, seeds, texts
+from fuzz.damage import damaged
+from fuzz.effort import effort
+from fuzz.requests import methods, requests
+from fuzz.server import HUNG, BrokenPromiseError, FuzzedServer
+from fuzz.world import World
+from hypothesis import given, note
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from memotree.gateways.json_messages import to_json
+from memotree.gateways.json_schema import OUTPUT
+from memotree.gateways.tool_definitions import BY_NAME
+
+pytestmark = pytest.mark.requirement("STORE-8", "FOREST-14")
+
+HEADERS: Final = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+RESULTS: Final = Draft202012Validator(OUTPUT)
+
+SHORT: Final = [text for text in texts("strange") if len(text) < 100]
+KEYS: Final = st.sampled_from(texts("json_keys"))
+JSON: Final = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(),
+        st.sampled_from(SHORT),
+        st.sampled_from(texts("json_values")),
+        st.text(max_size=10),
+    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(KEYS, inner, max_size=4)),
+    max_leaves=10,
+)
+
+
+class McpSession:
+    """A connection of a client that is sent raw bodies."""
+
+    def __init__(self, server: FuzzedServer) -> None:
+        self._client = httpx2.Client(base_url=server.url, timeout=HUNG)
+        self._headers = dict(HEADERS)
+        client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "fuzz", "version": "1"}}
+        begun = self.post({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": client})
+        assert begun.status_code == 200, begun.text
+        if session := begun.headers.get("mcp-session-id"):
+            self._headers["mcp-session-id"] = session
+        self.post({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def post(self, body: Any, **headers: str) -> httpx2.Response:
+        """Send a body: bytes as they are, anything else as JSON."""
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return self._client.post("/mcp", content=content, headers=self._headers | headers)
+
+    def call(self, tool: str, arguments: Mapping[str, Any]) -> Any:
+        """The message that answers a call of a tool; empty if the arguments are no text that JSON may hold."""
+        answer = self.post(
+            {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
+        )
+        if answer.status_code == 400 and "Parse error" in answer.text:  # half of a surrogate pair
+            return {}
+        assert answer.status_code == 200, answer.text
+        (message,) = messages(answer)
+        return message
+
+    def close(self) -> None:
+        """End the connection."""
+        self._client.close()
+
+
+def messages(answer: httpx2.Response) -> list[Any]:
+    """The JSON-RPC messages of an answer, as one document or as events."""
+    if answer.headers.get("content-type", "").startswith("text/event-stream"):
+        lines = (line.rstrip("\r") for line in answer.text.split("\n"))  # no other character ends one
+        return [json.loads(data) for line in lines if line.startswith("data:") and (data := line[5:].strip())]
+    return [answer.json()] if answer.content else []
+
+
+@pytest.fixture(scope="module")
+def mcp(fuzzed: FuzzedServer) -> Iterator[McpSession]:
+    session = McpSession(fuzzed)
+    yield session
+    session.close()
+
+
+@st.composite
+def arguments(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
+    """A tool and arguments for it: those of a request, with some replaced by any JSON."""
+    name = draw(st.sampled_from(sorted(BY_NAME)))
+    tool = BY_NAME[name]
+    given: dict[str, Any] = to_json(draw(requests(methods()[tool.method.name])))
+    for hidden in tool.hidden:
+        given.pop(hidden, None)
+    for _ in range(draw(st.sampled_from([0, 0, 1, 3]))):
+        place: Any = given
+        while place:
+            key = draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
+            if isinstance(place[key], (dict, list)) and place[key] and draw(st.booleans()):
+                place = place[key]
+                continue
+            place[key] = draw(JSON)
+            break
+    if draw(st.integers(0, 9)) == 0:
+        given[draw(KEYS)] = draw(JSON)
+    return name, given
+
+
+def expanded(value: Any, world: World) -> Any:
+    """The arguments with what stands in braces filled in."""
+    if isinstance(value, dict):
+        return {expanded(key, world): expanded(each, world) for key, each in value.items()}
+    if isinstance(value, list):
+        return [expanded(each, world) for each in value]
+    return world.expand(value) if isinstance(value, str) else value
+
+
+def test_any_arguments_of_every_tool(world: World, mcp: McpSession) -> None:
+    @effort(50, shrink=False)
+    @given(arguments())
+    def check(call: tuple[str, dict[str, Any]]) -> None:
+        name, given = call
+        note(json.dumps([name, given]))
+        call_tool(world, mcp, name, given)
+
+    check()
+
+
+@pytest.mark.parametrize("data", [pytest.param(data, id=name) for name, data in files("tool_calls")])
+def test_the_tool_calls_of_the_corpus(world: World, mcp: McpSession, data: bytes) -> None:
+    for line in data.decode().splitlines():
+        call_tool(world, mcp, *json.loads(line))
+
+
+def call_tool(world: World, mcp: McpSession, name: str, given: Mapping[str, Any]) -> None:
+    with world.unchanged_if_refused(name) as outcome:
+        message = mcp.call(name, expanded(given, world))
+        if not message:
+            outcome.refused = True
+            return
+        if "error" in message:
+            raise BrokenPromiseError(f"the protocol refuses the call, not the tool: {message}")
+        result = message["result"]
+        RESULTS.validate(result["structuredContent"])
+        assert result["content"][0]["text"]
+        outcome.refused = bool(result.get("isError"))
+        error = result["structuredContent"].get("error") or {}
+        if error.get("code") == "INTERNAL" or error.get("status") in {
+            "INTERNAL",
+            "UNKNOWN",
+            "UNAVAILABLE",
+            "UNIMPLEMENTED",
+        }:
+            raise BrokenPromiseError(f"{name} answers {error}\n{world.server.logged()}")
+
+
+PARAMS: Final = {
+    "name": st.sampled_from(("recall", "remember", "nothing", "")),
+    "arguments": JSON,
+    "cursor": JSON,
+    "uri": st.sampled_from(texts("uris")),
+    "_meta": JSON,
+    "requestId": JSON,
+}
+
+
+@st.composite
+def protocol_messages(draw: st.DrawFn) -> Any:
+    """A message of JSON-RPC, or anything that looks a little like one."""
+    params = st.one_of(JSON, st.dictionaries(KEYS, JSON), st.fixed_dictionaries({}, optional=PARAMS))
+    message: Any = {
+        "jsonrpc": draw(st.sampled_from(("2.0", "2.0", "2.0", "1.0", 2))),
+        "id": draw(st.one_of(st.integers(0, 9), JSON)),
+        "method": draw(st.sampled_from(texts("mcp_methods"))),
+        "params": draw(params),
+    }
+    for name in ("id", "params", "jsonrpc"):
+        if draw(st.integers(0, 7)) == 0:
+            message.pop(name)
+    return draw(st.sampled_from([message, message, message, message, [message], [message, message], draw(JSON)]))
+
+
+def test_any_message_of_the_protocol(mcp: McpSession, fuzzed: FuzzedServer) -> None:
+    @effort(80, shrink=False)
+    @given(protocol_messages())
+    def check(message: Any) -> None:
+        note(json.dumps(message))
+        if isinstance(message, dict) and message.get("method") == "notifications/cancelled":
+            return  # it may cancel the call of another test
+        answer = mcp.post(message)
+        assert answer.status_code < 500, answer.text
+        for each in messages(answer):
+            assert each.get("error", {}).get("code") != -32603, each  # an internal error
+        fuzzed.check_log()
+
+    check()
+
+
+@pytest.mark.parametrize("data", [pytest.param(data, id=name) for name, data in files("mcp_bodies")])
+def test_the_bodies_of_the_corpus(mcp: McpSession, fuzzed: FuzzedServer, data: bytes) -> None:
+    send_body(mcp, fuzzed, data)
+
+
+def test_any_body(mcp: McpSession, fuzzed: FuzzedServer) -> None:
+    @effort(100, shrink=False)
+    @given(damaged(seeds("mcp_bodies"), parts("json")))
+    def check(body: bytes) -> None:
+        note(repr(body[:1000]))
+        send_body(mcp, fuzzed, body)
+
+    check()
+
+
+def send_body(mcp: McpSession, fuzzed: FuzzedServer, body: bytes) -> None:
+    answer = mcp.post(body)
+    assert answer.status_code < 500, answer.text
+    messages(answer)
+    fuzzed.check_log()
+
+
+# --- HTTP ------------------------------------------------------------------------------------------------------------
+
+PATH: Final = "/tools/explore_memory_node"
+NAMES: Final = ("node_id", "query", "workspace", "revision", "threshold", "x", "", "node_id[]")
+VALUES: Final = ("abad000000000000", "apple", "{workspace}", "0.5")
+QUERY: Final = st.lists(
+    st.tuples(
+        st.sampled_from(NAMES),
+        st.one_of(
+            st.sampled_from(VALUES),
+            st.sampled_from(texts("json_values")[1:]),
+            st.sampled_from(SHORT),
+            st.text(max_size=8),
+        ),
+    ),
+    max_size=6,
+)
+
+
+def test_any_query_of_the_endpoint(world: World, fuzzed: FuzzedServer) -> None:
+    with httpx2.Client(base_url=fuzzed.url, timeout=HUNG) as client:
+
+        @effort(60, shrink=False)
+        @given(QUERY)
+        def check(query: list[tuple[str, str]]) -> None:
+            note(repr(query))
+            world.begin()
+            answer = client.get(PATH, params=[(key, world.expand(text)[:1000]) for key, text in query])
+            if answer.status_code == 200:
+                assert isinstance(answer.json(), list)
+            else:
+                assert 400 <= answer.status_code < 500, answer.text
+                assert answer.json()["error"]["message"]
+            fuzzed.check_log()
+
+        check()
+
+
+def test_any_bytes_at_the_port_of_http(fuzzed: FuzzedServer) -> None:
+    place = urlsplit(fuzzed.url)
+
+    @effort(80, shrink=False)
+    @given(damaged(seeds("http"), parts("http")))
+    def check(data: bytes) -> None:
+        note(repr(data[:2000]))
+        with socket.create_connection((str(place.hostname), int(place.port or 0)), timeout=HUNG) as connection:
+            try:
+                connection.sendall(data)
+                connection.shutdown(socket.SHUT_WR)
+                received = b""
+                while b"\r\n" not in received and (more := connection.recv(65536)):
+                    received += more
+            except (ConnectionError, BrokenPipeError):
+                received = b""
+        status = received.split(b" ", 2)[1:2]
+        assert not status or not status[0].startswith(b"5") or status[0] == b"501", received[:500]
+        fuzzed.check_log()
+
+    check()
+    assert httpx2.get(f"{fuzzed.url}/livez", timeout=HUNG).status_code == 200

@@ -1,0 +1,61 @@
+"""What one commit of many changes computes does not keep the event loop from other calls."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+from integration.worlds import World
+from memotree_storage.commit import session_commit
+from memotree_storage.mirror import staged_merge
+from memotree_storage.model import codec
+from memotree_storage.postgres import database
+
+pytestmark = pytest.mark.requirement("STORE-9")
+
+_MANY: Final = 300
+
+
+async def test_merging_checking_encoding_and_composing_leave_the_event_loop(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = world.nodes(_MANY)
+    await world.put(*nodes)
+    session_id = await world.open()
+    await world.stage(session_id, *(replace(node, title=f"{node.title} again") for node in nodes))
+    await world.put(*(replace(node, content="Another content.") for node in nodes))
+    here, calls = threading.get_ident(), {"loop": 0, "thread": 0}
+
+    def told(function: Callable[..., Any]) -> Callable[..., Any]:
+        def telling(*args: Any, **kwargs: Any) -> Any:
+            calls["loop" if threading.get_ident() == here else "thread"] += 1
+            return function(*args, **kwargs)
+
+        return telling
+
+    monkeypatch.setattr(staged_merge, "merge_entries", told(staged_merge.merge_entries))
+    monkeypatch.setattr(session_commit, "check_node", told(session_commit.check_node))
+    monkeypatch.setattr(session_commit, "compose", told(session_commit.compose))
+    monkeypatch.setattr(codec, "_read_node", told(codec._read_node))
+    await world.commit(session_id)
+    assert calls["thread"] > 3 * _MANY
+    assert calls["loop"] == 0
+
+
+async def test_rows_of_a_long_result_are_built_in_pieces(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other calls run between the pieces."""
+    await world.put(*world.nodes(_MANY))
+    monkeypatch.setattr(database, "_FETCHED_AT_ONCE", 10)
+    turns = 0
+    sleep, reader = asyncio.sleep, asyncio.current_task()
+
+    async def counted(seconds: float) -> None:
+        nonlocal turns
+        turns += asyncio.current_task() is reader  # work in the background fetches rows, too
+        await sleep(seconds)
+
+    monkeypatch.setattr(database.asyncio, "sleep", counted)
+    assert len(await world.alive(await world.head())) == _MANY + 1
+    assert turns == _MANY // 10

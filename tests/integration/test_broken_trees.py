@@ -1,0 +1,243 @@
+"""Trees that git breaks: a merge without conflicts deletes a parent here and adds a child there."""
+
+import subprocess
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from integration.pushes import push, push_files
+from integration.worlds import World
+from memotree_storage.model.codec import encode_entry
+from memotree_storage.model.node import Archive, Entry, new_id
+from memotree_storage.model.paths import entry_path
+from memotree_storage.postgres import misplaced, views
+from memotree_storage.postgres.tree import Snapshot, State
+from memotree_storage.postgres.views import ViewKey
+from memotree_storage.verify.report import Difference
+from memotree_storage.verify.run import verify
+
+from memotree.canvas import NodeOperations, view_rendering
+from memotree.maintenance import MaintenanceOperations
+from memotree.v1 import maintenance_service_pb2 as maintenance_pb
+from memotree.v1 import node_service_pb2
+
+pytestmark = pytest.mark.requirement("STORE-4", "STORE-8")
+
+
+def run_git(folder: Path, *arguments: str) -> None:
+    identity = ("-c", "user.name=A person", "-c", "user.email=a@example.org")
+    command = ["git", *identity, "-C", str(folder), *arguments]
+    subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - our own
+
+
+async def faults(world: World) -> list[Difference]:
+    return [found async for found in verify(world.store, world.workspace) if isinstance(found, Difference)]
+
+
+async def pushed(world: World, *entries: Entry, branch: str = "main") -> None:
+    push(world, branch, *entries)
+    await world.store.catch_up(world.workspace)
+
+
+async def roots(world: World, archive: str = "", revision: str = "") -> list[str]:
+    """The roots of an archive, the one of the world if none is given."""
+    request = node_service_pb2.ListChildrenRequest(
+        workspace=world.workspace, revision=revision, archive=archive or world.archive.id
+    )
+    answer = await NodeOperations(world.store, world.pages, world.limits).list_children(request)
+    return [node.id for node in answer.nodes]
+
+
+async def listed_faults(world: World, **fields: Any) -> maintenance_pb.ListFaultsResponse:
+    """The answer of ListFaults."""
+    request = maintenance_pb.ListFaultsRequest(workspace=world.workspace, **fields)
+    return await MaintenanceOperations(world.store, world.pages, world.limits).list_faults(request)
+
+
+async def move(world: World, **fields: Any) -> None:
+    """Move a node in a session of its own, and commit."""
+    session_id = await world.open()
+    request = node_service_pb2.MoveNodeRequest(workspace=world.workspace, session_id=session_id, **fields)
+    await NodeOperations(world.store, world.pages, world.limits).move_node(request)
+    await world.commit(session_id)
+
+
+async def test_a_child_whose_parent_a_merge_deleted_is_named_and_can_be_moved(world: World, tmp_path: Path) -> None:
+    parent = world.node("Parent")
+    child = world.node("Child", parent=parent)
+    start = await world.put(parent)
+    clone = tmp_path / "clone"
+    git = partial(run_git, clone)
+    run_git(tmp_path, "clone", "-q", str(world.repository.path), "clone")
+    git("checkout", "-q", "-b", "side", start)
+    file = clone / entry_path(child)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(encode_entry(child))
+    git("add", "-A")
+    git("commit", "-q", "-m", "Add a child")
+    git("checkout", "-q", "main")
+    git("rm", "-q", entry_path(parent))
+    git("commit", "-q", "-m", "Delete the parent")
+    git("merge", "-q", "--no-edit", "side")
+    git("push", "-q", "origin", "main")
+    await world.store.catch_up(world.workspace)
+
+    (found,) = await faults(world)
+    assert (found.store, found.what, found.node_id, found.commit_id) == ("git", "tree", child.id, await world.head())
+    assert f"stands below {parent.id}" in found.description
+    assert f"({entry_path(child)}:4)" in found.description
+    assert "MoveNode" in found.description
+    assert await roots(world) == [child.id], "it is shown until somebody mends it"
+    (listed,) = (await listed_faults(world)).faults
+    assert (listed.kind, listed.node_id, listed.title) == (maintenance_pb.FAULT_KIND_ORPHAN, child.id, "Child")
+    assert (listed.path, listed.line) == (entry_path(child), 4)
+    assert listed.description == f"The node stands below {parent.id}, which is deleted or was never there."
+    assert "MoveNode" in listed.way_out
+    status = await MaintenanceOperations(world.store, world.pages, world.limits).get_status(
+        maintenance_pb.GetStatusRequest()
+    )
+    assert [(each.workspace_id, each.count) for each in status.faults] == [(world.workspace, 1)]
+    broken = await world.head()
+    await move(world, node_id=child.id, parent_id="", archive_id=world.archive.id)
+    assert await faults(world) == []
+    assert not (await listed_faults(world)).faults
+    assert (await listed_faults(world, revision=broken)).faults, "of another commit"
+
+
+async def test_each_kind_of_fault_is_named_once_with_its_line_and_a_way_out(world: World) -> None:
+    one, two, below, lost, astray = (world.node(title) for title in ("One", "Two", "Below", "Lost", "Astray"))
+    other = Archive(new_id(), "others")
+    await world.put(one, two, below, lost, astray, other)
+    await pushed(
+        world,
+        replace(one, parent_id=two.id),
+        replace(two, parent_id=one.id),
+        replace(below, parent_id=two.id),
+        replace(lost, archive_id=new_id()),
+        replace(astray, archive_id=other.id, parent_id=lost.id),
+        Archive(new_id(), other.name),
+    )
+    told: dict[str, list[str]] = {}
+    for found in await faults(world):
+        told.setdefault(found.node_id, []).append(found.description)
+    assert all(len(sentences) == 1 for sentences in told.values())
+    said = {node.title: told[node.id][0] for node in (one, two, below, lost, astray)}
+    assert all("in a cycle" in said[title] for title in ("One", "Two", "Below"))
+    assert "is deleted or was never there" in said["Lost"]
+    assert "in another archive than the node above it" in said["Astray"]
+    assert sum("has the name of another archive" in sentence for (sentence,) in told.values()) == 2
+    assert all(".md:" in sentence for (sentence,) in told.values())
+
+
+async def test_a_cycle_is_mended_by_moving_one_of_its_nodes(world: World) -> None:
+    one, two = world.node("One"), world.node("Two")
+    await world.put(one, two)
+    await pushed(world, replace(one, parent_id=two.id), replace(two, parent_id=one.id))
+    assert {found.node_id for found in await faults(world)} == {one.id, two.id}
+    await move(world, node_id=one.id, parent_id="", archive_id=world.archive.id)
+    assert await faults(world) == []
+
+
+async def test_a_fault_of_two_branches_at_one_commit_is_told_once(world: World) -> None:
+    (node,) = world.nodes(1)
+    await pushed(world, replace(node, parent_id=new_id()))
+    assert world.repository.move_ref("refs/heads/side", None, await world.head())
+    await world.store.catch_up(world.workspace)
+    (found,) = await faults(world)
+    assert "on main, side" in found.description
+
+
+async def test_a_merge_that_takes_an_archive_leaves_its_new_node_in_the_first_one(world: World) -> None:
+    other = Archive(new_id(), "zebra")
+    await world.put(other)
+    lost = world.node("Lost", archive_id=other.id)
+    push_files(world, {entry_path(lost): encode_entry(lost), entry_path(other): None})
+    await world.store.catch_up(world.workspace)
+    assert await roots(world) == [lost.id]
+    (listed,) = (await listed_faults(world)).faults
+    assert listed.kind == maintenance_pb.FAULT_KIND_NO_ARCHIVE
+    await move(world, node_id=lost.id, parent_id="", archive_id=world.archive.id)
+    assert not (await listed_faults(world)).faults
+    assert await roots(world) == [lost.id]
+
+
+async def test_a_view_shows_what_stands_nowhere_where_listings_have_it(world: World) -> None:
+    """By the archive that a root is shown in, whatever the files of the nodes below it say."""
+    gone, other = Archive(new_id(), "gone"), Archive(new_id(), "zebra")
+    await world.put(gone, other)
+    lost = world.node("Lost", archive_id=gone.id)
+    below = world.node("Below", archive_id=gone.id, parent=lost)
+    astray = world.node("Astray", archive_id=other.id, parent=below)
+    files = {entry_path(node): encode_entry(node) for node in (lost, below, astray)}
+    push_files(world, {**files, entry_path(gone): None})
+    await world.store.catch_up(world.workspace)
+    key = ViewKey(world.workspace, "main", "default")
+    for archive, titles in (("", ["Lost", "Below", "Astray"]), ("notes", ["Lost", "Below", "Astray"]), ("zebra", [])):
+        async with world.store.database.transaction() as conn:
+            snapshot = Snapshot(conn, State(world.workspace, await world.head()))
+            await views.set_levels(conn, key, {node.id: 2 for node in (below, astray)})
+            shown = await view_rendering.shown(snapshot, key, archive)
+        assert [node.version.title for node in shown.nodes] == titles
+        assert [node.depth for node in shown.nodes] == list(range(len(titles)))
+        assert shown.gone == []
+
+
+async def test_of_a_cycle_one_node_is_shown_as_a_root_and_the_others_below_it(world: World) -> None:
+    one, two, three = sorted(world.nodes(3), key=lambda node: node.id)
+    await world.put(one, two, three)
+    await pushed(
+        world, replace(one, parent_id=three.id), replace(two, parent_id=one.id), replace(three, parent_id=two.id)
+    )
+    assert await roots(world) == [one.id]
+    assert [fault.node_id for fault in (await listed_faults(world)).faults] == [one.id]
+    session_id = await world.open()
+    await world.stage(session_id, replace(one, parent_id=three.id, title="Edited, and where it was"))
+    assert await roots(world, revision=session_id) == [one.id], "an edit alone takes it nowhere"
+    await world.store.rebuild(world.workspace)
+    assert await roots(world) == [one.id]
+    assert {found.node_id for found in await faults(world)} == {one.id, two.id, three.id}
+
+
+async def test_files_that_cannot_be_read_are_listed_as_long_as_they_are_there(world: World) -> None:
+    node, whole = world.nodes(2)
+    await world.put(node, whole)
+    never = sorted(f"nodes/{each[:2]}/{each[2:4]}/{each}.md" for each in (new_id() for _ in range(3)))
+    for path in never:
+        push_files(world, {path: b"no node"})
+    push_files(world, {entry_path(node): b"---\nid: [\n---\n"})
+    await world.store.catch_up(world.workspace)
+    listed: list[maintenance_pb.Fault] = []
+    token = ""
+    while not listed or token:
+        page = await listed_faults(world, page_size=2, page_token=token)
+        listed += page.faults
+        token = page.next_page_token
+    assert {fault.kind for fault in listed} == {maintenance_pb.FAULT_KIND_UNREADABLE}
+    assert [fault.path for fault in listed] == sorted([entry_path(node), *never])
+    await pushed(world, node)
+    push_files(world, {never[1]: None})
+    await world.store.catch_up(world.workspace)
+    assert [fault.path for fault in (await listed_faults(world)).faults] == [never[0], never[2]]
+
+
+async def test_a_commit_looks_only_at_those_that_depend_on_it(world: World) -> None:
+    parent, whole = world.node("Parent"), world.node("Whole")
+    await world.put(parent, whole)
+    orphans = [replace(node, parent_id=new_id()) for node in world.nodes(20)]
+    ours = world.node("Ours", parent=parent)
+    push_files(world, {entry_path(parent): None} | {entry_path(node): encode_entry(node) for node in [ours, *orphans]})
+    await world.store.catch_up(world.workspace)
+    state = State(world.workspace, await world.head())
+    async with world.store.database.connection() as conn:
+        assert await misplaced.dependent(conn, state, [whole.id], archives=False) == set()
+        assert await misplaced.dependent(conn, state, [parent.id], archives=False) == {ours.id}
+        assert len(await misplaced.dependent(conn, state, [], archives=True)) == 21
+    await world.put(parent)
+    assert await roots(world) == [
+        node.id for node in sorted([whole, parent, *orphans], key=lambda n: (n.position, n.id))
+    ]
+    listed = await listed_faults(world, page_size=1000)
+    assert {fault.node_id for fault in listed.faults} == {node.id for node in orphans}
+    assert {found.node_id for found in await faults(world)} == {node.id for node in orphans}

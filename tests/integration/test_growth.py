@@ -1,0 +1,144 @@
+"""A call costs what it touches, not what else there is; counted in rows, files and statements."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+from integration.worlds import World
+from memotree_storage.git.repository import GitRepository
+from memotree_storage.model.node import Archive, new_id
+from memotree_storage.postgres import archive_versions, tree
+from memotree_storage.postgres.tree import Snapshot, State
+from memotree_storage.postgres.views import ViewKey
+
+from memotree.canvas import view_rendering
+from memotree.request import lookup
+
+pytestmark = pytest.mark.requirement("STORE-9")
+
+_FEW: Final = 200
+_MANY: Final = 800
+
+
+async def rows_fetched(world: World, call: Callable[[Snapshot], Awaitable[object]]) -> int:
+    """The rows that PostgreSQL reads for a call at the head of the default branch."""
+    commit_id = await world.head()
+    async with world.store.database.transaction() as conn:
+        await conn.execute("set local enable_seqscan = off")  # a small table is read whole, which a big one is not
+        snapshot = Snapshot(conn, State(world.workspace, commit_id))
+        await call(snapshot)  # the first time also reads the catalogue
+        begun = await _rows(conn)
+        await call(snapshot)
+        return await _rows(conn) - begun
+
+
+async def _rows(conn: Any) -> int:
+    cursor = await conn.execute(
+        "select coalesce(sum(coalesce(idx_tup_fetch, 0) + seq_tup_read), 0) from pg_stat_xact_user_tables"
+    )
+    return int((await cursor.fetchone())[0])
+
+
+async def _add_archives(world: World, numbers: range) -> None:
+    archives = [
+        Archive(new_id(), f"archive {number:04}", attributes={"document_id": f"document {number}"})
+        for number in numbers
+    ]
+    nodes = [replace(world.node(), archive_id=archive.id) for archive in archives]
+    await world.put(*archives, *nodes)
+    async with world.store.database.connection() as conn:
+        await conn.execute("analyze mirror.version")
+        await conn.execute("analyze mirror.placement")
+
+
+async def test_other_archives_cost_nothing(world: World) -> None:
+    archive = world.archive
+
+    async def view(snapshot: Snapshot) -> object:
+        return await view_rendering.shown(snapshot, ViewKey(world.workspace, "main", "default"))
+
+    calls: dict[str, Callable[[Snapshot], Awaitable[object]]] = {
+        "by id": lambda snapshot: lookup.archive(snapshot, archive.id),
+        "by name": lambda snapshot: lookup.archive(snapshot, archive.name),
+        "by prefix": lambda snapshot: lookup.archive(snapshot, archive.id[:12]),
+        "first page": lambda snapshot: archive_versions.archives(snapshot, limit=5),
+        "next page": lambda snapshot: archive_versions.archives(snapshot, after=("archive 0010", ""), limit=5),
+        "names": lambda snapshot: archive_versions.archives_named(snapshot, ["archive 0003", "none"]),
+        "document": lambda snapshot: archive_versions.documents(snapshot, ["document 7", "none"]),
+        "view": view,
+    }
+    await _add_archives(world, range(_FEW))
+    before = {name: await rows_fetched(world, call) for name, call in calls.items()}
+    await _add_archives(world, range(_FEW, _MANY))
+    after = {name: await rows_fetched(world, call) for name, call in calls.items()}
+    assert {name: after[name] for name in calls if after[name] > before[name]} == {}
+    assert max(after.values()) < _FEW
+
+
+async def test_a_page_of_archives_goes_on_where_the_one_before_ended(world: World) -> None:
+    """In a session too, with archives that it adds, renames and deletes."""
+    await _add_archives(world, range(12))
+    async with world.store.database.connection() as conn:
+        found = await archive_versions.archives(Snapshot(conn, State(world.workspace, await world.head())))
+    session_id = await world.open()
+    renamed, deleted = found[3].archive, found[5].archive
+    await world.stage(session_id, replace(renamed, name="zebra"), Archive(new_id(), "archive 0004 b"))
+    async with world.store.database.connection() as conn:
+        nodes = [one for one in await tree.everything(_of(world, conn, session_id)) if one.archive_id == deleted.id]
+    await world.stage(session_id, delete=[*(node.entry_id for node in nodes), deleted])
+    async with world.store.database.connection() as conn:
+        snapshot = _of(world, conn, session_id)
+        whole = [(one.name, one.entry_id) for one in await archive_versions.archives(snapshot)]
+        paged: list[tuple[str, str]] = []
+        while page := await archive_versions.archives(snapshot, after=paged[-1] if paged else ("", ""), limit=3):
+            paged += [(one.name, one.entry_id) for one in page]
+    assert paged == whole == sorted(whole)
+    names = [name for name, _ in whole]
+    assert "zebra" in names
+    assert "archive 0004 b" in names
+    assert renamed.name not in names
+    assert deleted.name not in names
+
+
+def _of(world: World, conn: Any, session_id: str) -> Snapshot:
+    return Snapshot(conn, State(world.workspace, "", session_id))
+
+
+async def test_a_view_of_many_archives_shows_the_first_and_those_of_its_nodes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(view_rendering, "_MOST_ARCHIVES", 3)
+    await _add_archives(world, range(8))
+    key = ViewKey(world.workspace, "main", "default")
+    async with world.store.database.transaction() as conn:
+        snapshot = Snapshot(conn, State(world.workspace, await world.head()))
+        archives = await archive_versions.archives(snapshot)
+        (last,) = await tree.first_below(snapshot, [archives[7].entry_id], 1)
+        roots = await tree.first_below(snapshot, [last], 1)
+        await view_rendering.views.set_levels(conn, key, {roots[last][0]: 4})
+        shown = await view_rendering.shown(snapshot, key)
+        named = await view_rendering.shown(snapshot, key, archives[5].name)
+    assert [node.version.archive_id for node in shown.nodes] == [archives[n].entry_id for n in (0, 1, 2, 7)]
+    assert any("Name an archive" in warning for warning in shown.warnings)
+    assert [node.version.archive_id for node in named.nodes] == [archives[5].entry_id]
+    assert named.warnings == []
+
+
+async def test_a_commit_reads_no_refs_of_sessions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each open session has a ref, which holds its base."""
+    for _ in range(3):
+        await world.open()
+    listed: list[tuple[str, ...]] = []
+    refs = GitRepository.refs
+
+    def telling(self: GitRepository, *folders: str) -> dict[str, str]:
+        listed.append(folders)
+        return refs(self, *folders)
+
+    monkeypatch.setattr(GitRepository, "refs", telling)
+    (node,) = world.nodes(1)
+    await world.put(node)
+    await world.sessions.finish()
+    assert listed
+    assert set(listed) == {("refs/heads", "refs/tags")}

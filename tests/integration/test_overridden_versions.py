@@ -1,0 +1,169 @@
+"""What a nearer line or a session hides costs a search nothing: the index leaves it out, however much it is."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Final
+
+import pytest
+from integration.worlds import World
+from memotree_storage.index.search import SearchQuery, lineage_of
+from memotree_storage.maintenance.line_collection import collect_unreachable_lines
+from memotree_storage.model.node import Node
+from memotree_storage.ports import IndexHit, IndexQuery
+from memotree_storage.postgres.tree import Snapshot, State
+
+from memotree.history.operations import HistoryOperations
+from memotree.v1 import history_service_pb2
+
+_MANY: Final = 150
+_QUERY: Final = SearchQuery("apple", 1, meaning=True)
+
+
+class _Counted:
+    """The candidates of each question to the index."""
+
+    def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[int] = []
+        index = world.store.index
+        for name in ("nearest", "best_terms"):
+            monkeypatch.setattr(index, name, self._counted(getattr(index, name)))
+
+    def _counted(self, ask: Callable[..., Awaitable[list[IndexHit]]]) -> Callable[..., Awaitable[list[IndexHit]]]:
+        async def counted(query: IndexQuery, wanted: object) -> list[IndexHit]:
+            found = await ask(query, wanted)
+            self.asked.append(len(found))
+            return found
+
+        return counted
+
+
+async def _apples(world: World) -> list[Node]:
+    """Many nodes of one word, and one that is found last, since it is longer."""
+    nodes = [replace(node, title="apple", content="apple") for node in world.nodes(_MANY)]
+    last = replace(world.nodes(1)[0], title="pear", content="an apple among " + "other words " * 20)
+    await world.put(*nodes, last)
+    return [*nodes, last]
+
+
+async def _branch(world: World, name: str, revision: str = "main") -> None:
+    request = history_service_pb2.CreateBranchRequest(workspace=world.workspace, name=name, revision=revision)
+    await HistoryOperations(world.store, world.pages, world.limits).create_branch(request)
+
+
+async def _found(world: World, commit_id: str, session_id: str | None = None) -> list[str]:
+    hits = await world.store.search.find(State(world.workspace, commit_id, session_id), _QUERY)
+    return [hit.version.title for hit in hits]
+
+
+async def test_a_branch_that_deleted_most_hits_finds_the_one_that_is_left(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    *others, last = await _apples(world)
+    await _branch(world, "side")
+    await world.put(delete=others, branch="side")
+    await world.store.indexer.drain(world.workspace)
+    counted = _Counted(world, monkeypatch)
+    assert await _found(world, await world.head("side")) == [last.title]
+    assert counted.asked == [1, 1]
+    assert await _found(world, await world.head("main")) == ["apple"]
+
+
+async def test_a_session_that_deletes_most_hits_finds_the_one_that_is_left(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    *others, last = await _apples(world)
+    session_id = await world.open()
+    await world.stage(session_id, delete=others)
+    await world.store.indexer.drain(world.workspace)
+    counted = _Counted(world, monkeypatch)
+    assert await _found(world, await world.head(), session_id) == [last.title]
+    assert counted.asked == [1, 1]
+
+
+async def test_an_older_commit_of_a_branch_finds_what_the_branch_overrode_later(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    *others, last = await _apples(world)
+    await _branch(world, "side")
+    first = await world.put(delete=others[:100], branch="side")
+    await world.put(*(replace(node, title="plum", content="a plum") for node in others[100:]), branch="side")
+    await world.store.rebuild(world.workspace)
+    await world.store.indexer.drain(world.workspace)
+    counted = _Counted(world, monkeypatch)
+    assert await _found(world, first) == ["apple"]
+    assert await _found(world, await world.head("side")) == [last.title]
+    assert len(counted.asked) == 4
+
+
+async def test_hits_that_the_index_has_not_heard_of_use_up_no_answer(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index may be told late, for example while a model is away; then a search asks until its answer is full."""
+    *others, last = await _apples(world)
+    await world.store.indexer.drain(world.workspace)
+    await world.store.indexer.stop()
+    await world.put(delete=others)
+
+    async def told(*_: object, **__: object) -> None:
+        return
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store.indexer, "current", told)
+        counted = _Counted(world, patch)
+        assert await _found(world, await world.head()) == [last.title]
+    assert max(counted.asked) == _MANY + 1
+
+
+@pytest.mark.parametrize("rebuilt", [False, True])
+async def test_the_default_branch_keeps_its_line_beside_forks(world: World, rebuilt: bool) -> None:
+    """Each branch commits first, from the head of the default branch, and so would take its line."""
+    (node,) = world.nodes(1)
+    await world.put(node)
+    for number in range(5):
+        await _branch(world, f"side-{number}")
+        await world.put(replace(node, title=f"Side {number}"), branch=f"side-{number}")
+        await world.put(replace(node, title=f"Main {number}"))
+    await _branch(world, "twig", "side-4")
+    await world.put(replace(node, title="Twig"), branch="twig")
+    await world.put(replace(node, title="Side 5"), branch="side-4")
+    if rebuilt:
+        await world.store.rebuild(world.workspace)
+    assert await _lineage(world, "main") == 1
+    assert [await _lineage(world, f"side-{number}") for number in range(5)] == [2] * 5
+    assert await _lineage(world, "twig") == 3
+
+
+async def test_a_branch_that_goes_on_from_a_deleted_one_takes_its_line(world: World) -> None:
+    (node,) = world.nodes(1)
+    await world.put(node)
+    await _branch(world, "step-0")
+    history = HistoryOperations(world.store, world.pages, world.limits)
+    for number in range(5):
+        await world.put(replace(node, title=f"Step {number}"), branch=f"step-{number}")
+        await _branch(world, f"step-{number + 1}", f"step-{number}")
+        request = history_service_pb2.DeleteBranchRequest(workspace=world.workspace, name=f"step-{number}")
+        await history.delete_branch(request)
+    assert await _lineage(world, "step-5") == 2
+
+
+async def test_a_collected_line_overrides_nothing_any_more(world: World) -> None:
+    *others, _ = await _apples(world)
+    await _branch(world, "side")
+    await world.put(delete=others, branch="side")
+    await world.store.indexer.drain(world.workspace)
+    history = HistoryOperations(world.store, world.pages, world.limits)
+    await history.delete_branch(history_service_pb2.DeleteBranchRequest(workspace=world.workspace, name="side"))
+    assert len(await collect_unreachable_lines(world.store.database, world.workspace, world.repository)) == 1
+    async with world.store.database.connection() as conn:
+        row = await (await conn.execute("select count(*) from mirror.overridden")).fetchone()
+    assert row == (0,)
+    await _branch(world, "again")
+    await world.put(delete=others[1:], branch="again")
+    assert await _found(world, await world.head("again")) == ["apple"]
+
+
+async def _lineage(world: World, branch: str) -> int:
+    """The number of lines in the lineage of a branch."""
+    commit_id = await world.head(branch)
+    async with world.store.database.connection() as conn:
+        return len(await lineage_of(Snapshot(conn, State(world.workspace, commit_id))))

@@ -1,0 +1,98 @@
+"""What a session keeps after a commit of a part of its changes is told if it does not fit what the branch has now."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from integration.worlds import World
+from memotree_storage.commit.rebase import ConflictError
+
+from memotree.canvas import NodeOperations
+from memotree.v1 import node_service_pb2, session_service_pb2
+
+pytestmark = pytest.mark.requirement("CANVAS-6", "GIT-6")
+
+
+async def commit(world: World, session_id: str, *node_ids: str) -> session_service_pb2.CommitChangesResponse:
+    request = session_service_pb2.CommitChangesRequest(
+        workspace=world.workspace, session_id=session_id, message="A part", specific_nodes=node_ids
+    )
+    return await world.sessions.commit_changes(request)
+
+
+async def conflicts(world: World, session_id: str) -> dict[str, list[Any]]:
+    request = session_service_pb2.ListChangesRequest(workspace=world.workspace, session_id=session_id)
+    found = (await world.sessions.list_changes(request)).changes
+    return {change.node_id: list(change.conflicts) for change in found}
+
+
+async def move(world: World, session_id: str, **fields: Any) -> None:
+    request = node_service_pb2.MoveNodeRequest(workspace=world.workspace, session_id=session_id, **fields)
+    await NodeOperations(world.store, world.pages, world.limits).move_node(request)
+
+
+async def test_a_change_below_a_node_that_others_deleted_is_told_until_it_is_moved(world: World) -> None:
+    parent, moved, other = world.nodes(3)
+    await world.put(parent, moved, other)
+    session_id = await world.open()
+    await world.stage(session_id, replace(moved, parent_id=parent.id), replace(other, title="Other"))
+    await world.put(delete=[parent])
+    made = await commit(world, session_id, other.id)
+    assert made.remaining_changes == 1
+    assert any(moved.id in warning and "ListChanges" in warning for warning in made.warnings)
+    ((found,),) = (await conflicts(world, session_id)).values()
+    assert f"its parent {parent.id} was deleted" in found.description
+    with pytest.raises(ConflictError):
+        await commit(world, session_id)
+    await move(world, session_id, node_id=moved.id, parent_id="", archive_id=world.archive.id, position=0)
+    assert (await conflicts(world, session_id)) == {moved.id: []}
+    await commit(world, session_id)
+    assert moved.id in await world.alive(await world.head())
+
+
+async def test_a_cycle_of_both_sides_is_told(world: World) -> None:
+    one, two, other = world.nodes(3)
+    await world.put(one, two, other)
+    session_id = await world.open()
+    await world.stage(session_id, replace(one, parent_id=two.id), replace(other, title="Other"))
+    await world.put(replace(two, parent_id=one.id))
+    made = await commit(world, session_id, other.id)
+    assert len(made.warnings) == 1
+    ((found,),) = (await conflicts(world, session_id)).values()
+    assert "cycle" in found.description
+
+
+async def test_a_field_that_both_sides_changed_is_told_with_its_values(world: World) -> None:
+    node, other = world.nodes(2)
+    await world.put(node, other)
+    session_id = await world.open()
+    await world.stage(session_id, replace(node, title="Ours"), replace(other, title="Other"))
+    await world.put(replace(node, title="Theirs"))
+    await commit(world, session_id, other.id)
+    ((found,),) = (await conflicts(world, session_id)).values()
+    assert (found.node_id, found.field) == (node.id, "title")
+    values = (found.base_value, found.our_value, found.their_value)
+    assert [value.text for value in values] == [node.title, "Ours", "Theirs"]
+
+
+async def test_only_the_changes_that_do_not_fit_are_told(world: World) -> None:
+    torn, fits, other = world.nodes(3)
+    await world.put(torn, fits, other)
+    session_id = await world.open()
+    await world.stage(session_id, *(replace(node, title="Ours") for node in (torn, fits, other)))
+    await world.put(replace(torn, title="Theirs"))
+    await commit(world, session_id, other.id)
+    told = await conflicts(world, session_id)
+    assert {node_id: len(found) for node_id, found in told.items()} == {torn.id: 1, fits.id: 0}
+
+
+async def test_changes_that_fit_are_told_as_before(world: World) -> None:
+    node, other = world.nodes(2)
+    await world.put(node, other)
+    session_id = await world.open()
+    await world.stage(session_id, replace(node, title="Ours"), replace(other, title="Other"))
+    await world.put(replace(node, content="Theirs."))
+    made = await commit(world, session_id, other.id)
+    assert list(made.warnings) == []
+    assert (await conflicts(world, session_id)) == {node.id: []}
+    await commit(world, session_id)

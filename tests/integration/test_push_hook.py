@@ -1,0 +1,201 @@
+"""After a push git runs a hook: MemoTree takes the push in at once, and tells what is wrong with it."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from memotree_storage.git.hooks import install_hook
+from memotree_storage.model.codec import encode_entry
+from memotree_storage.model.node import Node, new_id
+from memotree_storage.model.paths import entry_path
+
+import memotree
+from memotree.client.blocking import Workspace
+from memotree.local.after_push import branches, told
+from memotree.local.opening import LocalClient
+from memotree.server.announcement import Announcement, announce
+
+pytestmark = pytest.mark.requirement("GIT-8", "STORE-8")
+
+HOOK = "hooks/post-receive"
+NOT_RUNNING = "MemoTree is not running. A server takes this in when it starts."
+
+
+class Clone:
+    """A clone of a workspace's repository, as a person has it."""
+
+    def __init__(self, folder: Path, repository: Path) -> None:
+        self.folder = folder
+        subprocess.run(["git", "clone", "-q", repository, folder], check=True, capture_output=True)  # noqa: S603, S607
+
+    def run(self, *arguments: str) -> str:
+        """What git writes about itself; in a push, the lines of the remote are there."""
+        command = ["git", "-c", "user.name=A person", "-c", "user.email=a@example.org", "-C", str(self.folder)]
+        done = subprocess.run([*command, *arguments], check=True, capture_output=True, text=True, timeout=120)  # noqa: S603
+        return done.stderr
+
+    def write(self, path: str, data: bytes) -> None:
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+
+    def commit(self) -> None:
+        self.run("add", "-A")
+        self.run("commit", "-q", "-m", "Change files")
+
+
+def remote_lines(output: str) -> list[str]:
+    """What the hook said, without the padding that git adds."""
+    lines = [line.removeprefix("remote: ").rstrip() for line in output.splitlines() if line.startswith("remote: ")]
+    return [line for line in lines if line]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("it's here") / "data"
+
+
+@pytest.fixture(scope="module")
+def memory(folder: Path) -> Iterator[LocalClient]:
+    with memotree.open(folder) as client:
+        yield client
+
+
+@pytest.fixture
+def notes(memory: LocalClient, request: pytest.FixtureRequest) -> Workspace:
+    """A workspace with an archive that has a node."""
+    made = memory.create_workspace(request.node.name[:60])
+    with memory.workspace(made.name).session() as session:
+        session.create("Root", "What it says.", archive=session.create_archive("notes"))
+        session.commit("Begin")
+    return memory.workspace(made.name)
+
+
+@pytest.fixture
+def repository(folder: Path, notes: Workspace) -> Path:
+    return folder / notes.info().repository
+
+
+@pytest.fixture
+def clone(tmp_path: Path, repository: Path) -> Clone:
+    return Clone(tmp_path / "clone", repository)
+
+
+def test_what_is_pushed_is_there_at_once(notes: Workspace, clone: Clone) -> None:
+    (archive,) = notes.at("main").archives()
+    node = Node(new_id(), archive.id, None, "a5", title="Pushed", content="By a person.")
+    clone.write(entry_path(node), encode_entry(node))
+    clone.commit()
+    assert remote_lines(clone.run("push", "origin", "main")) == ["MemoTree has taken in main."]
+    assert notes.at("main").node(node.id).title == "Pushed"
+    clone.run("tag", "v1")
+    assert remote_lines(clone.run("push", "origin", "v1")) == []
+    assert [tag.name for tag in notes.tags()] == ["v1"]
+    clone.run("push", "-q", "origin", "main:side")
+    assert [branch.name for branch in notes.branches()] == ["main", "side"]
+    assert remote_lines(clone.run("push", "origin", ":side")) == []
+    assert [branch.name for branch in notes.branches()] == ["main"]
+
+
+def test_a_push_is_told_what_has_no_place_or_cannot_be_read(notes: Workspace, clone: Clone) -> None:
+    (archive,) = notes.at("main").archives()
+    lost = Node(new_id(), archive.id, new_id(), "a5", title="Lost", content="Below nothing.")
+    named = entry_path(lost).replace("lost", "a-name-of-theirs")
+    clone.write(named, encode_entry(lost))
+    damaged = Node(new_id(), archive.id, None, "a5", title="Damaged", content="No end.")
+    clone.write(entry_path(damaged), encode_entry(damaged).replace(b"\nid:", b"\nodd\x1b[31m: 1\nid:", 1))
+    clone.commit()
+    first, orphan, unreadable = remote_lines(clone.run("push", "origin", "main"))
+    assert first == "MemoTree has taken in main. It has faults:"
+    assert orphan.strip().startswith(f"{named}:4: The node stands below {lost.parent_id}, which is deleted")
+    assert "MoveNode" in orphan
+    assert entry_path(damaged) in unreadable
+    assert "\x1b" not in unreadable
+    assert len(list(notes.at("main").faults())) == 2
+
+
+def test_many_faults_are_told_up_to_a_limit(notes: Workspace, clone: Clone) -> None:
+    (archive,) = notes.at("main").archives()
+    for number in range(25):
+        lost = Node(new_id(), archive.id, new_id(), "a5", title=f"Lost {number}", content="Below nothing.")
+        clone.write(entry_path(lost), encode_entry(lost))
+    clone.commit()
+    lines = remote_lines(clone.run("push", "origin", "main"))
+    assert len(lines) == 22
+    assert "memotree faults" in lines[-1]
+
+
+def test_a_hook_of_somebody_else_stays_and_an_old_one_of_ours_is_replaced(tmp_path: Path) -> None:
+    for folder, content in (("theirs", "#!/bin/sh\nexit 0\n"), ("none", "")):
+        repository = tmp_path / folder
+        (repository / "hooks").mkdir(parents=True)
+        if content:
+            (repository / HOOK).write_text(content)
+        install_hook(repository, ["/usr/bin/true", "one"])
+        first = (repository / HOOK).read_text()
+        install_hook(repository, ["/usr/bin/true", "it's two"])
+        second = (repository / HOOK).read_text()
+        assert (first == second == content) if content else "exec /usr/bin/true 'it'\"'\"'s two'\n" in second
+        assert [each.name for each in (repository / "hooks").iterdir()] == ["post-receive"]
+
+
+def test_a_folder_of_hooks_that_is_a_link_stays_and_an_empty_hook_is_written(tmp_path: Path) -> None:
+    shared, linked, empty = tmp_path / "shared", tmp_path / "linked", tmp_path / "empty"
+    for folder in (shared, linked, empty / "hooks"):
+        folder.mkdir(parents=True)
+    (linked / "hooks").symlink_to(shared)
+    install_hook(linked, ["/usr/bin/true"])
+    assert list(shared.iterdir()) == []
+    (empty / HOOK).write_bytes(b"")
+    install_hook(empty, ["/usr/bin/true", os.fsdecode(b"\xff")])
+    assert b"\xff" in (empty / HOOK).read_bytes()
+    (tmp_path / "no folder").touch()
+    install_hook(tmp_path / "no folder", ["/usr/bin/true"])  # the disk refuses
+
+
+def test_a_copy_of_a_data_folder_asks_its_own_server(repository: Path, clone: Clone, tmp_path: Path) -> None:
+    copied = tmp_path / "copy" / "workspaces" / repository.name
+    shutil.copytree(repository, copied)
+    clone.write("README", b"Not a node.\n")
+    clone.commit()
+    assert remote_lines(clone.run("push", str(copied), "main")) == [NOT_RUNNING]
+
+
+def test_a_branch_with_the_name_of_a_tag_is_told_about(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("PYTHONHOME", "/nonexistent")
+    clone.run("tag", "v1")
+    clone.run("push", "-q", "origin", "v1")
+    told = remote_lines(clone.run("push", "origin", *(f"main:refs/heads/v{number}" for number in range(1, 13))))
+    assert told[0] == "MemoTree has taken in v1."
+    assert len(told) == 11
+    assert "2 more branches" in told[-1]
+
+
+def test_without_a_server_a_push_says_when_it_is_taken_in(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with memotree.open(data) as memory:
+        repository = data / memory.create_workspace("notes").repository
+    clone = Clone(tmp_path / "clone", repository)
+    clone.write("README", b"Not a node.\n")
+    clone.commit()
+    lines = remote_lines(clone.run("push", "origin", "main"))
+    assert lines == [NOT_RUNNING]
+    with memotree.open(data) as memory:
+        (commit, *_) = memory.workspace("notes").at("main").log()
+        assert commit.message.startswith("Change files")
+
+
+def test_a_server_that_does_not_answer_is_told_and_hides_nothing(tmp_path: Path) -> None:
+    announce(tmp_path, Announcement("127.0.0.1:1", 1, "1"))
+    (line,) = told(tmp_path, "a" * 16, ["main"])
+    assert line.startswith("MemoTree has not taken this in yet: ")
+
+
+def test_tags_and_deleted_branches_are_no_branches_to_tell_about() -> None:
+    none, some = "0" * 40, "a" * 40
+    updates = [f"{none} {some} refs/tags/v1\n", f"{some} {none} refs/heads/old\n", f"{none} {some} refs/heads/a b/c\n"]
+    assert branches(updates) == ["a b/c"]

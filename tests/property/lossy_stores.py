@@ -1,0 +1,115 @@
+"""The stores of one workspace that can be lost one at a time, and come back as an earlier flush left them."""
+
+import os
+import shutil
+from pathlib import Path
+
+import psycopg
+from memotree_storage.embedded.qdrant import EmbeddedQdrant
+from memotree_storage.postgres.database import Database
+from memotree_storage.qdrant.client import connect
+from memotree_storage.qdrant.index import QdrantIndex
+from memotree_storage.store import Store
+from property.store_harness import PositiveEmbedder, StoreHarness, fresh_database
+from qdrant_client import AsyncQdrantClient
+
+
+class Stores:
+    """A store on a real PostgreSQL and a real engine, each of which can be lost and restored."""
+
+    def __init__(self, harness: StoreHarness, postgres: str, folder: Path) -> None:
+        self.harness = harness
+        self._postgres = postgres
+        self._folder = folder
+        self._engine: EmbeddedQdrant
+        self._client: AsyncQdrantClient
+        self._database = fresh_database(postgres)
+        harness.run(self._start_engine())
+        harness.run(self._open())
+        harness.run(self._flush_and_keep())
+
+    def close(self) -> None:
+        self.harness.run(self.harness.store.close())
+        self.harness.run(self._stop_engine())
+
+    async def _start_engine(self) -> None:
+        self._engine = EmbeddedQdrant(self._folder / "engine")
+        endpoint = await self._engine.start()
+        self._client = connect(endpoint.url, endpoint.api_key)
+
+    async def _stop_engine(self) -> None:
+        await self._client.close()
+        await self._engine.stop()
+
+    async def _open(self) -> None:
+        """Open a new store over the data, as after a restart.
+
+        Its background work is stopped, so that it happens only where the model says so: a search that waits for the
+        indexer starts it, and a commit that no ref reaches stays mirrored until a step collects it.
+        """
+        embedder = PositiveEmbedder()
+        index = QdrantIndex(
+            self._client, model=embedder.model, dimensions=embedder.dimensions, flush=self._flush_and_keep
+        )
+        self.harness.store = Store(self._folder / "data", Database(self._database, max_size=4), index, embedder)
+        await self.harness.store.open()
+        await self.harness.store.indexer.stop()
+        await self.harness.store.maintenance.stop()
+
+    async def restart(self) -> None:
+        """Stop and start the server's own part."""
+        await self.harness.store.close()
+        await self._open()
+
+    async def lose_postgres(self) -> None:
+        """Start again with an empty database: the working state is lost too."""
+        await self.harness.store.close()
+        self._database = fresh_database(self._postgres)
+        await self._open()
+
+    async def lose_mirror(self) -> None:
+        """Start again with only the working state in the database."""
+        await self.harness.store.close()
+        async with await psycopg.AsyncConnection.connect(self._database) as conn:
+            await conn.execute("drop schema mirror cascade")
+        await self._open()
+
+    async def lose_index(self) -> None:
+        """Start again with an empty engine."""
+        await self.harness.store.close()
+        await self._stop_engine()
+        shutil.rmtree(self._folder / "engine")
+        await self._start_engine()
+        await self._open()
+
+    async def _flush_and_keep(self) -> None:
+        """Flush the engine, and copy its files."""
+        await self._engine.flush()
+        copy_folder(self._folder / "engine" / "data", self._folder / "flushed")
+
+    async def go_back_to_flush(self) -> None:
+        """Lose everything that the engine wrote after its last flush, as a power cut may do."""
+        await self._stop_engine()
+        copy_folder(self._folder / "flushed", self._folder / "engine" / "data")
+        await self._start_engine()
+        await self.restart()
+
+
+def copy_folder(source: Path, goal: Path) -> None:
+    """Copy one folder over another; holes stay holes, because the engine's files consist mostly of holes."""
+    shutil.rmtree(goal, ignore_errors=True)
+    shutil.copytree(source, goal, copy_function=_copy_sparse)
+
+
+def _copy_sparse(source: str, goal: str) -> None:
+    with Path(source).open("rb") as old, Path(goal).open("wb") as new:
+        size = os.fstat(old.fileno()).st_size
+        os.truncate(new.fileno(), size)
+        end = 0
+        while end < size:
+            try:
+                start = os.lseek(old.fileno(), end, os.SEEK_DATA)
+            except OSError:  # only a hole up to the end
+                return
+            end = os.lseek(old.fileno(), start, os.SEEK_HOLE)
+            os.pwrite(new.fileno(), os.pread(old.fileno(), end - start, start), start)
