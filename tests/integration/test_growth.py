@@ -8,17 +8,20 @@ import pytest
 from integration.worlds import World
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.model.node import Archive, new_id
-from memotree_storage.postgres import archive_versions, tree
+from memotree_storage.postgres import archive_trees, archive_versions, sessions, staging, titles, tree
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.postgres.views import ViewKey
 
 from memotree.canvas import view_rendering
+from memotree.history import HistoryOperations
 from memotree.request import lookup
+from memotree.v1 import history_service_pb2, session_service_pb2
 
 pytestmark = pytest.mark.requirement("STORE-9")
 
 _FEW: Final = 200
 _MANY: Final = 800
+_FORKS: Final = 60
 
 
 async def rows_fetched(world: World, call: Callable[[Snapshot], Awaitable[object]]) -> int:
@@ -68,12 +71,38 @@ async def test_other_archives_cost_nothing(world: World) -> None:
         "document": lambda snapshot: archive_versions.documents(snapshot, ["document 7", "none"]),
         "view": view,
     }
+    (node,) = world.nodes(1)
+    await world.put(node)
     await _add_archives(world, range(_FEW))
     before = {name: await rows_fetched(world, call) for name, call in calls.items()}
     await _add_archives(world, range(_FEW, _MANY))
     after = {name: await rows_fetched(world, call) for name, call in calls.items()}
     assert {name: after[name] for name in calls if after[name] > before[name]} == {}
     assert max(after.values()) < _FEW
+    assert await rows_fetched(world, lambda snapshot: archive_trees.ordered_nodes(snapshot, [archive.id])) < _FEW
+
+
+async def test_later_commits_and_forks_of_few_changes_cost_the_read_of_a_node_nothing(world: World) -> None:
+    """The default branch then has one long line beside many short ones, the average of which is short."""
+    nodes = world.nodes(20)
+    await world.put(*nodes)
+
+    async def each(snapshot: Snapshot) -> None:
+        for node in nodes[2:]:
+            assert await tree.one(snapshot, node.id) is not None
+        assert len(await titles.titled(snapshot, nodes[3].title, limit=5)) == 1
+
+    before = await rows_fetched(world, each)
+    history = HistoryOperations(world.store, world.pages, world.limits)
+    for number in range(_FORKS):
+        fork = f"fork-{number}"
+        await history.create_branch(history_service_pb2.CreateBranchRequest(workspace=world.workspace, name=fork))
+        await world.put(replace(nodes[0], title=f"Of fork {number}"), branch=fork)
+        await world.put(replace(nodes[1], title=f"Step {number}"))
+    async with world.store.database.connection() as conn:
+        await conn.execute("analyze mirror.version")
+        await conn.execute("analyze mirror.placement")
+    assert await rows_fetched(world, each) <= 1.5 * before
 
 
 async def test_a_page_of_archives_goes_on_where_the_one_before_ended(world: World) -> None:
@@ -123,6 +152,36 @@ async def test_a_view_of_many_archives_shows_the_first_and_those_of_its_nodes(
     assert any("Name an archive" in warning for warning in shown.warnings)
     assert [node.version.archive_id for node in named.nodes] == [archives[5].entry_id]
     assert named.warnings == []
+
+
+async def test_a_staged_change_is_read_without_the_others(world: World) -> None:
+    session_id = await world.open()
+    node, *others = world.nodes(_FEW)
+    await world.put(node)
+    await world.stage(session_id, *others)
+
+    async def one(snapshot: Snapshot) -> None:
+        assert len(await staging.staged(snapshot.conn, session_id, ids=[others[7].id, node.id])) == 1
+
+    assert await rows_fetched(world, one) < 10
+
+
+async def test_a_page_of_sessions_costs_what_it_has(world: World) -> None:
+    for _ in range(2):
+        await world.open()
+    for _ in range(40):
+        closed = session_service_pb2.DiscardSessionRequest(workspace=world.workspace, session_id=await world.open())
+        await world.sessions.discard_session(closed)
+    await world.open()
+    async with world.store.database.connection() as conn:
+        newest = (await sessions.list_sessions(conn, world.workspace, closed=False))[0]
+    last = (newest.used_at, newest.session_id)
+
+    async def page(snapshot: Snapshot) -> None:
+        assert len(await sessions.list_sessions(snapshot.conn, world.workspace, closed=False, before=last)) == 2
+        assert len(await sessions.list_sessions(snapshot.conn, world.workspace, closed=True, before=last, limit=2)) == 2
+
+    assert await rows_fetched(world, page) < 10
 
 
 async def test_a_commit_reads_no_refs_of_sessions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

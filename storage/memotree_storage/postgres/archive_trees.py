@@ -121,13 +121,20 @@ _LEAVES: Final = f"""
   select v.entry_id, v.parent_id, v.position, v.archive_id, v.type, v.tokens, v.version_id, v.blob,
          nullif(v.tags, '{{}}'), v.attributes ->> '{TIME}', v.attributes ->> '{SPEAKER}', v.source ->> 'document_id',
          {_heading("v")}, v.attributes ->> '{VALID_FROM}', v.attributes ->> '{VALID_TO}',
-         c.committed_at, line.depth, v.is_archive, v.dead
-    from line join mirror.version v on v.line_id = line.line_id
-    join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
-   where v.from_seq <= line.seq and (v.to_seq is null or v.to_seq > line.seq)
-     and (line.depth < (select max(depth) from line)
-          or (not v.dead and not v.is_archive
-              and (%(archives)s::text[] is null or v.archive_id = any(%(archives)s::text[]))))"""  # noqa: S608
+         c.committed_at, v.depth, v.is_archive, v.dead
+    from (
+      select version.*, line.depth from line join mirror.version on version.line_id = line.line_id
+       where line.depth < (select max(depth) from line)
+         and version.from_seq <= line.seq and (version.to_seq is null or version.to_seq > line.seq)
+      union all
+      select version.*, line.depth from (select * from line order by depth desc limit 1) line
+        join mirror.version on version.line_id = line.line_id
+       where not version.dead and not version.is_archive
+         and version.from_seq <= line.seq and (version.to_seq is null or version.to_seq > line.seq)
+         {{of_archives}}) v
+    join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq"""  # noqa: S608
+_LEAVES_OF_ALL: Final = _LEAVES.replace("{of_archives}", "")
+_LEAVES_OF_SOME: Final = _LEAVES.replace("{of_archives}", "and version.archive_id = any(%(archives)s::text[])")
 
 # The older state is on the newer one's lineage, so an entry differs only if it was changed on that lineage after the
 # older state. An entry that was moved also counts as a change of the archive that it left. That archive is in the
@@ -143,6 +150,7 @@ _CHANGED: Final = """
       join newer on newer.depth <= common.depth
       join mirror.version v on v.line_id = newer.line_id and v.from_seq <= newer.seq
        and v.from_seq > case when newer.line_id = common.line_id then common.seq else 0 end
+       and v.from_seq > 0
      limit %(limit)s)
   select exists (select from common) as is_on_the_way, (select count(*) from changed) as changed, array(
     select archive_id from changed
@@ -182,8 +190,10 @@ _LEAF_COUNTS: Final = """
   select v.archive_id, count(*) from line join mirror.version v on v.line_id = line.line_id
    where v.from_seq <= line.seq and (v.to_seq is null or v.to_seq > line.seq)
      and not v.dead and not v.is_archive and v.tokens > 0 and v.type <> %(summary)s
-     and (%(archives)s::text[] is null or v.archive_id = any(%(archives)s::text[]))
+     {of_archives}
    group by v.archive_id"""
+_COUNTS_OF_ALL: Final = _LEAF_COUNTS.replace("{of_archives}", "")
+_COUNTS_OF_SOME: Final = _LEAF_COUNTS.replace("{of_archives}", "and v.archive_id = any(%(archives)s::text[])")
 
 
 async def ordered_nodes(snapshot: Snapshot, archive_ids: Collection[str] | None = None) -> list[TreeNode]:
@@ -194,7 +204,9 @@ async def ordered_nodes(snapshot: Snapshot, archive_ids: Collection[str] | None 
     """
     wanted = None if archive_ids is None else sorted(archive_ids)
     async with snapshot.conn.cursor(binary=True) as cursor:
-        await cursor.execute(_LEAVES, snapshot.state.arguments(archives=wanted))
+        await cursor.execute(
+            _LEAVES_OF_ALL if wanted is None else _LEAVES_OF_SOME, snapshot.state.arguments(archives=wanted)
+        )
         rows = await fetched(cursor)
     return await in_store_thread(_arranged, rows, None if wanted is None else frozenset(wanted))
 
@@ -231,7 +243,10 @@ async def leaf_counts(snapshot: Snapshot, archive_ids: Collection[str] | None = 
     An entry that was changed on a nearer line counts once per line. Archives without such nodes are left out.
     """
     wanted = None if archive_ids is None else sorted(archive_ids)
-    cursor = await snapshot.conn.execute(_LEAF_COUNTS, snapshot.state.arguments(archives=wanted, summary=SUMMARY_TYPE))
+    cursor = await snapshot.conn.execute(
+        _COUNTS_OF_ALL if wanted is None else _COUNTS_OF_SOME,
+        snapshot.state.arguments(archives=wanted, summary=SUMMARY_TYPE),
+    )
     return {row[0]: row[1] for row in await cursor.fetchall()}
 
 

@@ -46,6 +46,7 @@ WORK_MIGRATIONS: Final = (
     "work_0005.sql",
     "work_0006.sql",
     "work_0007.sql",
+    "work_0008.sql",
 )
 """The migrations of the schema ``work``, in order. A released migration never changes."""
 

@@ -117,12 +117,13 @@ _PART: Final = """
          where c.workspace_id = %(workspace)s and c.commit_id = %(after)s) last on true
      where %(after)s::text is null or line.depth >= last.depth)"""
 
+# Where versions are read by their commit, "from_seq > 0" selects the index for that (mirror.sql).
 _ADMITTED: Final = """
   (%(author)s::text is null or c.author_name ilike %(author)s or c.author_email ilike %(author)s)
   and (%(since)s::timestamptz is null or c.committed_at >= %(since)s)
   and (%(until)s::timestamptz is null or c.committed_at < %(until)s)
   and (%(entries)s::jsonb is null or exists (
-    select from mirror.version e where e.line_id = c.line_id and e.from_seq = c.seq
+    select from mirror.version e where e.line_id = c.line_id and e.from_seq = c.seq and e.from_seq > 0
        and jsonb_exists(%(entries)s::jsonb, e.entry_id)))"""
 
 _LIST: Final = f"""
@@ -150,7 +151,8 @@ _REVISIONS: Final = f"""
    order by part.depth, v.from_seq desc limit %(limit)s"""  # noqa: S608
 
 _TOUCHED: Final = f"""
-  select {_VERSION} from mirror.commit c join mirror.version v on v.line_id = c.line_id and v.from_seq = c.seq
+  select {_VERSION} from mirror.commit c
+    join mirror.version v on v.line_id = c.line_id and v.from_seq = c.seq and v.from_seq > 0
    where c.workspace_id = %(workspace)s and c.commit_id = %(commit)s order by v.entry_id limit %(limit)s"""  # noqa: S608
 
 
@@ -188,7 +190,8 @@ _DIFFERING: Final = f"""
   candidate as (
     select v.entry_id from part cross join lateral (
       select v.entry_id from mirror.version v
-       where v.line_id = part.line_id and v.from_seq > part.low and v.from_seq <= part.high offset 0) v
+       where v.line_id = part.line_id and v.from_seq > part.low and v.from_seq <= part.high
+         and v.from_seq > 0 offset 0) v
     union
     select s.entry_id from work.staged s where s.session_id in (%(old_session)s, %(new_session)s)),
   differing as (
@@ -229,7 +232,7 @@ async def commit_of_request(
     async with conn.cursor(row_factory=class_row(RequestedCommit)) as cursor:
         await cursor.execute(
             "select c.commit_id, count(v.version_id) as changes from mirror.commit c"
-            " left join mirror.version v on v.line_id = c.line_id and v.from_seq = c.seq"
+            " left join mirror.version v on v.line_id = c.line_id and v.from_seq = c.seq and v.from_seq > 0"
             " where c.workspace_id = %(workspace)s and c.request_id = %(request)s"
             " and c.session_id is not distinct from %(session)s"
             " and (%(head)s::text is null or exists (select from mirror.lineage(%(workspace)s, %(head)s) line"
@@ -288,7 +291,8 @@ async def touched(conn: Connection, workspace_id: str, commit_id: str, *, limit:
 async def count_touched(conn: Connection, workspace_id: str, commit_id: str) -> int:
     """Return the number of entries that a commit changes."""
     cursor = await conn.execute(
-        "select count(*) from mirror.commit c join mirror.version v on v.line_id = c.line_id and v.from_seq = c.seq"
+        "select count(*) from mirror.commit c"
+        " join mirror.version v on v.line_id = c.line_id and v.from_seq = c.seq and v.from_seq > 0"
         " where c.workspace_id = %s and c.commit_id = %s",
         (workspace_id, commit_id),
     )
@@ -301,7 +305,7 @@ async def touched_nodes(conn: Connection, workspace_id: str, commit_ids: Sequenc
     async with conn.cursor(row_factory=class_row(TouchedNodes)) as cursor:
         await cursor.execute(
             "select c.commit_id, c.parents[1] as first_parent, array_agg(v.entry_id) as node_ids from mirror.commit c"
-            " join mirror.version v on v.line_id = c.line_id and v.from_seq = c.seq"
+            " join mirror.version v on v.line_id = c.line_id and v.from_seq = c.seq and v.from_seq > 0"
             " where c.workspace_id = %s and c.commit_id = any(%s) and not v.is_archive group by c.commit_id, c.parents",
             (workspace_id, list(commit_ids)),
         )

@@ -329,7 +329,7 @@ async def _begin_versions(
             await copy.write_row((place.line_id, place.seq, *row))
     await conn.execute(
         "insert into mirror.outbox (workspace_id, version_id, changed) select %s, version_id, false from mirror.version"
-        " where line_id = %s and from_seq = %s and not dead and not is_archive order by version_id",
+        " where line_id = %s and from_seq = %s and from_seq > 0 and not dead and not is_archive order by version_id",
         (workspace_id, place.line_id, place.seq),
     )
 

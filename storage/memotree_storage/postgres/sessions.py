@@ -190,15 +190,14 @@ async def list_sessions(
     limit: int | None = None,
 ) -> list[Session]:
     """Return the sessions of a workspace, most recently used first, that come after ``before`` (time, id)."""
+    wanted = "" if closed else " and state = 'open' and used_at + ttl >= now()"
+    further = "" if before is None else " and (used_at, session_id) < (%(when)s, %(id)s)"
     async with conn.cursor(row_factory=class_row(Session)) as cursor:
         await cursor.execute(
-            f"select {_SESSION} from work.session where workspace_id = %(workspace)s"  # noqa: S608
-            " and (%(closed)s or (state = 'open' and used_at + ttl >= now()))"
-            " and (%(when)s::timestamptz is null or (used_at, session_id) < (%(when)s, %(id)s))"
+            f"select {_SESSION} from work.session where workspace_id = %(workspace)s{wanted}{further}"  # noqa: S608
             " order by used_at desc, session_id desc limit %(limit)s",
             {
                 "workspace": workspace_id,
-                "closed": closed,
                 "when": before[0] if before else None,
                 "id": before[1] if before else "",
                 "limit": limit,

@@ -75,10 +75,11 @@ async def staged(
     Without ``data`` the rows have no contents, so ``entry`` must not be read.
     """
     columns = _STAGED if data else _WITHOUT_DATA
+    named = "" if ids is None else " and entry_id = any(%(ids)s::text[])"
     async with conn.cursor(row_factory=args_row(_read_staged)) as cursor:
         await cursor.execute(
             f"select {columns} from work.staged where session_id = %(session)s and entry_id > %(after)s"  # noqa: S608
-            " and (%(ids)s::text[] is null or entry_id = any(%(ids)s)) order by entry_id limit %(limit)s",
+            f"{named} order by entry_id limit %(limit)s",
             {"session": session_id, "after": after, "ids": None if ids is None else list(ids), "limit": limit},
         )
         return await fetched(cursor)

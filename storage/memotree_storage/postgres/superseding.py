@@ -22,7 +22,7 @@ _STATEMENT: Final = f"""
     union
     select v.entry_id from line join mirror.version v on v.line_id = line.line_id
      where v.{_HAS_RELATION} and v.from_seq <= line.seq and (v.to_seq is null or v.to_seq > line.seq)
-       and (%(archives)s::text[] is null or v.archive_id = any(%(archives)s::text[])) {{targets}}
+       {{archives}} {{targets}}
   )
   select v.archive_id, v.entry_id, relation ->> 1, v.attributes ->> '{VALID_FROM}', first.committed_at
     from candidate
@@ -35,11 +35,11 @@ _STATEMENT: Final = f"""
         join mirror.commit c on c.line_id = w.line_id and c.seq = w.from_seq
        where w.relations @> jsonb_build_array(jsonb_build_array('{SUPERSEDES}', relation ->> 1))) first
    where not v.dead and relation ->> 0 = '{SUPERSEDES}'
-     and (%(archives)s::text[] is null or v.archive_id = any(%(archives)s::text[]))
+     {{archives}}
      and (%(targets)s::text[] is null or relation ->> 1 = any(%(targets)s::text[]))"""  # noqa: S608
 
-_SUPERSEDING: Final = _STATEMENT.replace("{targets}", "")
-_TO_TARGETS: Final = _STATEMENT.replace("{targets}", "and targets && %(targets)s::text[] and targets <> '{}'")
+_IN_ARCHIVES: Final = "and v.archive_id = any(%(archives)s::text[])"
+_TO_TARGETS: Final = "and targets && %(targets)s::text[] and targets <> '{}'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,5 +76,10 @@ async def superseding(
         targets=None if targets is None else sorted(targets),
     )
     async with snapshot.conn.cursor(row_factory=args_row(Superseding)) as cursor:
-        await cursor.execute(_SUPERSEDING if targets is None else _TO_TARGETS, arguments)
+        await cursor.execute(
+            _STATEMENT.replace("{archives}", "" if archive_ids is None else _IN_ARCHIVES).replace(
+                "{targets}", "" if targets is None else _TO_TARGETS
+            ),
+            arguments,
+        )
         return await cursor.fetchall()

@@ -23,7 +23,7 @@ _TITLED: Final = f"""
      where s.session_id = %(session)s and left(s.title, {_INDEXED}) collate "C" between %(low)s and %(high)s
     union
     select v.entry_id from line cross join lateral (
-      select one.entry_id from mirror.version one where one.line_id = line.line_id
+      select one.entry_id from mirror.version one where one.line_id = line.line_id and one.title >= ''
          and left(one.title, {_INDEXED}) collate "C" between %(low)s and %(high)s) v
   )
   select {_COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq

@@ -259,7 +259,8 @@ class CommitCheck:
         """Report rows at a commit's place for which there is no change in Git."""
         cursor = await self._conn.execute(
             "select k.line, k.seq, count(v.entry_id) from unnest(%s::bigint[], %s::bigint[]) as k (line, seq)"
-            " left join mirror.version v on v.line_id = k.line and v.from_seq = k.seq group by k.line, k.seq",
+            " left join mirror.version v on v.line_id = k.line and v.from_seq = k.seq and v.from_seq > 0"
+            " group by k.line, k.seq",
             ([at.line_id for _, at in whole], [at.seq for _, at in whole]),
         )
         counted = {(row[0], row[1]): row[2] for row in await cursor.fetchall()}
@@ -269,7 +270,8 @@ class CommitCheck:
             if commit_id in damaged or counted[at.line_id, at.seq] == len(expected):
                 continue
             cursor = await self._conn.execute(
-                "select entry_id from mirror.version where line_id = %s and from_seq = %s and entry_id <> all(%s)",
+                "select entry_id from mirror.version"
+                " where line_id = %s and from_seq = %s and from_seq > 0 and entry_id <> all(%s)",
                 (at.line_id, at.seq, list(expected)),
             )
             found += [

@@ -85,13 +85,16 @@ create table mirror.version (
   unique (line_id, entry_id, from_seq)
 );
 create unique index version_open on mirror.version (line_id, entry_id) where to_seq is null;
-create index version_of_commit on mirror.version (line_id, from_seq);
+
+-- Every row satisfies the conditions of the next two indexes; only a statement that says them uses the index. Otherwise
+-- the planner took them for lookups of one entry where most lines have few rows, and read a long line whole.
+create index version_of_commit on mirror.version (line_id, from_seq) where from_seq > 0;
+-- Finds nodes by title. Only its beginning is indexed, since an index entry has a limit; a title can be longer.
+create index version_titles on mirror.version (line_id, (left(title, 100)) collate "C") where title >= '';
+
 create index version_archives on mirror.version (line_id, title collate "C", entry_id) where is_archive;
 create index version_targets on mirror.version using gin (targets) where targets <> '{}';
-
--- Finds nodes by title. Only its beginning is indexed, since an index entry has a limit; a title can be longer.
-create index version_titles on mirror.version (line_id, (left(title, 100)) collate "C");
-create index version_by_archive on mirror.version (line_id, archive_id);
+create index version_by_archive on mirror.version (archive_id, line_id);
 -- The archive of an ingested document, or its node in a joined archive.
 create index version_documents on mirror.version (line_id, (attributes ->> 'document_id'))
  where attributes ? 'document_id' and (is_archive or attributes ? 'sha256');

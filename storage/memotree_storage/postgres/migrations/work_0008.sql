@@ -1,0 +1,6 @@
+-- Closed sessions stay; those that are not closed are found without them. The order is that of a page of sessions.
+
+create index session_unclosed on work.session (workspace_id, used_at desc, session_id desc)
+ where state in ('open', 'detached');
+drop index work.session_by_use;
+create index session_by_use on work.session (workspace_id, used_at desc, session_id desc);
