@@ -120,7 +120,9 @@ class Refs:
             async with self._store.database.connection() as conn:
                 found = await registry.find_workspace(conn, lookup.needed("workspace", workspace))
             async with workspace_transaction(self._store, found.workspace_id, commit_point) as transaction:
-                return await change(transaction, found)
+                response = await change(transaction, found)
+            self._store.maintenance.notice(found.workspace_id)
+            return response
 
         return await finish_past_commit_point(run)
 

@@ -157,7 +157,7 @@ class Store:
         with self.following(workspace_id):
             result = await catch_up(self.database, workspace_id, repository, self.entries, report)
         if result.refs_changed:
-            self.indexer.notice(workspace_id)
+            self.notice_commit(workspace_id)
         return result.commits
 
     def forget_cached(self, workspace_id: str) -> None:

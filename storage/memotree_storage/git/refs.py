@@ -2,6 +2,7 @@
 
 Follows Git's files backend: a loose file per ref, ``packed-refs`` as the fallback, a ``.lock`` file around each change.
 A ref is deleted from ``packed-refs`` before its loose file; otherwise a crash in between would bring back an old value.
+``packed-refs`` stays locked until the loose file is gone, so that nobody packs a ref that is being deleted.
 """
 
 import errno
@@ -25,7 +26,7 @@ from dulwich.refs import (
 from memotree_storage.errors import CorruptError, FailedPreconditionError, FieldViolation, InvalidInputError
 from memotree_storage.faults import point
 from memotree_storage.git.disk import make_folders, sync_folder
-from memotree_storage.git.locks import LockFile, LockJournal
+from memotree_storage.git.locks import PRIVATE_FOLDER, LockFile, LockJournal
 from memotree_storage.git.objects import is_hex_id
 
 _MAX_PART: Final = 240
@@ -103,6 +104,7 @@ class RefStore:
         self._journal = journal
         self._loose = _FileCache(_decode_loose)
         self._packed_file = _FileCache(_decode_packed)
+        self._packed_below: dict[tuple[str, ...], tuple[Mapping[str, str], Mapping[str, str]]] = {}
 
     def below(self, folders: Sequence[str]) -> dict[str, str]:
         """Return every ref below some folders with the id it holds, such as ``refs/heads``; ``refs`` has all.
@@ -111,13 +113,63 @@ class RefStore:
         and a commit does not ask for those.
         """
         # Read loose refs before packed ones: git packs a ref before it removes the loose file, so none is missed.
-        values = {name: value for folder in folders for name, value in self._loose_values(folder)}
-        prefixes = tuple(f"{folder}/" for folder in folders)
-        for name, value in self._packed()[0].items():
-            if name.startswith(prefixes):
-                values.setdefault(name, value)
-        followed = ((name, self._followed(value, values)) for name, value in values.items())
-        return {name: value for name, value in sorted(followed) if is_hex_id(value)}
+        loose = {name: value for folder in folders for name, value in self._loose_values(folder)}
+        values = {**self._packed_in(tuple(folders)), **loose}
+        for name, value in loose.items():
+            followed = self._followed(value, values)
+            if is_hex_id(followed):
+                values[name] = followed
+            else:
+                del values[name]
+        return values
+
+    def _packed_in(self, folders: tuple[str, ...]) -> Mapping[str, str]:
+        """The packed refs below some folders; selected again only when the file has changed."""
+        packed, _ = self._packed()
+        known = self._packed_below.get(folders)
+        if known is None or known[0] is not packed:
+            prefixes = tuple(f"{folder}/" for folder in folders)
+            known = (packed, {name: value for name, value in packed.items() if name.startswith(prefixes)})
+            self._packed_below[folders] = known
+        return known[1]
+
+    def count_loose(self, folders: Sequence[str]) -> int:
+        """Return how many files there are below some folders; reads none of them."""
+        return sum(len(names) for folder in folders for _, _, names in os.walk(self._repository / folder))
+
+    def pack(self, folders: Sequence[str], peeled: Callable[[str], str | None], lock_timeout: float) -> dict[str, str]:
+        """Write the loose refs below some folders into ``packed-refs`` too; return them. See `drop_packed`.
+
+        Args:
+            folders: Such as ``refs/heads``.
+            peeled: Returns the commit that an object peels to, given its id; a ref for which it returns ``None`` stays
+                as it is.
+            lock_timeout: How long the lock of another program is waited for, in seconds.
+        """
+        with self._journal.lock(self._repository / "packed-refs", lock_timeout):
+            packed, targets = self._packed()
+            targets = dict(targets)
+            found: dict[str, str] = {}
+            for name, value in (pair for folder in folders for pair in self._loose_values(folder)):
+                commit_id = peeled(value) if is_hex_id(value) else None
+                if commit_id is None:
+                    continue
+                found[name] = value
+                if commit_id == value:
+                    targets.pop(Ref(os.fsencode(name)), None)
+                else:
+                    targets[Ref(os.fsencode(name))] = ObjectID(commit_id.encode())
+            if found:
+                self._replace_packed({**packed, **found}, targets)
+        return found
+
+    def drop_packed(self, refs: Mapping[str, str], lock_timeout: float) -> None:
+        """Remove the files of loose refs whose values are packed, except those that have moved since."""
+        for name, value in refs.items():
+            path = self._repository / name
+            with self._journal.lock(path, lock_timeout):
+                if self._loose_value(path) == value == self._packed()[0].get(name):
+                    path.unlink()
 
     def one(self, name: str) -> str | None:
         """Return the id that a ref holds; ``None`` if it is absent or broken."""
@@ -188,16 +240,24 @@ class RefStore:
 
     def _delete(self, name: str, lock_timeout: float) -> None:
         path = self._repository / name
-        packed, _ = self._packed()
-        if name in packed:
-            with self._journal.lock(self._repository / "packed-refs", lock_timeout) as lock:
-                packed, peeled = self._packed()
-                lock.commit(_encode_packed({key: value for key, value in packed.items() if key != name}, peeled))
-                sync_folder(self._repository)
-        path.unlink(missing_ok=True)
-        point("git.ref-moved")
-        sync_folder(path.parent)
-        point("git.ref-synced")
+        with self._journal.lock(self._repository / "packed-refs", lock_timeout):
+            packed, peeled = self._packed()
+            if name in packed:
+                self._replace_packed({key: value for key, value in packed.items() if key != name}, peeled)
+            path.unlink(missing_ok=True)
+            point("git.ref-moved")
+            sync_folder(path.parent)
+            point("git.ref-synced")
+
+    def _replace_packed(self, refs: Mapping[str, str], peeled: Mapping[Ref, ObjectID]) -> None:
+        """Replace ``packed-refs``, whose lock the caller keeps; committing the lock file itself would release it."""
+        fresh = self._repository / PRIVATE_FOLDER / "packed-refs.new"
+        with fresh.open("wb") as file:
+            file.write(_encode_packed(refs, peeled))
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.rename(self._repository / "packed-refs")
+        sync_folder(self._repository)
 
     def _refuse_taken(self, name: str) -> None:
         """Refuse a new ref that would be a folder of an existing ref, or the other way round."""

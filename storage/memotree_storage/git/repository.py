@@ -31,6 +31,9 @@ from memotree_storage.git.trees import TreeReader, TreeWriter
 from memotree_storage.ports import CommitDraft, CommitInfo, PathChange, PathScope, TagDraft, WrittenCommit
 
 _BLOB_CACHE_BYTES: Final = 32 << 20
+_PACKED_FOLDERS: Final = ("refs/heads", "refs/tags")
+_SLICE: Final = 50
+"""Refs whose files are removed while the write lock is held."""
 
 
 class GitRepository:
@@ -195,6 +198,33 @@ class GitRepository:
         return {beginning: self._trees.find_beginning(root, beginning) for beginning in beginnings}
 
     # --- beyond the port ---------------------------------------------------------------------------------------------
+
+    def pack_refs(self, limit: int = 0) -> int:
+        """Write branches and tags into one file if more than ``limit`` have a file each; return how many.
+
+        Listing refs then reads the files of those alone that have moved since. A session's ref stays a file, since
+        deleting a packed ref writes the whole file again. Between the slices, other writers can move refs.
+
+        Raises:
+            RepositoryBusyError, RefLockedError: Another process or git held a lock for too long.
+            RepositoryUnavailableError: The disk refused; every ref is as it was.
+        """
+        with disk_errors("pack its refs"):
+            if self._refs.count_loose(_PACKED_FOLDERS) <= limit:
+                return 0
+            with self._lock.hold(self._lock_timeout):
+                packed = list(self._refs.pack(_PACKED_FOLDERS, self._peeled, self._lock_timeout).items())
+            point("git.refs-packed")
+            for start in range(0, len(packed), _SLICE):
+                with self._lock.hold(self._lock_timeout):
+                    self._refs.drop_packed(dict(packed[start : start + _SLICE]), self._lock_timeout)
+        return len(packed)
+
+    def _peeled(self, object_id: str) -> str | None:
+        try:
+            return self.commit_info(object_id).commit_id
+        except ObjectMissingError:
+            return None
 
     def exists(self, object_id: str) -> bool:
         """Whether the repository has this object."""

@@ -1,4 +1,4 @@
-"""Background maintenance of a store: repacks repositories, closes expired sessions, collects unreachable lines."""
+"""Background maintenance of a store: packs repositories, closes expired sessions, collects unreachable lines."""
 
 import asyncio
 from datetime import timedelta
@@ -19,11 +19,14 @@ from memotree_storage.postgres import answers, projector, registry, requests, se
 from memotree_storage.postgres.database import Database
 
 _PERIOD: Final = 3600.0
+_LOOSE_REFS: Final = 50
+"""Above so many branches and tags with a file each, they are packed: every commit reads each of the files."""
+
 _log = structlog.get_logger(__name__)
 
 
 class BackgroundMaintenance:
-    """Repacks a repository when it has many packs; once an hour closes and collects what has expired.
+    """Packs the refs and objects of a repository when they are many files; once an hour closes what has expired.
 
     Args:
         database: The database.
@@ -60,7 +63,7 @@ class BackgroundMaintenance:
             await asyncio.wait([self._repacking])
 
     def notice(self, workspace_id: str) -> None:
-        """Note that a workspace has a new commit, so its repository may need a repack."""
+        """Note that a workspace has a new commit or ref, so its repository may need packing."""
         self._waiting.add(workspace_id)
         self._wake.set()
 
@@ -142,6 +145,8 @@ class BackgroundMaintenance:
                     _log.exception("a repack failed", workspace=workspace_id)
 
     async def _repack_one(self, workspace_id: str) -> None:
+        repository = await in_store_thread(self._repositories.get, workspace_id)
+        await in_store_thread(repository.pack_refs, _LOOSE_REFS)
         path = self._repositories.path(workspace_id)
         if await in_store_thread(count_packs, path) <= PACK_LIMIT:
             return

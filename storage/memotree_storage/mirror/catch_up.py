@@ -80,6 +80,8 @@ def odd_refs(found: Iterable[str]) -> dict[str, str]:
 
 def _oddness(name: str) -> str:
     """Why PostgreSQL or gRPC cannot take a name; "" if they can."""
+    if name.isascii() and len(name) <= LONGEST_NAME:
+        return ""
     try:
         length = len(name.encode())
     except UnicodeEncodeError:

@@ -247,7 +247,7 @@ async def _refs(
     should, found = await in_store_thread(_peeled, repository, mirrored_refs(refs))
     found += [
         in_git("ref", f"{ascii(name)[:200]} is not mirrored, because {why}; rename it with git.")
-        for name, why in odd_refs(refs).items()
+        for name, why in odd_refs(sorted(refs)).items()
     ]
     cursor = await conn.execute(
         "select name, object_id, commit_id from mirror.ref where workspace_id = %s", (workspace_id,)

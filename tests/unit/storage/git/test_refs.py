@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from memotree_storage.conformance.drafts import MAIN, draft
-from memotree_storage.git import refs
+from memotree_storage.git import refs, repository
 from memotree_storage.git.locks import LockJournal, RefLockedError, RepositoryBusyError, RepositoryLock
 from memotree_storage.git.refs import InvalidRefNameError, PackedRefsDamagedError, RefNameTakenError, check_ref_name
 from memotree_storage.git.repository import GitRepository
@@ -70,6 +70,77 @@ def test_deleting_a_packed_ref_removes_it_everywhere(store: GitRepository, judge
     assert store.refs().keys() == {MAIN, "refs/tags/kept"}
     assert judge.run("for-each-ref", "--format=%(refname) %(*objectname)").split() == [MAIN, "refs/tags/kept", one]
     judge.check()
+
+
+def test_many_refs_become_one_file_that_git_reads(store: GitRepository, judge: Judge) -> None:
+    one, two = commits(store, 2)
+    for name in (MAIN, "refs/heads/a/b", "refs/tags/light", "refs/memotree/keep/s"):
+        assert store.move_ref(name, None, one)
+    judge.run("tag", "-a", "-m", "annotated", "kept", two)
+    judge.run("tag", "-a", "-m", "a tag of a tag", "twice", "kept")
+    judge.run("tag", "tree", f"{one}^{{tree}}")
+    judge.run("symbolic-ref", "refs/heads/alias", MAIN)
+    shown = judge.run("for-each-ref", "--format=%(refname) %(objectname) %(*objectname)")
+    refs_before = store.refs()
+    assert store.pack_refs(limit=7) == 0
+    assert store.pack_refs(limit=6) == 5
+    left = {str(path.relative_to(store.path)) for path in (store.path / "refs").rglob("*") if path.is_file()}
+    assert left == {"refs/heads/alias", "refs/tags/tree", "refs/memotree/keep/s"}
+    assert store.refs() == refs_before
+    assert judge.run("for-each-ref", "--format=%(refname) %(objectname) %(*objectname)") == shown
+    judge.check()
+    assert store.move_ref(MAIN, one, two)
+    assert store.pack_refs() == 1
+    assert judge.run("rev-parse", "main", "kept^{commit}", "twice^{commit}").split() == [two] * 3
+
+
+def test_a_ref_that_moves_while_refs_are_packed_keeps_its_new_value(
+    store: GitRepository, judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = commits(store, 2)
+    for name in (MAIN, "refs/heads/gone", "refs/heads/still"):
+        assert store.move_ref(name, None, one)
+
+    def move(name: str) -> None:
+        if name == "git.refs-packed":
+            assert store.move_ref(MAIN, one, two)
+            judge.run("branch", "--delete", "--force", "gone")
+
+    monkeypatch.setattr(repository, "point", move)
+    assert store.pack_refs() == 3
+    assert store.refs() == {MAIN: two, "refs/heads/still": one}
+    assert judge.run("for-each-ref", "--format=%(refname) %(objectname)").split() == [
+        MAIN,
+        two,
+        "refs/heads/still",
+        one,
+    ]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_nobody_can_pack_a_ref_that_is_being_deleted(
+    store: GitRepository, judge: Judge, monkeypatch: pytest.MonkeyPatch, packed: bool
+) -> None:
+    """As in git: ``packed-refs`` stays locked until the file of the ref is gone."""
+    (one,) = commits(store, 1)
+    assert store.move_ref(MAIN, None, one)
+    if packed:
+        judge.run("pack-refs", "--all", "--no-prune")
+    refused: list[str] = []
+    unlink = Path.unlink
+
+    def packing(path: Path, missing_ok: bool = False) -> None:
+        if path == store.path / MAIN:
+            with pytest.raises(AssertionError) as error:
+                judge.run("-c", "core.packedRefsTimeout=0", "pack-refs", "--all")
+            refused.append(str(error.value))
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", packing)
+    assert store.move_ref(MAIN, one, None)
+    (why,) = refused
+    assert "packed-refs.lock" in why
+    assert store.refs() == {}
 
 
 def test_deleting_a_ref_frees_the_names_above_it(store: GitRepository) -> None:
@@ -204,6 +275,9 @@ def test_any_sequence_of_moves_equals_a_dictionary(
             assert store.refs() == model
             if number % 4 == 3:
                 Judge(store.path).run("pack-refs", "--all")
+            if number % 4 == 1:
+                store.pack_refs()
+                assert store.refs() == model
 
 
 @pytest.mark.parametrize("trusted_after", [refs._FRESH_NS, -refs._FRESH_NS])
