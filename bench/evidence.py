@@ -313,7 +313,8 @@ def figure(values: Sequence[float], documents: Sequence[int], resamples: int = R
     if not len(found):
         return Figure(float("nan"), (float("nan"),) * 2, (float("nan"),) * 2, 0)
     _, homes = np.unique(np.asarray(documents), return_inverse=True)
-    sums, counts = np.bincount(homes, weights=found), np.bincount(homes).astype(np.float64)
+    sums = np.bincount(homes, weights=found).astype(np.float64)
+    counts = np.bincount(homes).astype(np.float64)
     return Figure(
         float(found.mean()),
         _interval(found, np.ones(len(found)), resamples),

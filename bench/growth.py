@@ -209,8 +209,8 @@ async def _chain(place: World, rounds: int) -> list[Row]:
             node_service_pb2.SearchNodesRequest(workspace=place.workspace_id, query="says", archives=[archive])
         ),
     }.items():
-        small = await timed(lambda call=call: call(flat.id, roots[-1].id), rounds)
-        large = await timed(lambda call=call: call(deep.id, chain[-1].id), rounds)
+        small = await timed(partial(call, flat.id, roots[-1].id), rounds)
+        large = await timed(partial(call, deep.id, chain[-1].id), rounds)
         value, base = median_ms(large), median_ms(small)
         rows.append(Row(f"{name}, a chain of {depth}", value, "ms", f"{depth} roots", base))
     return rows

@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -217,7 +218,11 @@ def _sql_changes(text: str) -> Iterator[Callable[[Any], None]]:
     for pattern, other in _IN_SQL:
         for found in pattern.finditer(text):
             changed = text[: found.start()] + other + text[found.end() :]
-            yield lambda place, changed=changed: setattr(place, "value", changed)
+            yield partial(_set_value, changed)
+
+
+def _set_value(changed: str, place: Any) -> None:
+    place.value = changed
 
 
 def run(name: str, count: int, seed: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import time
 from datetime import UTC, datetime
+from functools import partial
 
 from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Archive, Node, new_id
@@ -47,7 +48,7 @@ async def run(place: World, *, commits: int, rounds: int) -> list[Row]:
             ("children", lambda state: tree.children(Snapshot(conn, state), parent.id)),
             ("subtree", lambda state: tree.subtree(Snapshot(conn, state), [parent.id])),
         ):
-            old, new = await paired(lambda read=read: read(then), lambda read=read: read(now), rounds)
+            old, new = await paired(partial(read, then), partial(read, now), rounds)
             row = Row(f"{name} at an old commit", median_ms(old), "ms", "at the head", median_ms(new), "≤ 1.5 times")
             rows.append(_judged(row, 1.5))
     ours = await timed(

@@ -40,7 +40,7 @@ class Sheet:
 
     title: str
     headings: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    rows: Sequence[tuple[str, ...]]
 
 
 def show(document: Mapping[str, Any], console: Console) -> None:

@@ -75,6 +75,7 @@ async def served(place: World) -> AsyncIterator[str]:
     """The address of a gRPC server over a world."""
     maintenance = MaintenanceOperations(
         place.store,
+        PageTokens(),
         service_limits(place.settings),
         max_message_bytes=place.settings.max_message_bytes,
         embedded={"postgres", "qdrant"},

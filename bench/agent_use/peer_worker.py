@@ -7,7 +7,7 @@ facts needs a language model.
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,11 @@ _TOP = 3
 """How many results an agent reads for a question, for every memory that returns a list."""
 
 
-def _vectors() -> Callable[[list[str]], list[list[float]]]:
+def _vectors() -> Callable[[Sequence[str]], list[list[float]]]:
     import wordllama
 
     model = wordllama.WordLlama.load(dim=256, cache_dir=Path(wordllama.__file__).parent, disable_download=True)
-    return lambda texts: [list(map(float, row)) for row in model.embed(texts, norm=True)]
+    return lambda texts: [list(map(float, row)) for row in model.embed(list(texts), norm=True)]
 
 
 class Mem0:
@@ -75,9 +75,10 @@ class LangGraph:
     """LangGraph's InMemoryStore with an index; it lasts as long as its process."""
 
     def __init__(self, _folder: str) -> None:
+        from langgraph.store.base import IndexConfig
         from langgraph.store.memory import InMemoryStore
 
-        self._store = InMemoryStore(index={"embed": _vectors(), "dims": 256, "fields": ["text"]})
+        self._store = InMemoryStore(index=IndexConfig(embed=_vectors(), dims=256, fields=["text"]))
 
     def remember(self, text: str, title: str) -> tuple[Any, Any, str]:
         self._store.put(("facts",), title, {"text": text})
