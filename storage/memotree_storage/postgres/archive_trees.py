@@ -122,19 +122,23 @@ _LEAVES: Final = f"""
          nullif(v.tags, '{{}}'), v.attributes ->> '{TIME}', v.attributes ->> '{SPEAKER}', v.source ->> 'document_id',
          {_heading("v")}, v.attributes ->> '{VALID_FROM}', v.attributes ->> '{VALID_TO}',
          c.committed_at, v.depth, v.is_archive, v.dead
-    from (
-      select version.*, line.depth from line join mirror.version on version.line_id = line.line_id
-       where line.depth < (select max(depth) from line)
-         and version.from_seq <= line.seq and (version.to_seq is null or version.to_seq > line.seq)
-      union all
-      select version.*, line.depth from (select * from line order by depth desc limit 1) line
-        join mirror.version on version.line_id = line.line_id
-       where not version.dead and not version.is_archive
-         and version.from_seq <= line.seq and (version.to_seq is null or version.to_seq > line.seq)
-         {{of_archives}}) v
-    join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq"""  # noqa: S608
-_LEAVES_OF_ALL: Final = _LEAVES.replace("{of_archives}", "")
-_LEAVES_OF_SOME: Final = _LEAVES.replace("{of_archives}", "and version.archive_id = any(%(archives)s::text[])")
+    from ({{versions}}) v join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq"""  # noqa: S608
+
+_OF_LINES: Final = """
+  select version.*, line.depth from {lines} join mirror.version on version.line_id = line.line_id
+   where version.from_seq <= line.seq and (version.to_seq is null or version.to_seq > line.seq)"""
+_IS_NEARER: Final = "line.depth < (select max(depth) from line)"
+_IS_ALIVE_NODE: Final = "not version.dead and not version.is_archive"
+_LEAVES_OF_ALL: Final = _LEAVES.replace(
+    "{versions}", f"{_OF_LINES} and ({_IS_NEARER} or {_IS_ALIVE_NODE})".replace("{lines}", "line")
+)
+# The farthest line is a part of its own, so that its rows are read by the index of archives.
+_LEAVES_OF_SOME: Final = _LEAVES.replace(
+    "{versions}",
+    f"{_OF_LINES.replace('{lines}', 'line')} and {_IS_NEARER} union all "
+    f"{_OF_LINES.replace('{lines}', '(select * from line order by depth desc limit 1) line')} and {_IS_ALIVE_NODE}"
+    " and version.archive_id = any(%(archives)s::text[])",  # noqa: S608
+)
 
 # The older state is on the newer one's lineage, so an entry differs only if it was changed on that lineage after the
 # older state. An entry that was moved also counts as a change of the archive that it left. That archive is in the
