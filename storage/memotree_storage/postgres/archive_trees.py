@@ -106,11 +106,20 @@ def _heading(row: str) -> str:
     )
 
 
-# Empty arrays are returned as null: reading an array costs more than the rest of a row, and most nodes have no tags.
-#
-# A row on a line nearer than the farthest one can hide a node of the wanted archives by having moved it to another
-# archive. So all rows of the nearer lines are read; these are the changes of branches and sessions, which are few.
-_LEAVES: Final = f"""
+def _versions(lines: str, condition: str) -> str:
+    """SQL: the versions that hold at the state on some lines, with the depth of the line."""
+    return f"""
+      select version.*, line.depth from {lines} join mirror.version on version.line_id = line.line_id
+       where version.from_seq <= line.seq and (version.to_seq is null or version.to_seq > line.seq)
+         and ({condition})"""  # noqa: S608
+
+
+def _leaves(versions: str) -> str:
+    """SQL: a row (see `_Row`) for each staged change and each of these versions.
+
+    Empty arrays are returned as null: reading an array costs more than the rest of a row, and most nodes have no tags.
+    """
+    return f"""
   with {LINE}
   select s.entry_id, s.parent_id, s.position, s.archive_id, s.type, s.tokens, null::bigint, s.blob,
          nullif(s.tags, '{{}}'), s.attributes ->> '{TIME}', s.attributes ->> '{SPEAKER}', s.source ->> 'document_id',
@@ -122,22 +131,19 @@ _LEAVES: Final = f"""
          nullif(v.tags, '{{}}'), v.attributes ->> '{TIME}', v.attributes ->> '{SPEAKER}', v.source ->> 'document_id',
          {_heading("v")}, v.attributes ->> '{VALID_FROM}', v.attributes ->> '{VALID_TO}',
          c.committed_at, v.depth, v.is_archive, v.dead
-    from ({{versions}}) v join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq"""  # noqa: S608
+    from ({versions}) v join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq"""  # noqa: S608
 
-_OF_LINES: Final = """
-  select version.*, line.depth from {lines} join mirror.version on version.line_id = line.line_id
-   where version.from_seq <= line.seq and (version.to_seq is null or version.to_seq > line.seq)"""
+
+# A row on a line nearer than the farthest one can hide a node of the wanted archives by having moved it to another
+# archive. So all rows of the nearer lines are read; these are the changes of branches and sessions, which are few.
 _IS_NEARER: Final = "line.depth < (select max(depth) from line)"
-_IS_ALIVE_NODE: Final = "not version.dead and not version.is_archive"
-_LEAVES_OF_ALL: Final = _LEAVES.replace(
-    "{versions}", f"{_OF_LINES} and ({_IS_NEARER} or {_IS_ALIVE_NODE})".replace("{lines}", "line")
-)
+_FARTHEST: Final = "(select * from line order by depth desc limit 1) line"
+_IS_NODE: Final = "not version.dead and not version.is_archive"
+_LEAVES_OF_ALL: Final = _leaves(_versions("line", f"{_IS_NEARER} or {_IS_NODE}"))
 # The farthest line is a part of its own, so that its rows are read by the index of archives.
-_LEAVES_OF_SOME: Final = _LEAVES.replace(
-    "{versions}",
-    f"{_OF_LINES.replace('{lines}', 'line')} and {_IS_NEARER} union all "
-    f"{_OF_LINES.replace('{lines}', '(select * from line order by depth desc limit 1) line')} and {_IS_ALIVE_NODE}"
-    " and version.archive_id = any(%(archives)s::text[])",  # noqa: S608
+_LEAVES_OF_SOME: Final = _leaves(
+    f"{_versions('line', _IS_NEARER)} union all "
+    + _versions(_FARTHEST, f"{_IS_NODE} and version.archive_id = any(%(archives)s::text[])")
 )
 
 # The older state is on the newer one's lineage, so an entry differs only if it was changed on that lineage after the
