@@ -50,6 +50,10 @@ async def _add_archives(world: World, numbers: range) -> None:
     ]
     nodes = [replace(world.node(), archive_id=archive.id) for archive in archives]
     await world.put(*archives, *nodes)
+    await _analyze(world)
+
+
+async def _analyze(world: World) -> None:
     async with world.store.database.connection() as conn:
         await conn.execute("analyze mirror.version")
         await conn.execute("analyze mirror.placement")
@@ -84,11 +88,12 @@ async def test_other_archives_cost_nothing(world: World) -> None:
 
 async def test_later_commits_and_forks_of_few_changes_cost_the_read_of_a_node_nothing(world: World) -> None:
     """The default branch then has one long line beside many short ones, the average of which is short."""
-    nodes = world.nodes(20)
+    nodes = world.nodes(_FEW)
     await world.put(*nodes)
+    await _analyze(world)
 
     async def each(snapshot: Snapshot) -> None:
-        for node in nodes[2:]:
+        for node in nodes[2:20]:
             assert await tree.one(snapshot, node.id) is not None
         assert len(await titles.titled(snapshot, nodes[3].title, limit=5)) == 1
 
@@ -99,10 +104,36 @@ async def test_later_commits_and_forks_of_few_changes_cost_the_read_of_a_node_no
         await history.create_branch(history_service_pb2.CreateBranchRequest(workspace=world.workspace, name=fork))
         await world.put(replace(nodes[0], title=f"Of fork {number}"), branch=fork)
         await world.put(replace(nodes[1], title=f"Step {number}"))
-    async with world.store.database.connection() as conn:
-        await conn.execute("analyze mirror.version")
-        await conn.execute("analyze mirror.placement")
+    await _analyze(world)
     assert await rows_fetched(world, each) <= 1.5 * before
+
+
+async def test_children_are_counted_on_the_lines_of_the_state_alone(world: World) -> None:
+    """Not looked for on every line of the database, whose order is random; counted in blocks of the index."""
+    nodes = world.nodes(_FEW)
+    await world.put(*nodes)
+    await _analyze(world)
+    before = await _blocks(world, tree._COUNTS, ids=[node.id for node in nodes])
+    history = HistoryOperations(world.store, world.pages, world.limits)
+    for number in range(_FORKS):
+        fork = f"fork-{number}"
+        await history.create_branch(history_service_pb2.CreateBranchRequest(workspace=world.workspace, name=fork))
+        await world.put(world.node(), branch=fork)
+        await world.put(world.node())
+    await _analyze(world)
+    assert await _blocks(world, tree._COUNTS, ids=[node.id for node in nodes]) <= 1.2 * before
+
+
+async def _blocks(world: World, statement: str, **arguments: Any) -> int:
+    """The blocks that a statement reads at the head of the default branch."""
+    state = State(world.workspace, await world.head())
+    async with world.store.database.transaction() as conn:
+        for _ in range(2):
+            cursor = await conn.execute(
+                f"explain (analyze, buffers, timing off, format json) {statement}", state.arguments(**arguments)
+            )
+            plan = (await cursor.fetchone())[0][0]
+    return int(plan["Plan"]["Shared Hit Blocks"]) + int(plan["Plan"]["Shared Read Blocks"])
 
 
 async def test_a_page_of_archives_goes_on_where_the_one_before_ended(world: World) -> None:

@@ -158,9 +158,10 @@ _CHANGED: Final = """
   changed as materialized (
     select v.entry_id, v.archive_id from common
       join newer on newer.depth <= common.depth
-      join mirror.version v on v.line_id = newer.line_id and v.from_seq <= newer.seq
-       and v.from_seq > case when newer.line_id = common.line_id then common.seq else 0 end
-       and v.from_seq > 0
+      cross join lateral (
+        select v.entry_id, v.archive_id from mirror.version v
+         where v.line_id = newer.line_id and v.from_seq <= newer.seq and v.from_seq > 0
+           and v.from_seq > case when newer.line_id = common.line_id then common.seq else 0 end offset 0) v
      limit %(limit)s)
   select exists (select from common) as is_on_the_way, (select count(*) from changed) as changed, array(
     select archive_id from changed

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from memotree_storage.postgres.rows import ArchiveVersion, Version
-from memotree_storage.postgres.tree import COLUMNS, LINE, Snapshot, listed, version_of
+from memotree_storage.postgres.tree import COLUMNS, LINE, Snapshot, is_on_nearer_line, listed, version_of
 
 # A page: each line reads at most `limit` archives that are alive here, in the order of its index.
 _ARCHIVES: Final = f"""
@@ -23,9 +23,7 @@ _ARCHIVES: Final = f"""
        where v.line_id = line.line_id and v.is_archive and not v.dead and v.from_seq <= line.seq
          and (v.to_seq is null or v.to_seq > line.seq)
          and (v.title collate "C", v.entry_id) > (%(after_name)s::text collate "C", %(after_id)s::text collate "C")
-         and not exists (select from line near join mirror.version w on w.line_id = near.line_id
-                          where near.depth < line.depth and w.entry_id = v.entry_id and w.from_seq <= near.seq
-                         offset 0)
+         and not {is_on_nearer_line("version", "v.entry_id")}
          and not exists (select from work.staged s where s.session_id = %(session)s and s.entry_id = v.entry_id
                          offset 0)
        order by v.title collate "C", v.entry_id limit %(limit)s) one

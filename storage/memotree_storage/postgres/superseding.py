@@ -20,9 +20,10 @@ _STATEMENT: Final = f"""
   candidate as (
     select s.entry_id from work.staged s where s.session_id = %(session)s and s.{_HAS_RELATION} {{targets}}
     union
-    select v.entry_id from line join mirror.version v on v.line_id = line.line_id
-     where v.{_HAS_RELATION} and v.from_seq <= line.seq and (v.to_seq is null or v.to_seq > line.seq)
-       {{archives}} {{targets}}
+    select v.entry_id from line cross join lateral (
+      select v.entry_id from mirror.version v where v.line_id = line.line_id
+         and v.{_HAS_RELATION} and v.from_seq <= line.seq and (v.to_seq is null or v.to_seq > line.seq)
+         {{archives}} {{targets}} offset 0) v
   )
   select v.archive_id, v.entry_id, relation ->> 1, v.attributes ->> '{VALID_FROM}', first.committed_at
     from candidate
@@ -30,8 +31,9 @@ _STATEMENT: Final = f"""
     cross join lateral jsonb_array_elements(v.relations) relation
     cross join lateral (
       select min(c.committed_at) as committed_at
-        from line
-        join mirror.version w on w.line_id = line.line_id and w.entry_id = v.entry_id and w.from_seq <= line.seq
+        from line cross join lateral (
+          select w.line_id, w.from_seq, w.relations from mirror.version w
+           where w.line_id = line.line_id and w.entry_id = v.entry_id and w.from_seq <= line.seq offset 0) w
         join mirror.commit c on c.line_id = w.line_id and c.seq = w.from_seq
        where w.relations @> jsonb_build_array(jsonb_build_array('{SUPERSEDES}', relation ->> 1))) first
    where not v.dead and relation ->> 0 = '{SUPERSEDES}'

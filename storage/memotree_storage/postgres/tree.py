@@ -120,13 +120,27 @@ def placement_of(entry: str) -> str:
       ) any_placement order by depth limit 1)"""  # noqa: S608 - expressions of this module
 
 
+def is_on_nearer_line(table: str, entry: str) -> str:
+    """SQL: whether an entry has a row on a line nearer than ``line``.
+
+    Lines are looked up one by one: as a join with "line", the planner may look for the entry on every line of the
+    database, in the order of their ids. "offset 0" keeps it from making a join of this.
+    """
+    return f"""exists (
+           select from line near cross join lateral (
+             select from mirror.{table} q
+              where q.line_id = near.line_id and q.entry_id = {entry} and q.from_seq <= near.seq offset 0) q
+            where near.depth < line.depth offset 0)"""  # noqa: S608 - expressions of this package
+
+
 def _children_of(home: str) -> str:
     """SQL: id and position of the nodes in a home (a node, or an archive for its roots), given by an expression."""
     return f"""(
       select s.entry_id, s.position from work.staged s where s.session_id = %(session)s and {_staged_at(home)}
       union all
-      select p.entry_id, p.position from line join mirror.placement p on p.line_id = line.line_id
-       where {_placed_at(home)}
+      select p.entry_id, p.position from line cross join lateral (
+        select p.entry_id, p.position from mirror.placement p
+         where p.line_id = line.line_id and {_placed_at(home)} offset 0) p
     )"""  # noqa: S608 - expressions of this module
 
 
@@ -138,16 +152,14 @@ def _staged_at(home: str) -> str:
 def _placed_at(home: str) -> str:
     """SQL: whether the placement ``p`` is valid at its line's seq, in a home, and no nearer line places its entry.
 
-    The "offset 0" makes both subqueries for nearer rows one index probe each. As joins, they were planned while the
-    tables were small, and then read all staged rows of the session for each child.
+    The "offset 0" makes the subquery for staged rows one index probe. As a join, it was planned while the tables were
+    small, and then read all staged rows of the session for each child.
     """
     return f"""p.home = {home} and not p.dead and p.from_seq <= line.seq
          and (p.to_seq is null or p.to_seq > line.seq)
-         and not exists (select from line near join mirror.placement q on q.line_id = near.line_id
-                          where near.depth < line.depth and q.entry_id = p.entry_id and q.from_seq <= near.seq
-                         offset 0)
+         and not {is_on_nearer_line("placement", "p.entry_id")}
          and not exists (select from work.staged s where s.session_id = %(session)s and s.entry_id = p.entry_id
-                            and (s.dead or p.file_home is null or s.home <> p.file_home) offset 0)"""  # noqa: S608
+                            and (s.dead or p.file_home is null or s.home <> p.file_home) offset 0)"""
 
 
 def in_order(home: str, limit: str, direction: str = "", after: str = "true") -> str:
@@ -260,8 +272,9 @@ _PREFIX: Final = f"""
     select s.entry_id from work.staged s
      where s.session_id = %(session)s and s.entry_id >= %(low)s and s.entry_id < %(high)s
     union all
-    select v.entry_id from line join mirror.version v on v.line_id = line.line_id
-     where v.entry_id >= %(low)s and v.entry_id < %(high)s
+    select v.entry_id from line cross join lateral (
+      select v.entry_id from mirror.version v
+       where v.line_id = line.line_id and v.entry_id >= %(low)s and v.entry_id < %(high)s offset 0) v
   ) candidate order by entry_id limit 1000"""  # noqa: S608
 
 _ALL: Final = f"""
