@@ -126,14 +126,31 @@ async def test_children_are_counted_on_the_lines_of_the_state_alone(world: World
 
 async def _blocks(world: World, statement: str, **arguments: Any) -> int:
     """The blocks that a statement reads at the head of the default branch."""
+    plan = await _plan(world, statement, "analyze, buffers, timing off, ", **arguments)
+    return int(plan["Shared Hit Blocks"]) + int(plan["Shared Read Blocks"])
+
+
+async def _plan(world: World, statement: str, options: str = "", **arguments: Any) -> dict[str, Any]:
+    """The plan of a statement at the head of the default branch, carried out if the options say so."""
     state = State(world.workspace, await world.head())
     async with world.store.database.transaction() as conn:
-        for _ in range(2):
-            cursor = await conn.execute(
-                f"explain (analyze, buffers, timing off, format json) {statement}", state.arguments(**arguments)
-            )
-            plan = (await cursor.fetchone())[0][0]
-    return int(plan["Plan"]["Shared Hit Blocks"]) + int(plan["Plan"]["Shared Read Blocks"])
+        for _ in range(2):  # the first time also reads the catalogue
+            values = {**state.arguments(), **arguments}
+            cursor = await conn.execute(f"explain ({options}format json) {statement}", values)
+            row = await cursor.fetchone()
+    assert row is not None
+    return dict(row[0][0]["Plan"])
+
+
+async def test_many_staged_roots_of_others_make_no_room_for_millions_of_rows(world: World) -> None:
+    """The planner makes room for the rows that it expects of a recursion; counted in these."""
+    session_id = await world.open()
+    await world.stage(session_id, *world.nodes(_FEW))
+    async with world.store.database.connection() as conn:
+        await conn.execute("analyze work.staged")
+    statement = tree._TREE.replace("{top}", tree._ROOTS)
+    plan = await _plan(world, statement, archive=world.archive.id, session=session_id)
+    assert plan["Plan Rows"] < 100_000
 
 
 async def test_a_page_of_archives_goes_on_where_the_one_before_ended(world: World) -> None:
