@@ -173,6 +173,7 @@ async def open_store_and_models(settings: Settings, stack: AsyncExitStack) -> tu
         min_size=settings.postgres_pool_min,
         max_size=settings.postgres_pool_max,
         statement_timeout=settings.postgres_statement_timeout,
+        after_outage=None if ownership is None else ownership.hold_again,
     )
     models = Models.from_settings(settings, database)
     stack.push_async_callback(models.close)

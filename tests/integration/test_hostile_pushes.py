@@ -19,8 +19,11 @@ from memotree_storage.mirror.catch_up import CommitNotMirroredError
 from memotree_storage.model.node import ID_ALPHABET
 from memotree_storage.model.workspace import service_signature
 from memotree_storage.ports import CommitDraft, CommitInfo, Signature
+from memotree_storage.postgres import archive_versions
 from memotree_storage.postgres import rows as version_rows
-from memotree_storage.postgres.database import DatabaseFullError
+from memotree_storage.postgres.database import DatabaseFailedError, DatabaseFullError
+from memotree_storage.postgres.reach import DatabaseUnavailableError
+from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.maintenance import MaintenanceOperations
@@ -48,6 +51,20 @@ async def reasons(store: Store, limits: object) -> dict[str, str]:
     """What `GetStatus` says about workspaces that take no changes."""
     status = await MaintenanceOperations(store, PageTokens(), limits).get_status(maintenance_pb.GetStatusRequest())  # type: ignore[arg-type]
     return {each.workspace_id: each.reason for each in status.set_aside}
+
+
+async def test_a_long_document_id_stops_nothing(world: World) -> None:
+    """It is an attribute, which anybody can write over the API, too."""
+    name = noise(4000)
+    similar = name[:2000] + noise(2000)
+    nodes = [world.node(attributes={"document_id": each, "sha256": "x"}) for each in (name, similar)]
+    await world.put(nodes[0])
+    push(world, "main", nodes[1])
+    assert await world.put(world.node())
+    async with world.store.database.connection() as conn:
+        snapshot = Snapshot(conn, State(world.workspace, await world.head()))
+        found = await archive_versions.documents(snapshot, [similar])
+    assert [each.entry_id for each in found] == [nodes[1].id]
 
 
 async def test_trailers_that_are_no_ids_are_not_taken_for_ids(world: World, again: OpenAgain) -> None:
@@ -296,6 +313,12 @@ async def refuse_messages(store: Store, pattern: str) -> None:
         (psycopg.errors.ProgramLimitExceeded, psycopg.errors.ProgramLimitExceeded),
         (psycopg.errors.DiskFull, DatabaseFullError),
         (psycopg.errors.OutOfMemory, DatabaseFullError),
+        (psycopg.errors.IoError, DatabaseFailedError),
+        (psycopg.errors.UndefinedFile, DatabaseFailedError),
+        (psycopg.errors.LockNotAvailable, DatabaseFailedError),
+        (psycopg.errors.TooManyConnections, DatabaseUnavailableError),
+        (psycopg.errors.AdminShutdown, DatabaseUnavailableError),
+        (psycopg.OperationalError, DatabaseUnavailableError),
     ],
 )
 async def test_only_a_lost_connection_is_called_one(

@@ -7,12 +7,16 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
+import psycopg
 import pytest
 from crash.service import ServerEndedError, Service, start
 from integration.calls import Calls
 from memotree_storage.embedded.lock import LOCK_FILE
 from memotree_storage.embedded.qdrant import EmbeddedQdrant
 from memotree_storage.model.node import new_id
+from memotree_storage.postgres.database import Database
+from memotree_storage.postgres.ownership import DatabaseInUseError, DatabaseOwnership
+from memotree_storage.postgres.reach import DatabaseUnavailableError
 from psycopg.conninfo import conninfo_to_dict
 
 from memotree.server.announcement import read_announcement
@@ -98,6 +102,46 @@ async def test_verify_uses_the_running_server_of_the_folder(server: Service, sha
         workspace = (await Calls(channel, f"w-{new_id()}").begin()).workspace
     status, told = await cli(shared, "verify", "--address", server.address, "--workspace", workspace)
     assert status == 0, told
+
+
+@pytest.mark.requirement("STORE-8")
+async def test_after_an_outage_a_server_uses_the_database_only_if_nobody_has_taken_it(
+    tmp_path: Path, database_url: str
+) -> None:
+    """The server of a copy of the folder has the same id, so only the lock in the database tells them apart."""
+    owner, copy = (DatabaseOwnership(database_url, tmp_path) for _ in range(2))
+    await owner.acquire()
+    database = Database(database_url, min_size=1, max_size=2, after_outage=owner.hold_again)
+    await database.open()
+    try:
+        for taken in (True, False):
+            await _end_other_connections(database_url)
+            if taken:
+                await copy.acquire()
+            with pytest.raises(DatabaseUnavailableError):
+                async with database.connection() as conn:
+                    await conn.execute("select 1")
+            if taken:
+                for _ in range(2):
+                    with pytest.raises(DatabaseInUseError, match="during an outage"):
+                        async with database.connection():
+                            pass
+                await copy.release()
+            async with database.connection() as conn:
+                await conn.execute("select 1")
+            with pytest.raises(DatabaseInUseError):
+                await copy.acquire()
+    finally:
+        await database.close()
+        await owner.release()
+
+
+async def _end_other_connections(database_url: str) -> None:
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as conn:
+        await conn.execute(
+            "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
+            " where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'"
+        )
 
 
 @pytest.mark.requirement("STORE-8")

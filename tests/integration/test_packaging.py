@@ -27,7 +27,7 @@ def run(*command: str | Path, code: int = 0, folder: Path = PROJECT, **environme
     done = subprocess.run(  # noqa: S603 - programs that this test installs
         list(map(str, command)),
         cwd=folder,
-        env=inherited | environment,
+        env=inherited | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"} | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -188,7 +188,7 @@ def test_uvx_starts_the_mcp_server_from_the_extra(built: Path, tools: Path, tmp_
         env=os.environ | {"UV_FIND_LINKS": ",".join(links.split()), "UV_CACHE_DIR": str(tmp_path / "cache")},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=None,
         text=True,
     )
     client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}

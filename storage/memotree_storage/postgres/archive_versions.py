@@ -61,7 +61,9 @@ _DOCUMENTS: Final = f"""
     union
     select v.entry_id from line cross join unnest(%(ids)s::text[]) wanted (id) cross join lateral (
       select v.entry_id from mirror.version v
-       where v.line_id = line.line_id and {_IS_DOCUMENT.format("v")} and v.attributes ->> 'document_id' = wanted.id
+       where v.line_id = line.line_id and {_IS_DOCUMENT.format("v")}
+         and left(v.attributes ->> 'document_id', 100) collate "C" = left(wanted.id, 100) collate "C"
+         and v.attributes ->> 'document_id' = wanted.id
       offset 0) v
   )
   select {COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq

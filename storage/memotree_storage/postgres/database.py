@@ -7,7 +7,7 @@ forward.
 import asyncio
 import hashlib
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from enum import IntEnum
@@ -67,6 +67,9 @@ _OF_THE_QUERY: Final = {"22", "23", "42", "54"}
 """Classes of SQLSTATE that blame the statement or its values, although some of them are operational errors."""
 
 _NO_RESOURCES: Final = "53"
+_LOST: Final = {"", "08", "57"}
+"""Classes of SQLSTATE of a lost or refused connection; an error without any comes from the network."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -94,6 +97,12 @@ class DatabaseFullError(UnavailableError):
     """PostgreSQL has no disk space or memory left for this call."""
 
     reason = "DATABASE_FULL"
+
+
+class DatabaseFailedError(UnavailableError):
+    """PostgreSQL could not carry out a statement, for a reason of its own: a failing disk, a lock, a missing file."""
+
+    reason = "DATABASE_FAILED"
 
 
 class DatabaseTooNewError(FailedPreconditionError):
@@ -133,6 +142,7 @@ class Database:
         statement_timeout: Maximum duration of a statement.
         patience: How long a call waits for a connection while PostgreSQL answers. If it does not answer, the call fails
             as soon as that is known.
+        after_outage: Awaited before the first use after an outage; an error that it raises ends the call.
     """
 
     def __init__(
@@ -143,8 +153,10 @@ class Database:
         max_size: int = 16,
         statement_timeout: timedelta = timedelta(seconds=30),
         patience: timedelta = timedelta(seconds=10),
+        after_outage: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._conninfo = conninfo
+        self._after_outage = after_outage
         self._patience = patience.total_seconds()
         self._lent = 0
         self._doubted = False  # whether the last use of a connection failed, so that the next call asks first
@@ -256,6 +268,11 @@ class Database:
         """A connection of the pool; after a failure PostgreSQL is asked first, so that calls in an outage end soon."""
         if self._doubted:
             await self.answers()
+            if self._after_outage is not None:
+                try:
+                    await self._after_outage()
+                except psycopg.Error as error:
+                    raise _silent() from error
             self._doubted = False
             await self.renew_broken()
         try:
@@ -291,14 +308,14 @@ class Database:
 
 
 def _translated(error: psycopg.Error) -> Exception:
-    """The domain error for a lost connection, a full disk or a deadlock.
+    """The domain error for a lost connection, a full disk, a failing one or a deadlock.
 
     An error of the query itself is returned unchanged: sending the call again would not help.
     """
     kind = (error.sqlstate or "")[:2]
     if isinstance(error, psycopg.errors.QueryCanceled) or kind in _OF_THE_QUERY:
         return error
-    if kind == _NO_RESOURCES:
+    if kind == _NO_RESOURCES and not isinstance(error, psycopg.errors.TooManyConnections):
         _log.error("PostgreSQL has no space left", why=error.diag.message_primary)
         return DatabaseFullError(
             "PostgreSQL has no disk space or memory left, so nothing was changed. Make room, then send the call again."
@@ -307,6 +324,12 @@ def _translated(error: psycopg.Error) -> Exception:
         return TransactionRacedError(
             "This call and another one waited for each other, and PostgreSQL ended this one. Send the same call again; "
             "with a request_id it takes effect only once."
+        )
+    if kind not in _LOST and kind != _NO_RESOURCES:
+        _log.error("PostgreSQL could not carry out a statement", why=error.diag.message_primary, state=error.sqlstate)
+        return DatabaseFailedError(
+            f"PostgreSQL could not carry this out (SQLSTATE {error.sqlstate}); the server's log has the cause. Mend "
+            "that, then send the same call again; with a request_id it takes effect only once."
         )
     return _silent()
 

@@ -55,6 +55,7 @@ class DatabaseOwnership:
         self._folder_id = ""
         self._conn: Connection | None = None
         self._holding: asyncio.Task[None] | None = None
+        self._taking = asyncio.Lock()
 
     async def acquire(self) -> None:
         """Take the lock in the database, and compare the folder with the one that the database notes.
@@ -117,23 +118,37 @@ class DatabaseOwnership:
             f"would delete each other's rows. Give this server another database (MEMOTREE_POSTGRES_URL). {way_out}."
         )
 
+    async def hold_again(self) -> None:
+        """Take the lock again if an outage of PostgreSQL ended the connection that had it.
+
+        Raises:
+            DatabaseInUseError: Another server, with a copy of this folder, has it now.
+            psycopg.Error: PostgreSQL does not answer.
+        """
+        async with self._taking:
+            if self._conn is not None and not self._conn.closed:
+                with contextlib.suppress(psycopg.Error):
+                    await self._conn.execute("select 1")
+                    return
+                await self._conn.close()
+            conn = await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True, options=_OPTIONS)
+            if not await _lock(conn, 0):
+                await conn.close()
+                raise DatabaseInUseError(
+                    "Another server has taken this database during an outage, so this one changes and reads nothing in "
+                    "it. Stop one of the two."
+                )
+            self._conn = conn
+
     async def _hold(self) -> None:
-        """Take the lock again after an outage of PostgreSQL."""
         while True:
             await asyncio.sleep(_ROUND)
             try:
-                if self._conn is None or self._conn.closed:
-                    self._conn = await psycopg.AsyncConnection.connect(
-                        self._conninfo, autocommit=True, options=_OPTIONS
-                    )
-                    if not await _lock(self._conn, 0):
-                        _log.error("another server has taken this database during an outage; stop one of the two")
-                        await self._conn.close()
-                else:
-                    await self._conn.execute("select 1")
+                await self.hold_again()
+            except DatabaseInUseError as error:
+                _log.error(error.message)
             except psycopg.Error:
-                if self._conn is not None:
-                    await self._conn.close()
+                continue
 
 
 async def _lock(conn: Connection, patience: float) -> bool:

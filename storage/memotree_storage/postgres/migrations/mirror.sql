@@ -95,8 +95,8 @@ create index version_titles on mirror.version (line_id, (left(title, 100)) colla
 create index version_archives on mirror.version (line_id, title collate "C", entry_id) where is_archive;
 create index version_targets on mirror.version using gin (targets) where targets <> '{}';
 create index version_by_archive on mirror.version (archive_id, line_id);
--- The archive of an ingested document, or its node in a joined archive.
-create index version_documents on mirror.version (line_id, (attributes ->> 'document_id'))
+-- The archive of an ingested document, or its node in a joined archive. Anybody can write the attribute, at any length.
+create index version_documents on mirror.version (line_id, (left(attributes ->> 'document_id', 100)) collate "C")
  where attributes ? 'document_id' and (is_archive or attributes ? 'sha256');
 create index version_supersedes on mirror.version (line_id, archive_id) where relations @> '[["SUPERSEDES"]]';
 
