@@ -114,6 +114,13 @@ class PathScope(Protocol):
         """
         ...
 
+    def beginning_below(self, folder: str) -> str | None:
+        """What wanted names in the folders of a folder begin with, followed by the name of their own folder.
+
+        ``None`` if that cannot be said of the folder. Else no wanted name is in the folder itself.
+        """
+        ...
+
 
 class ObjectReader(Protocol):
     """Reads the objects of one workspace by id. Methods block; call them from a thread.

@@ -15,6 +15,9 @@ MOST_NAMES: Final = 20_000_000
 _RECENT_NAMES: Final = 200_000
 """Names in the trees that a walk keeps; together about 32 MB."""
 
+_RECENT_PAIRS: Final = 200_000
+"""Folders in the pairs of trees whose comparison a walk keeps."""
+
 _Differing = tuple[bytes, bytes | None, bytes | None]
 """Sort key in the folder, old raw entry, new raw entry."""
 
@@ -62,7 +65,12 @@ def diff_trees(
         if key.endswith(b"/"):
             wanted = "" if scope is None else scope.names(path)
             if wanted is not None:
-                below = walk.differing(old_row and row_id(old_row), new_row and row_id(new_row), wanted.encode())
+                old_tree, new_tree = old_row and row_id(old_row), new_row and row_id(new_row)
+                start = None if scope is None else scope.beginning_below(path)
+                if start is None:
+                    below = walk.differing(old_tree, new_tree, wanted.encode())
+                else:
+                    below = walk.differing_folders(old_tree, new_tree, start.encode())
                 stack.append((prefix + key, below))
             continue
         old_blob, new_blob = row_blob(old_row), row_blob(new_row)
@@ -83,6 +91,9 @@ class _Walk:
         self._names = 0
         self._recent: BoundedCache[bytes, Tree] = BoundedCache(_RECENT_NAMES, lambda tree: 1 + len(tree.rows))
         """Without the reader's cache, a tree that a thousand folders share would be read a thousand times."""
+        self._pairs: BoundedCache[tuple[bytes | None, bytes | None], dict[bytes, list[_Differing]]] = BoundedCache(
+            _RECENT_PAIRS, lambda below: 1 + sum(map(len, below.values()))
+        )
 
     def differing(self, old: bytes | None, new: bytes | None, beginning: bytes) -> Iterator[_Differing]:
         """Yield the entries that differ between two trees and whose names begin so, in Git's order."""
@@ -105,6 +116,32 @@ class _Walk:
         for key in sorted(sides):
             old_row, new_row = sides[key]
             yield key, old_row, new_row
+
+    def differing_folders(self, old: bytes | None, new: bytes | None, start: bytes) -> Iterator[_Differing]:
+        """Yield the differing folders of two trees with a name that begins with ``start`` and the folder's own name.
+
+        What the names in its folders begin with is found out once for two trees, however many folders share them: a
+        million folders that are a few trees stand for a million comparisons, none of which finds a file.
+        """
+        below = self._pairs.get((old, new))
+        if below is None:
+            below = self._by_start(old, new, len(start))
+            self._pairs.put((old, new), below)
+        self._count(1)
+        yield from below.get(start, ())
+
+    def _by_start(self, old: bytes | None, new: bytes | None, length: int) -> dict[bytes, list[_Differing]]:
+        """The differing folders of two trees by what names in them begin with, if the folder's own name follows."""
+        found: dict[bytes, list[_Differing]] = {}
+        for differing in self.differing(old, new, b""):
+            key, *rows = differing
+            if key.endswith(b"/"):
+                end = length + len(key) - 1
+                trees = [self._load(row_id(row)) for row in rows if row is not None]
+                starts = {name[:end] for tree in trees for name in tree.keys}
+                for start in sorted(each[:length] for each in starts if each[length:] == key[:-1]):
+                    found.setdefault(start, []).append(differing)
+        return found
 
     def _load(self, name: bytes) -> Tree:
         tree = self._recent.get(name)

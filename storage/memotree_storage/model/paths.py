@@ -97,6 +97,11 @@ class EntryPaths:
             return None
         return found[1] + found[2] if found[1] and found[2] else ""
 
+    def beginning_below(self, folder: str) -> str | None:
+        """The first half of the four characters, for a folder of folders of nodes; see `PathScope`."""
+        found = _ID_FOLDER.fullmatch(folder)
+        return found[1] if found is not None and found[2] is None else None
+
 
 ENTRY_PATHS: Final = EntryPaths()
 

@@ -111,7 +111,9 @@ def test_finding_a_name_reads_no_other_folder(store: GitRepository, monkeypatch:
     assert kinds.count(TREE) == 5, "root, archives, nodes, 3x, 4y"
 
 
-PLACES = st.sampled_from(["nodes", "archives", "other", "7x", "k2", "ab", "a", ID, OTHER, f"{ID}.md", f"{OTHER}-b.md"])
+PLACES = st.sampled_from(
+    ["nodes", "archives", "other", "7x", "k2", "ab", "7xk2", ID, OTHER, f"{ID}.md", f"{OTHER}-b.md"]
+)
 PATHS = st.lists(PLACES, min_size=1, max_size=5).map("/".join)
 TREES = st.sets(PATHS | st.sampled_from([f"{STEM}.md", f"{OTHER_STEM}-a.md", ARCHIVE, f"nodes/ab/k2/{ID}.md"]))
 
