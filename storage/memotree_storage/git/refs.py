@@ -9,6 +9,7 @@ import errno
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Final, Generic, TypeVar
@@ -26,7 +27,7 @@ from dulwich.refs import (
 from memotree_storage.errors import CorruptError, FailedPreconditionError, FieldViolation, InvalidInputError
 from memotree_storage.faults import point
 from memotree_storage.git.disk import make_folders, sync_folder
-from memotree_storage.git.locks import PRIVATE_FOLDER, LockFile, LockJournal
+from memotree_storage.git.locks import PRIVATE_FOLDER, LockFile, LockJournal, RefLockedError
 from memotree_storage.git.objects import is_hex_id
 
 _MAX_PART: Final = 240
@@ -137,16 +138,17 @@ class RefStore:
         """Return how many files there are below some folders; reads none of them."""
         return sum(len(names) for folder in folders for _, _, names in os.walk(self._repository / folder))
 
-    def pack(self, folders: Sequence[str], peeled: Callable[[str], str | None], lock_timeout: float) -> dict[str, str]:
+    def pack(self, folders: Sequence[str], peeled: Callable[[str], str | None]) -> dict[str, str]:
         """Write the loose refs below some folders into ``packed-refs`` too; return them. See `drop_packed`.
+
+        Does nothing while another program has locked that file: writers wait for the repository meanwhile.
 
         Args:
             folders: Such as ``refs/heads``.
             peeled: Returns the commit that an object peels to, given its id; a ref for which it returns ``None`` stays
                 as it is.
-            lock_timeout: How long the lock of another program is waited for, in seconds.
         """
-        with self._journal.lock(self._repository / "packed-refs", lock_timeout):
+        with suppress(RefLockedError), self._journal.lock(self._repository / "packed-refs", 0):
             packed, targets = self._packed()
             targets = dict(targets)
             found: dict[str, str] = {}
@@ -161,13 +163,14 @@ class RefStore:
                     targets[Ref(os.fsencode(name))] = ObjectID(commit_id.encode())
             if found:
                 self._replace_packed({**packed, **found}, targets)
-        return found
+            return found
+        return {}
 
-    def drop_packed(self, refs: Mapping[str, str], lock_timeout: float) -> None:
-        """Remove the files of loose refs whose values are packed, except those that have moved since."""
+    def drop_packed(self, refs: Mapping[str, str]) -> None:
+        """Remove the files of loose refs whose values are packed, except those that move or have moved since."""
         for name, value in refs.items():
             path = self._repository / name
-            with self._journal.lock(path, lock_timeout):
+            with suppress(RefLockedError), self._journal.lock(path, 0):
                 if self._loose_value(path) == value == self._packed()[0].get(name):
                     path.unlink()
 
@@ -240,10 +243,14 @@ class RefStore:
 
     def _delete(self, name: str, lock_timeout: float) -> None:
         path = self._repository / name
-        with self._journal.lock(self._repository / "packed-refs", lock_timeout):
-            packed, peeled = self._packed()
-            if name in packed:
-                self._replace_packed({key: value for key, value in packed.items() if key != name}, peeled)
+        with ExitStack() as stack:
+            if name.startswith(_NAMED_BY_PEOPLE) or name in self._packed()[0]:
+                # A ref of ours that somebody packs at this moment comes back, and maintenance deletes it again. So a
+                # session can be closed whatever another program has locked.
+                stack.enter_context(self._journal.lock(self._repository / "packed-refs", lock_timeout))
+                packed, peeled = self._packed()
+                if name in packed:
+                    self._replace_packed({key: value for key, value in packed.items() if key != name}, peeled)
             path.unlink(missing_ok=True)
             point("git.ref-moved")
             sync_folder(path.parent)

@@ -203,21 +203,22 @@ class GitRepository:
         """Write branches and tags into one file if more than ``limit`` have a file each; return how many.
 
         Listing refs then reads the files of those alone that have moved since. A session's ref stays a file, since
-        deleting a packed ref writes the whole file again. Between the slices, other writers can move refs.
+        deleting a packed ref writes the whole file again. Between the slices, other writers can move refs. What git has
+        locked is left for the next time.
 
         Raises:
-            RepositoryBusyError, RefLockedError: Another process or git held a lock for too long.
+            RepositoryBusyError: Another process held the repository's lock for too long.
             RepositoryUnavailableError: The disk refused; every ref is as it was.
         """
         with disk_errors("pack its refs"):
             if self._refs.count_loose(_PACKED_FOLDERS) <= limit:
                 return 0
             with self._lock.hold(self._lock_timeout):
-                packed = list(self._refs.pack(_PACKED_FOLDERS, self._peeled, self._lock_timeout).items())
+                packed = list(self._refs.pack(_PACKED_FOLDERS, self._peeled).items())
             point("git.refs-packed")
             for start in range(0, len(packed), _SLICE):
                 with self._lock.hold(self._lock_timeout):
-                    self._refs.drop_packed(dict(packed[start : start + _SLICE]), self._lock_timeout)
+                    self._refs.drop_packed(dict(packed[start : start + _SLICE]))
         return len(packed)
 
     def _peeled(self, object_id: str) -> str | None:

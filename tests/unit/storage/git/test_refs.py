@@ -117,6 +117,25 @@ def test_a_ref_that_moves_while_refs_are_packed_keeps_its_new_value(
     ]
 
 
+def test_a_lock_that_git_left_delays_neither_packing_nor_the_end_of_a_session(tmp_path: Path) -> None:
+    GitRepository.create(tmp_path / "a.git").close()
+    with GitRepository.open(tmp_path / "a.git", lock_timeout=SOON) as store:
+        (one,) = commits(store, 1)
+        for name in (MAIN, "refs/heads/other", "refs/memotree/keep/s"):
+            assert store.move_ref(name, None, one)
+        (store.path / "packed-refs.lock").write_text("")
+        assert store.pack_refs() == 0
+        assert store.move_ref("refs/memotree/keep/s", one, None)
+        with pytest.raises(RefLockedError, match=r"packed-refs\.lock"):
+            store.move_ref("refs/heads/other", one, None)
+        (store.path / "packed-refs.lock").unlink()
+        (store.path / f"{MAIN}.lock").write_text("")
+        assert store.pack_refs() == 2
+        assert (store.path / MAIN).exists()
+        assert not (store.path / "refs/heads/other").exists()
+        assert store.refs() == {MAIN: one, "refs/heads/other": one}
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_nobody_can_pack_a_ref_that_is_being_deleted(
     store: GitRepository, judge: Judge, monkeypatch: pytest.MonkeyPatch, packed: bool
