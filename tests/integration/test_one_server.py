@@ -14,6 +14,7 @@ from integration.calls import Calls
 from memotree_storage.embedded.lock import LOCK_FILE
 from memotree_storage.embedded.qdrant import EmbeddedQdrant
 from memotree_storage.model.node import new_id
+from memotree_storage.postgres import ownership
 from memotree_storage.postgres.database import Database
 from memotree_storage.postgres.ownership import DatabaseInUseError, DatabaseOwnership
 from memotree_storage.postgres.reach import DatabaseUnavailableError
@@ -133,6 +134,27 @@ async def test_after_an_outage_a_server_uses_the_database_only_if_nobody_has_tak
                 await copy.acquire()
     finally:
         await database.close()
+        await owner.release()
+
+
+@pytest.mark.requirement("STORE-8")
+async def test_a_connection_that_answers_nothing_is_given_up(
+    tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a network drops its packets: calls would wait for it until the system gives up."""
+    monkeypatch.setattr(ownership, "_ANSWER", 0.2)
+    owner = DatabaseOwnership(database_url, tmp_path)
+    await owner.acquire()
+    silent = owner._conn
+    assert silent is not None
+    monkeypatch.setattr(silent, "execute", lambda _: asyncio.Event().wait())
+    try:
+        await owner.hold_again()
+        assert silent.closed
+        assert owner._conn is not silent
+        with pytest.raises(DatabaseInUseError):
+            await DatabaseOwnership(database_url, tmp_path).acquire()
+    finally:
         await owner.release()
 
 

@@ -14,6 +14,7 @@ from integration.pushes import DEADLINE, PERSON, OpenAgain, differences, push, r
 from integration.worlds import World
 from memotree_storage.concurrency import cancellation
 from memotree_storage.git.maintenance import MaintenanceReport
+from memotree_storage.git.repository import GitRepository
 from memotree_storage.maintenance import background
 from memotree_storage.maintenance.line_collection import collect_unreachable_lines
 from memotree_storage.mirror import catch_up
@@ -314,6 +315,34 @@ async def test_after_both_mirrors_are_lost_no_ref_of_a_lost_session_is_left(
             assert await differences(store, world.workspace) == []
             await store.rebuild(world.workspace)
             assert await differences(store, world.workspace) == []
+
+
+async def test_packing_a_workspace_that_was_deleted_meanwhile_is_no_failure(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    looked, packed = asyncio.Event(), asyncio.Event()
+    loop, find = asyncio.get_running_loop(), world.store.repositories.get
+
+    def get(workspace_id: str) -> GitRepository:
+        if workspace_id == gone:
+            loop.call_soon_threadsafe(looked.set)
+        return find(workspace_id)
+
+    def count(_: object) -> int:
+        loop.call_soon_threadsafe(packed.set)
+        return 0
+
+    gone = new_id()
+    monkeypatch.setattr(background._log, "warning", lambda event, **_: told.append(event))
+    monkeypatch.setattr(world.store.repositories, "get", get)
+    monkeypatch.setattr(background, "count_packs", count)
+    world.store.maintenance.notice(gone)
+    await asyncio.wait_for(looked.wait(), DEADLINE)
+    packed.clear()
+    world.store.maintenance.notice(world.workspace)  # its turn comes after that of the other one
+    await asyncio.wait_for(packed.wait(), DEADLINE)
+    assert told == []
 
 
 @pytest.mark.parametrize("failure", [OSError("no"), RuntimeError("no"), ValueError("no")])

@@ -13,7 +13,7 @@ from memotree_storage.errors import MemoTreeError
 from memotree_storage.git.maintenance import PACK_LIMIT, MaintenanceReport, count_packs, maintain
 from memotree_storage.git.workspaces import Repositories
 from memotree_storage.maintenance.line_collection import collect_unreachable_lines
-from memotree_storage.model.workspace import KEEP_PREFIX
+from memotree_storage.model.workspace import KEEP_PREFIX, WorkspaceNotFoundError
 from memotree_storage.ports import IndexWriter
 from memotree_storage.postgres import answers, projector, registry, requests, sessions
 from memotree_storage.postgres.database import Database
@@ -137,7 +137,7 @@ class BackgroundMaintenance:
                 workspace_id = self._waiting.pop()
                 try:
                     await self._repack_one(workspace_id)
-                except FileNotFoundError:
+                except (FileNotFoundError, WorkspaceNotFoundError):
                     continue  # the workspace was deleted
                 except MemoTreeError as error:
                     _log.warning("a repack failed", workspace=workspace_id, why=error.message)

@@ -28,6 +28,9 @@ _PATIENCE: Final = 5.0
 """Seconds in which PostgreSQL notices that a killed server is gone."""
 
 _PAUSE: Final = 0.2
+_ANSWER: Final = 1.0
+"""Seconds in which a connection that is alive answers, and the end of another one is noticed."""
+
 _ROUND: Final = 10.0
 """Seconds between two looks at the connection that holds the lock."""
 
@@ -127,16 +130,18 @@ class DatabaseOwnership:
         """
         async with self._taking:
             if self._conn is not None and not self._conn.closed:
-                with contextlib.suppress(psycopg.Error):
-                    await self._conn.execute("select 1")
+                with contextlib.suppress(psycopg.Error, TimeoutError):
+                    async with asyncio.timeout(_ANSWER):  # a network that drops packets answers nothing for a minute
+                        await self._conn.execute("select 1")
                     return
                 await self._conn.close()
             conn = await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True, options=_OPTIONS)
-            if not await _lock(conn, 0):
+            if not await _lock(conn, _ANSWER):
                 await conn.close()
                 raise DatabaseInUseError(
                     "Another server has taken this database during an outage, so this one changes and reads nothing in "
-                    "it. Stop one of the two."
+                    "it. Stop one of the two. If there is no other, PostgreSQL has not noticed yet that the earlier "
+                    "connection of this one is gone; send the call again in a minute."
                 )
             self._conn = conn
 

@@ -106,7 +106,7 @@ async def test_old_finished_jobs_are_deleted_with_their_inputs(stage: Open, stor
         young = await on.over(await on.submit(inputs={"text": b"young"}))
         async with store.database.transaction() as conn:
             await conn.execute("update work.job set updated_at = now() - interval '25 h' where job_id = %s", (old.id,))
-        await on.runner.tidy()  # unless the loop of the runner has done it just now
+        assert await on.runner.tidy() in {0, 1}  # 0 if the loop of the runner has done it just now
         assert await on.count("job_input") == 1
         assert (await on.runner.get(young.id)).state == rows.STOPPED
         with pytest.raises(JobNotFoundError, match="removed after a while"):
