@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 import uvicorn
@@ -14,9 +15,11 @@ from memotree.environment import variable
 from memotree.gateways.callers import LocalCaller
 from memotree.gateways.catalogue import Catalogue
 from memotree.gateways.http import http_app
+from memotree.gateways.http_connection import HttpConnection
 from memotree.gateways.mcp import mcp_server
 from memotree.gateways.tool_definitions import chosen_tools
-from memotree.server.calls import RunningCalls, most_begun
+from memotree.server.calls import RunningCalls, most_begun, most_half_open
+from memotree.server.half_open import HalfOpenCalls
 from memotree.server.listen import address, listening, loopback
 from memotree.server.readiness import Readiness
 from memotree.settings import Settings
@@ -39,7 +42,7 @@ class HttpServer:
     def __init__(self, settings: Settings, operations: Mapping[str, object], calls: RunningCalls) -> None:
         self._host = loopback(settings.host)
         self._port = settings.port_for_http
-        self._most_at_once = most_begun(settings.max_concurrent_calls)
+        self._most_calls = settings.max_concurrent_calls
         catalogue = Catalogue(LocalCaller(operations, calls), settings.default_workspace)
         # `http_app` checks Host and Origin for every path, so the SDK's own check is not needed.
         self._sessions = StreamableHTTPSessionManager(
@@ -67,7 +70,7 @@ class HttpServer:
         """
         place = listening(self._host, self._port, variable("http_port"))
         self._port = place.getsockname()[1]
-        self._server = _Uvicorn(self._app, self._most_at_once)
+        self._server = _Uvicorn(self._app, self._most_calls)
         self._running = [asyncio.create_task(self._keep_sessions()), asyncio.create_task(self._server.serve([place]))]
         await self._server.listens.wait()
 
@@ -88,13 +91,14 @@ class HttpServer:
 class _Uvicorn(uvicorn.Server):
     """A uvicorn server that installs no signal handlers and sets an event once it listens."""
 
-    def __init__(self, app: ASGIApp, most_at_once: int) -> None:
+    def __init__(self, app: ASGIApp, most_calls: int) -> None:
         config = uvicorn.Config(
             app,
             log_config=None,
             access_log=False,
             lifespan="off",
-            limit_concurrency=most_at_once,
+            limit_concurrency=most_begun(most_calls),
+            http=partial(HttpConnection, HalfOpenCalls(most_half_open(most_calls))),  # type: ignore[arg-type]
             ws="none",
             server_header=False,
             timeout_graceful_shutdown=LINGER_SECONDS,  # type: ignore[arg-type] # uvicorn accepts fractions of a second

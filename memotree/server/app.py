@@ -20,13 +20,14 @@ from grpc_reflection.v1alpha import reflection
 
 from memotree.server.announcement import Announcement, announce, withdraw
 from memotree.server.binding import check, contract, handlers
-from memotree.server.calls import RunningCalls, most_begun
+from memotree.server.calls import RunningCalls, most_begun, most_half_open
+from memotree.server.half_open import HalfOpenCalls
 from memotree.server.health import Health
 from memotree.server.interceptors import CallInterceptor
 from memotree.server.listen import PortTakenError, address, loopback, refuse_taken
 from memotree.server.logs import configure_logging
 from memotree.server.readiness import Readiness
-from memotree.server.request_reading import GRPC_LIMIT_FACTOR
+from memotree.server.request_reading import GRPC_LIMIT_FACTOR, RequestReader
 from memotree.settings import Settings
 
 Operations = Mapping[str, object]
@@ -73,7 +74,7 @@ LINGER_SECONDS: Final = 1.0
 _SHARE_OF_A_CONNECTION: Final = 4
 """One connection may have this part of all calls that run at once; further calls wait in its client.
 
-A call counts as soon as it begins. A client that begins calls and never sends their requests must lock nobody out.
+A call counts as soon as it begins. Calls that are begun over many connections are limited by ``HalfOpenCalls``.
 """
 
 REFLECTION_V1: Final = "grpc.reflection.v1.ServerReflection"
@@ -114,6 +115,8 @@ class Server:
         self._host = loopback(settings.host)
         self._port = 0
         self._calls = RunningCalls(settings.max_concurrent_calls)
+        half_open = HalfOpenCalls(most_half_open(settings.max_concurrent_calls))
+        self._reader = RequestReader(settings.max_message_bytes, half_open)
         self._hurry = asyncio.Event()
         self._stopping: asyncio.Task[None] | None = None
         self._grpc: Any = None
@@ -187,7 +190,7 @@ class Server:
 
     def _build(self) -> Any:
         server = aio.server(
-            interceptors=(CallInterceptor(self._calls, self._settings.max_message_bytes),),
+            interceptors=(CallInterceptor(self._calls, self._reader),),
             options=_channel_options(self._settings),
             maximum_concurrent_rpcs=most_begun(self._settings.max_concurrent_calls),
         )

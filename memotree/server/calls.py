@@ -10,13 +10,18 @@ from memotree_storage.errors import TooLargeError, UnavailableError
 _MORE_BEGUN: Final = 64
 
 
+def most_half_open(limit: int) -> int:
+    """How many calls may have begun without their requests, beside ``limit`` that run."""
+    return limit + _MORE_BEGUN
+
+
 def most_begun(limit: int) -> int:
     """How many calls may have begun when gRPC, or uvicorn, refuses further ones itself, without details.
 
-    That is well above ``limit``, so that refusals of our own have room: a call that has begun holds no place before its
-    request has arrived, nor while its refusal is sent.
+    That is well above those that run and those that are half-open, so that refusals of our own have room: a call holds
+    no place while its refusal is sent.
     """
-    return 2 * limit + _MORE_BEGUN
+    return limit + most_half_open(limit) + _MORE_BEGUN
 
 
 class ServerStoppingError(UnavailableError):

@@ -13,12 +13,15 @@ from contextlib import suppress
 from typing import Any, Final
 
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from memotree_storage.errors import NotFoundError
+from memotree_storage.errors import NotFoundError, TooLargeError
 
 from memotree.server.call_record import refuse
 
 WATCH_SECONDS: Final = 5.0
 """How often the stores are asked for those who watch."""
+
+MOST_WATCHERS: Final = 64
+"""How many may watch at once. Their calls last, and must not take the places of others."""
 
 _Status = health_pb2.HealthCheckResponse
 
@@ -34,6 +37,17 @@ class HealthUnknownError(NotFoundError):
             "stands for the whole server.",
             "service",
             service,
+        )
+
+
+class TooManyWatchersError(TooLargeError):
+    """As many watch the health of this server as may."""
+
+    reason = "TOO_MANY_WATCHERS"
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"{MOST_WATCHERS} calls watch the health of this server, the most that may; ask with Check now and then."
         )
 
 
@@ -54,6 +68,7 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # the packa
         self._watch_seconds = watch_seconds
         self._statuses: dict[str, int] = {"": _Status.NOT_SERVING}
         self._stopped = False
+        self._watchers = 0
         self._changed = asyncio.Event()
 
     def set_serving(self, services: Iterable[str]) -> None:
@@ -85,7 +100,19 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # the packa
         return _Status(status=status)
 
     async def Watch(self, request: Any, context: Any) -> None:  # noqa: N802 - the name is the contract's
-        """Stream the status of a service, now and after each change, until the server stops."""
+        """Stream the status of a service, now and after each change, until the server stops.
+
+        RESOURCE_EXHAUSTED if ``MOST_WATCHERS`` watch.
+        """
+        if self._watchers >= MOST_WATCHERS:
+            await refuse("grpc.health.v1.Health/Watch", TooManyWatchersError(), context)
+        self._watchers += 1
+        try:
+            await self._watch(request, context)
+        finally:
+            self._watchers -= 1
+
+    async def _watch(self, request: Any, context: Any) -> None:
         sent = None
         while True:
             changed = self._changed

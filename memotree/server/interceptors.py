@@ -1,7 +1,7 @@
 """The outermost interceptor: it counts, times and logs every call of the contract and translates its errors.
 
 Calls that gRPC would refuse by itself, without details, are refused here: unknown methods, too many calls, messages
-that are too large and requests that are no messages.
+that are too large, requests that are no messages and requests that do not come.
 """
 
 import asyncio
@@ -14,9 +14,10 @@ from grpc import aio
 from structlog.contextvars import bind_contextvars
 
 from memotree.error_mapping import Code
-from memotree.server.call_record import CallRecord, Context, refusing
+from memotree.server.call_record import CallRecord, Context, refuse, refusing
 from memotree.server.calls import RunningCalls
-from memotree.server.request_reading import RequestReader
+from memotree.server.half_open import RequestNotReceivedError
+from memotree.server.request_reading import RequestMissingError, RequestReader
 from memotree.server.unknown_methods import unknown
 
 CONTRACT: Final = "/memotree."
@@ -36,12 +37,12 @@ class CallInterceptor(aio.ServerInterceptor):
 
     Args:
         calls: Counts the calls.
-        max_message_bytes: The most bytes of a request.
+        reader: Reads the requests.
     """
 
-    def __init__(self, calls: RunningCalls, max_message_bytes: int) -> None:
+    def __init__(self, calls: RunningCalls, reader: RequestReader) -> None:
         self._calls = calls
-        self._reader = RequestReader(max_message_bytes)
+        self._reader = reader
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
         """The handler of a call."""
@@ -53,26 +54,29 @@ class CallInterceptor(aio.ServerInterceptor):
             return self._reader.reading(method, handler)
         if handler.response_streaming:
 
-            async def stream(raw: bytes, context: Context) -> None:
-                await self._guard(method, handler, raw, context, _write_all)
+            async def stream(_requests: object, context: Context) -> None:
+                await self._guard(method, handler, context, _write_all)
 
-            return grpc.unary_stream_rpc_method_handler(stream)
+            return grpc.stream_stream_rpc_method_handler(stream)
 
-        async def single(raw: bytes, context: Context) -> bytes:
-            answer: bytes = await self._guard(method, handler, raw, context, _answer_one)
+        async def single(_requests: object, context: Context) -> bytes:
+            answer: bytes = await self._guard(method, handler, context, _answer_one)
             return answer
 
-        return grpc.unary_unary_rpc_method_handler(single)
+        return grpc.stream_unary_rpc_method_handler(single)
 
     async def _guard(
         self,
         method: str,
         handler: Any,
-        raw: bytes,
         context: Context,
         run: Callable[[Any, Any, Context], Awaitable[Any]],
     ) -> Any:
-        """Run one call and report its outcome to the client and the log."""
+        """Run one call and report its outcome to the client and the log. It begins when its request has arrived."""
+        try:
+            raw = await self._reader.receive_only(method, context)
+        except (RequestMissingError, RequestNotReceivedError) as error:
+            await refuse(method, error, context)
         record = CallRecord(method)
         bind_contextvars(call=record.call_id)  # gRPC gives each call a context of its own
         with self._calls.running():

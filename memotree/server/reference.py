@@ -42,7 +42,7 @@ in the domain `memotree`; the message says what to do next. Further details, by 
 `memotree.v1.NodeList` with further nodes that the call must include |
 | ABORTED | `memotree.v1.ConflictList`: for `CONFLICT` the conflicting edits with the values of both sides, for \
 `IMPORT_RACED` only ids; the other reasons have none |
-| UNAVAILABLE, `TOO_MANY_CALLS` | `RetryInfo`: the same call may be sent again |
+| UNAVAILABLE, `TOO_MANY_CALLS`, `REQUEST_NOT_RECEIVED` | `RetryInfo`: the same call may be sent again |
 | INTERNAL | none: the cause is in the server's log |
 
 `RequestInfo.request_id` is the id of the call in the log. The details of one status stay below 8 KiB, the limit of many
@@ -50,18 +50,18 @@ clients: long texts are cut (`ErrorInfo.metadata` has `shortened`), and so are l
 omitted entries).
 
 What the transport limits is refused with the same details: too many calls, a message over `max_message_bytes`, a
-request that is no message, and a service or method that the server does not have, which is told the nearest one. gRPC
-itself answers only beyond these, with a plain status that has a message and no details:
+request that is no message or does not come, and a service or method that the server does not have, which is told the
+nearest one. gRPC itself answers only beyond these, with a plain status that has a message and no details:
 
 - RESOURCE_EXHAUSTED for a message over 1.25 times `max_message_bytes`, which gRPC does not hand over, and for calls
-  that are begun while twice `max_concurrent_calls` and 64 more have begun and not ended.
+  that are begun while twice `max_concurrent_calls` and 128 more have begun and not ended.
 - RESOURCE_EXHAUSTED for metadata over 8 KiB.
 - UNIMPLEMENTED for a compression that gRPC does not have.
 - UNAVAILABLE, without a server, while the connection is made or lost; CANCELLED and DEADLINE_EXCEEDED, which a client
-  gives itself. A call whose client ends its request without a message has no answer and runs into its deadline.
+  gives itself.
 
 Over HTTP, the failure of a call is JSON with `code` (the reason), `status`, `message` and `details`; the status of a
-body over `max_message_bytes` is 413. Only the 503 for connections beyond twice `max_concurrent_calls` and 64 more is
+body over `max_message_bytes` is 413. Only the 503 for connections beyond twice `max_concurrent_calls` and 128 more is
 plain text.
 """
 

@@ -1,17 +1,22 @@
-"""Reads requests: what is too large or is no message of its type is refused like any other fault of a request.
+"""Reads requests: what is missing, too large or no message of its type is refused like any other fault of a request.
 
-gRPC would answer both without details, so it hands over the bytes, and accepts a little more than a message may have
-(``GRPC_LIMIT_FACTOR``). Above that it answers itself: RESOURCE_EXHAUSTED without details.
+gRPC would answer these without details or not at all, so every handler is one for a stream of requests, which gRPC
+begins before a request has arrived, and reads its only request here. On the wire that is the same. gRPC accepts a
+little more than a message may have (``GRPC_LIMIT_FACTOR``). Above that it answers itself: RESOURCE_EXHAUSTED without
+details.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 import grpc
 from google.protobuf.message import DecodeError
+from grpc import aio
 from memotree_storage.errors import InvalidInputError, TooLargeError
 
 from memotree.server.call_record import Context, refuse
+from memotree.server.half_open import HalfOpenCalls, RequestNotReceivedError
 
 GRPC_LIMIT_FACTOR: Final = 1.25
 """gRPC's own limit for a message, as a multiple of ours; what lies between is refused with details."""
@@ -29,6 +34,15 @@ class MalformedRequestError(InvalidInputError):
         )
 
 
+class RequestMissingError(InvalidInputError):
+    """The client ended its side of the call without a request."""
+
+    reason = "REQUEST_MISSING"
+
+    def __init__(self, method: str) -> None:
+        super().__init__(f"The call of {method} has no request; send one message, which may be empty.")
+
+
 class MessageTooLargeError(TooLargeError):
     """The message of a request is larger than the server accepts; ``size`` is ``None`` if it is not known."""
 
@@ -42,15 +56,48 @@ class MessageTooLargeError(TooLargeError):
         )
 
 
+_FAULTS: Final = (RequestMissingError, RequestNotReceivedError, MessageTooLargeError, MalformedRequestError)
+"""What reading a request may refuse."""
+
+
 class RequestReader:
     """Reads the requests of one server.
 
     Args:
         most: The most bytes of a message.
+        half_open: Counts the calls whose request has not arrived.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, half_open: HalfOpenCalls) -> None:
         self._most = most
+        self._half_open = half_open
+
+    async def receive(self, context: Context) -> bytes | None:
+        """The next message of a call, as it was sent; ``None`` if there is none.
+
+        Errors: ``RequestNotReceivedError``.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(None) as limit:
+                call = self._half_open.begin(context.peer(), lambda: limit.reschedule(loop.time()))
+                try:
+                    raw = await context.read()
+                finally:
+                    call.end()
+        except TimeoutError:
+            raise RequestNotReceivedError from None
+        return None if raw is aio.EOF else raw
+
+    async def receive_only(self, method: str, context: Context) -> bytes:
+        """The only message of a call, as it was sent.
+
+        Errors: ``RequestNotReceivedError``, ``RequestMissingError``.
+        """
+        raw = await self.receive(context)
+        if raw is None:
+            raise RequestMissingError(method)
+        return raw
 
     def read(self, method: str, deserializer: Callable[[bytes], Any], raw: bytes) -> Any:
         """The message of a request.
@@ -67,26 +114,34 @@ class RequestReader:
     def reading(self, method: str, handler: Any) -> Any:
         """The handler of a standard service (health, reflection), with requests that are read here."""
 
-        async def read(raw: bytes, context: Context) -> Any:
-            try:
-                return self.read(method, handler.request_deserializer, raw)
-            except (MessageTooLargeError, MalformedRequestError) as error:
-                await refuse(method, error, context)
+        async def single(_requests: object, context: Context) -> Any:
+            return await handler.unary_unary(await self._only(method, handler, context), context)
 
-        async def single(raw: bytes, context: Context) -> Any:
-            return await handler.unary_unary(await read(raw, context), context)
+        async def watch(_requests: object, context: Context) -> None:
+            await handler.unary_stream(await self._only(method, handler, context), context)
 
-        async def watch(raw: bytes, context: Context) -> None:
-            await handler.unary_stream(await read(raw, context), context)
-
-        async def exchange(raws: AsyncIterator[bytes], context: Context) -> AsyncIterator[Any]:
-            requests = (await read(raw, context) async for raw in raws)
-            async for answer in handler.stream_stream(requests, context):
+        async def exchange(_requests: object, context: Context) -> AsyncIterator[Any]:
+            async for answer in handler.stream_stream(self._all(method, handler, context), context):
                 yield answer
 
         coding = {"response_serializer": handler.response_serializer}
         if handler.request_streaming:
             return grpc.stream_stream_rpc_method_handler(exchange, **coding)
         if handler.response_streaming:
-            return grpc.unary_stream_rpc_method_handler(watch, **coding)
-        return grpc.unary_unary_rpc_method_handler(single, **coding)
+            return grpc.stream_stream_rpc_method_handler(watch, **coding)
+        return grpc.stream_unary_rpc_method_handler(single, **coding)
+
+    async def _only(self, method: str, handler: Any, context: Context) -> Any:
+        """The only request of a call of a standard service; the call is refused if it is at fault."""
+        try:
+            return self.read(method, handler.request_deserializer, await self.receive_only(method, context))
+        except _FAULTS as error:
+            await refuse(method, error, context)
+
+    async def _all(self, method: str, handler: Any, context: Context) -> AsyncIterator[Any]:
+        """The requests of a stream of a standard service; the call is refused if one is at fault."""
+        try:
+            while (raw := await self.receive(context)) is not None:
+                yield self.read(method, handler.request_deserializer, raw)
+        except _FAULTS as error:
+            await refuse(method, error, context)

@@ -1,7 +1,7 @@
 """The handling of a call around its operation: decoding, deadlines, limits, cancellation, streams and the log."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,10 +12,10 @@ from grpc import aio
 from grpc_status import rpc_status
 from memotree_storage.errors import NotFoundError
 
-from memotree.server.app import Server
 from memotree.server.calls import RunningCalls
+from memotree.server.half_open import HalfOpenCalls
 from memotree.server.interceptors import CallInterceptor
-from memotree.settings import Settings
+from memotree.server.request_reading import RequestReader
 from memotree.v1 import maintenance_service_pb2 as maintenance
 from memotree.v1 import session_service_pb2 as sessions
 
@@ -109,6 +109,12 @@ class LateContext:
     def time_remaining(self) -> float:
         return 0
 
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
+
+    async def read(self) -> bytes:
+        return b""
+
     async def abort(self, *status: object) -> None:
         self.aborted = status
         raise aio.AbortError
@@ -122,10 +128,11 @@ async def test_a_call_that_arrives_after_its_deadline_never_reaches_the_operatio
     async def continuation(_details: object) -> Any:
         return grpc.unary_unary_rpc_method_handler(lambda *given: reached.append(given))
 
-    handler = await CallInterceptor(RunningCalls(), 1000).intercept_service(continuation, details)
+    interceptor = CallInterceptor(RunningCalls(), RequestReader(1000, HalfOpenCalls(1)))
+    handler = await interceptor.intercept_service(continuation, details)
     context = LateContext()
     with pytest.raises(aio.AbortError):
-        await handler.unary_unary(b"", context)
+        await handler.stream_unary(iter(()), context)
     assert context.aborted[0] is Code.DEADLINE_EXCEEDED
     assert reached == []
 
@@ -201,29 +208,3 @@ async def test_a_cancellation_inside_the_server_is_reported_to_the_client(
     scripted_sessions.raises(asyncio.CancelledError())
     error = await failure(get_session(sessions.GetSessionRequest()))
     assert (error.code(), reason(error)) == (Code.UNAVAILABLE, "INTERRUPTED")
-
-
-@pytest.mark.requirement("STORE-8")
-async def test_calls_that_one_client_begins_and_never_sends_lock_nobody_out(
-    settings: Settings, scripted_sessions: Any
-) -> None:
-    few = settings.model_copy(update={"max_concurrent_calls": 8})
-    method = "/memotree.v1.SessionService/GetSession"
-    own_connection = (("grpc.use_local_subchannel_pool", 1),)
-
-    async def nothing() -> AsyncIterator[bytes]:
-        await asyncio.Event().wait()
-        yield b""
-
-    async with (
-        Server(few, {"SessionService": scripted_sessions}, partial=True) as server,
-        aio.insecure_channel(server.address, options=own_connection) as hostile,
-        aio.insecure_channel(server.address, options=own_connection) as other,
-    ):
-        await asyncio.wait_for(hostile.channel_ready(), 60)
-        half_open = [hostile.stream_unary(method)(nothing()) for _ in range(20)]
-        await asyncio.sleep(0.3)  # they reach the server; nothing tells when
-        for _ in range(3):
-            await asyncio.wait_for(other.unary_unary(method)(b""), 60)
-        for call in half_open:
-            call.cancel()

@@ -1,0 +1,279 @@
+"""Calls that begin and never send their request lock nobody out."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any
+
+import pytest
+import uvicorn
+from grpc import aio  # type: ignore[import-untyped]  # grpcio ships no types
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection_pb2
+from integration.wires import Refusal
+from uvicorn.server import ServerState
+
+from memotree.gateways.http_connection import HttpConnection
+from memotree.server.app import Server
+from memotree.server.calls import most_begun, most_half_open
+from memotree.server.half_open import HalfOpenCalls, RequestNotReceivedError
+from memotree.server.health import MOST_WATCHERS, Health
+from memotree.server.request_reading import RequestReader
+from memotree.settings import Settings
+
+pytestmark = pytest.mark.requirement("STORE-8")
+
+GET_SESSION = "/memotree.v1.SessionService/GetSession"
+REFLECTION = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+WATCH = "/grpc.health.v1.Health/Watch"
+CALLS = 64
+"""The calls that may run at once in these tests; a quarter of them on one connection."""
+
+
+async def nothing() -> AsyncIterator[bytes]:
+    """Requests that never come."""
+    await asyncio.Event().wait()
+    yield b""
+
+
+class Clients:
+    """A server, and clients with a connection each."""
+
+    def __init__(self, server: Server, stack: AsyncExitStack) -> None:
+        self._server = server
+        self._stack = stack
+
+    async def channel(self) -> Any:
+        options = (("grpc.use_local_subchannel_pool", 1),)
+        channel = aio.insecure_channel(self._server.address, options=options)
+        await asyncio.wait_for(channel.channel_ready(), 60)
+        return await self._stack.enter_async_context(channel)
+
+
+@pytest.fixture
+async def clients(settings: Settings, scripted_sessions: Any) -> AsyncIterator[Clients]:
+    few = settings.model_copy(update={"max_concurrent_calls": CALLS})
+    async with Server(few, {"SessionService": scripted_sessions}, partial=True) as server, AsyncExitStack() as stack:
+        yield Clients(server, stack)
+
+
+async def refusals(calls: list[asyncio.Future[Any]], count: int) -> list[Refusal]:
+    """The first refusals of calls that nothing else ends."""
+    told = []
+    for ended in asyncio.as_completed(calls, timeout=60):
+        with pytest.raises(aio.AioRpcError) as caught:
+            await ended
+        told.append(Refusal.of(caught.value))
+        if len(told) == count:
+            return told
+    raise AssertionError(f"only {len(told)} of {len(calls)} calls were refused")
+
+
+async def cancelled(calls: list[asyncio.Future[Any]]) -> None:
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+
+
+@pytest.mark.parametrize("path", [GET_SESSION, "/grpc.health.v1.Health/Check"])
+async def test_calls_that_one_client_begins_over_many_connections_lock_nobody_out(clients: Clients, path: str) -> None:
+    waits = asyncio.ensure_future((await clients.channel()).stream_unary(path)(nothing()))
+    share = CALLS // 4
+    connections = most_begun(CALLS) // share + 4
+    half_open = [
+        asyncio.ensure_future(channel.stream_unary(path)(nothing()))
+        for channel in [await clients.channel() for _ in range(connections)]
+        for _ in range(share)
+    ]
+    told = await refusals(half_open, len(half_open) - most_half_open(CALLS))
+    assert {(each.code, each.reason) for each in told} == {("RESOURCE_EXHAUSTED", "REQUEST_NOT_RECEIVED")}
+    other = await clients.channel()
+    for _ in range(3):
+        await asyncio.wait_for(other.unary_unary(path)(b""), 60)
+    assert not waits.done(), "the client that has one such call keeps it"
+    await cancelled([*half_open, waits])
+
+
+async def test_open_streams_of_reflection_lock_nobody_out(clients: Clients) -> None:
+    share = CALLS // 4
+    asked = reflection_pb2.ServerReflectionRequest(list_services="").SerializeToString()
+
+    async def one() -> AsyncIterator[bytes]:
+        yield asked
+        await asyncio.Event().wait()
+
+    channels = [await clients.channel() for _ in range(most_begun(CALLS) // share + 4)]
+    reading = [channel.stream_stream(REFLECTION)(one()) for channel in channels for _ in range(share)]
+    first = [asyncio.ensure_future(call.read()) for call in reading]
+    answered = await asyncio.gather(*first, return_exceptions=True)
+    assert sum(isinstance(answer, bytes) for answer in answered) > most_half_open(CALLS)
+    other = await clients.channel()
+    await asyncio.wait_for(other.unary_unary(GET_SESSION)(b""), 60)
+    for call in reading:
+        call.cancel()
+
+
+async def test_watches_of_the_health_lock_nobody_out(clients: Clients) -> None:
+    share = CALLS // 4
+    channels = [await clients.channel() for _ in range(most_begun(CALLS) // share + 4)]
+    raw = health_pb2.HealthCheckRequest().SerializeToString()
+    watching = [channel.unary_stream(WATCH)(raw) for channel in channels for _ in range(share)]
+    told = [asyncio.ensure_future(call.read()) for call in watching]
+    refused = [
+        Refusal.of(answer)
+        for answer in await asyncio.gather(*told, return_exceptions=True)
+        if isinstance(answer, aio.AioRpcError)
+    ]
+    assert {each.reason for each in refused} == {"TOO_MANY_WATCHERS"}
+    assert len(watching) - len(refused) <= MOST_WATCHERS
+    other = await clients.channel()
+    await asyncio.wait_for(other.unary_unary(GET_SESSION)(b""), 60)
+    for call in watching:
+        call.cancel()
+
+
+async def test_a_watcher_that_goes_leaves_its_place() -> None:
+    health = Health()
+    context: Any = _Silent()
+    for _ in range(2):
+        watching = [
+            asyncio.ensure_future(health.Watch(health_pb2.HealthCheckRequest(), context)) for _ in range(MOST_WATCHERS)
+        ]
+        await asyncio.sleep(0)
+        with pytest.raises(aio.AbortError):
+            await health.Watch(health_pb2.HealthCheckRequest(), context)
+        await cancelled([*watching])
+
+
+class _Silent:
+    """The context of a call whose request never arrives."""
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
+
+    async def read(self) -> bytes:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def write(self, _answer: object) -> None:
+        """Take an answer."""
+
+    async def abort(self, *_status: object) -> None:
+        raise aio.AbortError
+
+
+async def test_a_request_that_does_not_arrive_in_time_ends_its_call() -> None:
+    reader = RequestReader(1000, HalfOpenCalls(8, seconds=0.01))
+    context: Any = _Silent()
+    with pytest.raises(RequestNotReceivedError, match="send it again"):
+        await asyncio.wait_for(reader.receive_only("x", context), 60)
+
+
+async def test_a_call_whose_client_sends_no_request_is_told_so(clients: Clients) -> None:
+    async def none() -> AsyncIterator[bytes]:
+        return
+        yield b""
+
+    channel = await clients.channel()
+    for call in (
+        channel.stream_unary(GET_SESSION)(none()),
+        channel.stream_unary("/grpc.health.v1.Health/Check")(none()),
+    ):
+        (told,) = await refusals([asyncio.ensure_future(call)], 1)
+        assert (told.code, told.reason) == ("INVALID_ARGUMENT", "REQUEST_MISSING")
+        assert "which may be empty" in told.message
+
+
+async def test_the_oldest_call_of_the_peer_with_most_makes_room() -> None:
+    ended: list[str] = []
+    calls = HalfOpenCalls(3)
+    for name in ("a1", "b1", "b2", "b3", "a2", "a3"):
+        call = calls.begin(name[0], partial(ended.append, name))
+        if name == "a2":
+            call.end()
+            call.end()
+    assert ended == ["b1", "b2"], "a2 ended by itself, so a3 needed no room"
+    calls.begin("c", partial(ended.append, "c"))
+    assert ended[2] == "a1"
+
+
+@pytest.fixture
+async def http_port() -> AsyncIterator[Any]:
+    """Starts a port with connections over HTTP that count as half-open as given."""
+
+    async def app(_scope: Any, receive: Any, send: Any) -> None:
+        while (await receive()).get("more_body"):
+            pass
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    async with AsyncExitStack() as stack:
+
+        async def start(half_open: HalfOpenCalls) -> int:
+            config = uvicorn.Config(app, log_config=None, lifespan="off", ws="none")
+            make = partial(HttpConnection, half_open, config=config, server_state=ServerState(), app_state={})
+            server = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)
+            await stack.enter_async_context(server)
+            port: int = server.sockets[0].getsockname()[1]
+            return port
+
+        yield start
+
+
+async def ask(port: int, *parts: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for part in parts:
+        writer.write(part)
+        await writer.drain()
+    return reader, writer
+
+
+async def status(reader: asyncio.StreamReader) -> bytes:
+    """The first line of an answer; empty if the connection was closed instead."""
+    try:
+        return await asyncio.wait_for(reader.readline(), 60)
+    except ConnectionResetError:
+        return b""
+
+
+GET = b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n"
+POST = b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\n"
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /x HT", POST, POST + b"ab", GET + b"GET /x HT"])
+async def test_a_connection_over_http_whose_request_does_not_arrive_in_time_is_closed(
+    http_port: Any, sent: bytes
+) -> None:
+    reader, writer = await ask(await http_port(HalfOpenCalls(8, seconds=0.05)), sent)
+    if sent.startswith(GET):
+        assert b"200" in await status(reader)
+        assert await reader.readuntil(b"ok")
+    assert await status(reader) == b""
+    writer.close()
+
+
+async def test_connections_over_http_without_a_request_lock_nobody_out(http_port: Any) -> None:
+    port = await http_port(HalfOpenCalls(4))
+    idle = [await ask(port, sent) for sent in (b"", b"GET", POST, b"", b"P", POST + b"a")]
+    reader, writer = await ask(port, POST + b"abc")
+    assert b"200" in await status(reader)
+    gone = [asyncio.ensure_future(status(each)) for each, _ in idle]
+    done, waiting = await asyncio.wait(gone, timeout=0.5)
+    assert (len(done), len(waiting)) == (3, 3)
+    assert gone[0] in done
+    assert gone[-1] in waiting
+    await cancelled(gone)
+    for _, each in [*idle, (reader, writer)]:
+        each.close()
+
+
+async def test_a_request_in_pieces_is_answered_and_counts_no_longer(http_port: Any) -> None:
+    port = await http_port(HalfOpenCalls(1))
+    first = await ask(port, POST[:9], POST[9:], b"ab", b"c")
+    assert b"200" in await status(first[0])
+    second = await ask(port)  # the first one is idle now, and not half-open
+    first[1].write(GET)
+    assert await first[0].readuntil(b"ok")
+    for _, writer in (first, second):
+        writer.close()
