@@ -20,7 +20,7 @@ def check_depth(editor: SessionEditor, depth: int, field: str) -> None:
     """
     most = editor.limits.max_depth
     if depth > most:
-        raise _too_deep(field, depth, most)
+        raise too_deep(field, depth, most)
 
 
 async def check_moved_depth(editor: SessionEditor, entry_id: str, depth: int, field: str) -> None:
@@ -45,10 +45,11 @@ async def check_moved_depth(editor: SessionEditor, entry_id: str, depth: int, fi
     below = await tree.subtree(editor.snapshot, [entry_id], max_depth=room + 1)
     deepest = max((item.depth for item in below), default=0)
     if deepest > room:
-        raise _too_deep(field, depth + deepest, editor.limits.max_depth)
+        raise too_deep(field, depth + deepest, editor.limits.max_depth)
 
 
-def _too_deep(field: str, depth: int, most: int) -> InvalidInputError:
+def too_deep(field: str, depth: int, most: int) -> InvalidInputError:
+    """The refusal of a place; ``most`` is the limit."""
     return TooDeepError.at(
         field,
         f"would put a node at depth {depth}, and the limit is {most}. Choose a place nearer to its root, "

@@ -11,6 +11,7 @@ from memotree_storage.postgres import archive_versions, history, titles, tree
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
 
+from memotree.canvas.depth import check_depth
 from memotree.canvas.valid_time import check_no_cycle
 from memotree.memory.changes import Change
 from memotree.memory.naming import MOST_TOLD
@@ -53,6 +54,7 @@ async def restore(editor: SessionEditor, request: pb.RestoreRequest) -> Change:
         NothingToRestoreError: It is as wanted already.
         HomeGoneError: The node above it is gone.
         TooMuchToRestoreError: Too many nodes were forgotten with it.
+        TooDeepError: The node above it has moved down, and it would be too deep there.
         RevisionNotFoundError: There is no such revision.
     """
     now = await _known(editor, request.node_id, alive=bool(request.revision))
@@ -78,7 +80,7 @@ async def restore(editor: SessionEditor, request: pb.RestoreRequest) -> Change:
     warnings: list[str] = []
     if now.dead:
         versions = await _forgotten_below(editor, wanted, was)
-        await _restore_home(editor, wanted, was, warnings)
+        await _restore_home(editor, wanted, versions, warnings)
     else:
         versions = [was]
     entries = await editor.store.entries.load(editor.session.workspace_id, versions)
@@ -181,8 +183,11 @@ async def _check_relations(editor: SessionEditor, versions: Sequence[Version]) -
     return [*gone[:_WARNINGS], *([f"{rest} more relations have a target that is deleted."] if rest > 0 else [])]
 
 
-async def _restore_home(editor: SessionEditor, wanted: Snapshot, was: Version, warnings: list[str]) -> None:
-    """Check that the place of the node is there; an archive that was deleted comes back."""
+async def _restore_home(
+    editor: SessionEditor, wanted: Snapshot, versions: Sequence[Version], warnings: list[str]
+) -> None:
+    """Check that the place of the first node is there; an archive that was deleted comes back."""
+    was = versions[0]
     homes = [was.archive_id, *([was.parent_id] if was.parent_id else [])]
     alive = await tree.versions(editor.snapshot, homes)
     if was.parent_id and was.parent_id not in alive:
@@ -193,6 +198,24 @@ async def _restore_home(editor: SessionEditor, wanted: Snapshot, was: Version, w
         await _check_free(editor, archive)
         await editor.put_archive(archive, None, "")
         warnings.append(f"The archive {archive.name} was deleted with its nodes; it is back, with this note only.")
+    if was.parent_id:
+        await _check_depth(editor, wanted, was.parent_id, versions)
+
+
+async def _check_depth(editor: SessionEditor, wanted: Snapshot, parent_id: str, versions: Sequence[Version]) -> None:
+    """Check the depth of what comes back below a parent, if that is deeper now than it was.
+
+    Raises:
+        TooDeepError: A node would exceed the limit.
+    """
+    before = len((await tree.ancestors(wanted, [parent_id]))[parent_id])
+    now = len((await tree.ancestors(editor.snapshot, [parent_id]))[parent_id])
+    if now <= before:
+        return
+    depths = {parent_id: now}
+    for version in versions:  # parents come before children; one whose parent stayed is not below it any more
+        depths[version.entry_id] = depths.get(version.parent_id, now) + 1
+    check_depth(editor, max(depths.values()), "node_id")
 
 
 async def _check_free(editor: SessionEditor, archive: Archive) -> None:

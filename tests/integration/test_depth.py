@@ -1,17 +1,26 @@
 """The limit on the depth of a tree, and that a chain costs what its length is, also one that somebody pushed."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from integration.forests import FAILED, forest_of
 from integration.worlds import World
 from memotree_storage.commit.direct_import import commit_entries
-from memotree_storage.model.node import Node
+from memotree_storage.model.node import Archive, Node, new_id
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.tree import Snapshot, State
 
 from memotree.canvas import NodeOperations
 from memotree.canvas.depth import TooDeepError
+from memotree.forest.documents.kinds import CONVERSATION
+from memotree.forest.joining.join import ArchiveJoin
+from memotree.forest.tree_building.merging import MERGED_LEVELS
+from memotree.memory import MemoryOperations
+from memotree.models.cache import AnswerCache
+from memotree.models.gateway import Models
+from memotree.v1 import forest_service_pb2, memory_service_pb2
 from memotree.v1 import node_service_pb2 as pb
 
 pytestmark = pytest.mark.requirement("STORE-8", "STORE-9")
@@ -107,3 +116,68 @@ async def test_a_chain_of_twice_the_length_costs_twice_as_much(world: World) -> 
         head = await commit_entries(world.store, world.workspace, "main", [archive, *nodes], "Import")
         cost.append(await _rows(world, head, nodes[-1], archive.id))
     assert cost[1] <= 2.2 * cost[0]
+
+
+# --- Trees that others than an agent make ---
+
+
+def shallow(world: World, depth: int) -> World:
+    """The world with another limit."""
+    return replace(world, limits=replace(world.limits, max_depth=depth))
+
+
+async def depth_of(world: World, archive_id: str) -> int:
+    async with world.store.database.connection() as conn:
+        found = await tree.archive_tree(Snapshot(conn, State(world.workspace, await world.head())), archive_id)
+    return max(item.depth for item in found)
+
+
+async def test_a_document_is_merged_to_the_limit_and_refused_if_its_sections_exceed_it(world: World) -> None:
+    alike = "# One\n\n" + "The river runs to the sea. " * 200
+    async with forest_of(shallow(world, 4)) as forest:
+        options = {"chunk_size": 60, "merge_limit": 100_000, "similarity_threshold": -1.0}
+        made = await forest.ingest(alike, document_id="alike", media_type="text/markdown", **options)
+        assert await depth_of(world, made.archive_id) == 4
+        nested = "".join(f"{'#' * level} Level {level}\n\n" for level in range(1, 6)) + "Words."
+        told = await forest.try_ingest(nested, media_type="text/markdown")
+        assert (told.last.state, told.last.reason) == (FAILED, "TOO_DEEP")
+        assert "MEMOTREE_MAX_DEPTH" in told.last.message
+
+
+async def test_turns_that_are_alike_make_no_chain(world: World) -> None:
+    turns = [{"speaker": "Ann", "text": "All right."} for _ in range(300)]
+    async with forest_of(world) as forest:
+        made = await forest.ingest(json.dumps(turns), media_type=CONVERSATION)
+        assert await depth_of(world, made.archive_id) <= MERGED_LEVELS + 1
+
+
+async def test_archives_whose_nodes_would_be_too_deep_are_not_joined(world: World) -> None:
+    deep = chain(world, 3)
+    other = Archive(new_id(), "other", world.archive.model_id)
+    await world.put(*deep, other, world.node("Alone", archive_id=other.id))
+    request = forest_service_pb2.MergeArchivesRequest(
+        workspace=world.workspace, archives=[world.archive.id, other.id], name="both"
+    )
+    models = Models(AnswerCache(world.store.database))
+    before = await world.head()
+    with pytest.raises(TooDeepError, match="depth 4"):
+        await ArchiveJoin(world.store, models, replace(world.limits, max_depth=3)).merge_archives(request)
+    assert await world.head() == before
+    joined = await ArchiveJoin(world.store, models, replace(world.limits, max_depth=4)).merge_archives(request)
+    assert await depth_of(world, joined.archive.id) == 4
+
+
+async def test_a_note_whose_place_has_moved_down_is_restored_only_to_the_limit(world: World) -> None:
+    deep, note = chain(world, 3), world.node("Note")
+    below = [replace(note, parent_id=deep[0].id), world.node("Below", parent=note)]
+    await world.put(*deep, *below)
+    memory = MemoryOperations(world.store, replace(world.limits, max_depth=3))
+    at = {"workspace": world.workspace, "node_id": note.id}
+    await memory.forget(memory_service_pb2.ForgetRequest(**at, recursive=True))
+    other = chain(world, 2)
+    await world.put(*other, replace(deep[0], parent_id=other[1].id))
+    with pytest.raises(TooDeepError, match="depth 4"):
+        await memory.restore(memory_service_pb2.RestoreRequest(**at))
+    await world.put(replace(deep[0], parent_id=other[0].id))
+    back = await memory.restore(memory_service_pb2.RestoreRequest(**at))
+    assert list(back.restored_ids) == [note.id, below[1].id]

@@ -10,13 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from steps import LINEAR, growth
 
-from memotree.forest.tree_building.merging import Merging, Vector, merge, merge_now, similarity
+from memotree.forest.tree_building.merging import MERGED_LEVELS, Merging, Vector, merge, merge_now, similarity
 
 
-def merge_plainly(vectors: Sequence[Vector], lengths: Sequence[int], threshold: float, limit: int) -> Merging:
+def merge_plainly(
+    vectors: Sequence[Vector], lengths: Sequence[int], threshold: float, limit: int, levels: int = 32
+) -> Merging:
     """The plain loop over the current roots: neighbours are in document order, and a parent replaces its pair."""
     known = list(vectors)
     sizes = list(lengths)
+    below = [0] * len(lengths)
     roots = list(range(len(lengths)))
     pairs = []
     while len(roots) > 1:
@@ -24,7 +27,8 @@ def merge_plainly(vectors: Sequence[Vector], lengths: Sequence[int], threshold: 
         highest = -2.0
         for place, (left, right) in enumerate(pairwise(roots)):
             found = similarity(known[left], known[right])
-            if found > threshold and sizes[left] + sizes[right] <= limit and found > highest:
+            fits = sizes[left] + sizes[right] <= limit and max(below[left], below[right]) < levels
+            if found > threshold and fits and found > highest:
                 best, highest = place, found
         if best is None:
             break
@@ -32,6 +36,7 @@ def merge_plainly(vectors: Sequence[Vector], lengths: Sequence[int], threshold: 
         pairs.append((left, right))
         known.append(parent_of(left, right, known[left], known[right]))
         sizes.append(sizes[left] + sizes[right])
+        below.append(max(below[left], below[right]) + 1)
         roots[best : best + 2] = [len(known) - 1]
     return Merging(len(lengths), tuple(pairs), tuple(roots))
 
@@ -62,15 +67,15 @@ inputs = st.lists(st.tuples(st.lists(coordinates, min_size=3, max_size=3), st.in
 
 @pytest.mark.requirement("FOREST-2")
 @settings(max_examples=400)
-@given(inputs, st.sampled_from([-1.0, -0.5, 0.0, 0.5, 0.9]), st.integers(0, 200))
+@given(inputs, st.sampled_from([-1.0, -0.5, 0.0, 0.5, 0.9]), st.integers(0, 200), st.sampled_from([0, 1, 2, 3, 32]))
 def test_the_heap_merges_as_the_plain_algorithm_does_with_many_ties(
-    given_leaves: list[tuple[list[int], int]], threshold: float, limit: int
+    given_leaves: list[tuple[list[int], int]], threshold: float, limit: int, levels: int
 ) -> None:
     vectors = [np.array(vector, dtype=np.float32) for vector, _ in given_leaves]
     lengths = [length for _, length in given_leaves]
     _, parents = vectors_and_parents(vectors)
-    merged = merge_now(vectors, lengths, parents, threshold=threshold, limit=limit)
-    assert merged == merge_plainly(vectors, lengths, threshold, limit)
+    merged = merge_now(vectors, lengths, parents, threshold=threshold, limit=limit, levels=levels)
+    assert merged == merge_plainly(vectors, lengths, threshold, limit, levels)
 
 
 @pytest.mark.requirement("FOREST-2")
@@ -89,6 +94,16 @@ def test_among_equally_similar_pairs_the_first_merges_and_its_parent_replaces_it
     same = [np.ones(4, dtype=np.float32)] * 5
     merged = merge_now(same, [10] * 5, lambda _left, _right: same[0], threshold=0.5, limit=20)
     assert merged == Merging(5, ((0, 1), (2, 3)), (5, 6, 4))
+
+
+@pytest.mark.requirement("STORE-8")
+def test_alike_leaves_do_not_merge_into_a_chain_of_any_length() -> None:
+    same = [np.ones(4, dtype=np.float32)] * 800
+    merged = merge_now(same, [10] * 800, lambda _left, _right: same[0], threshold=0.5, limit=8000)
+    below = [0] * 800
+    for left, right in merged.pairs:
+        below.append(1 + max(below[left], below[right]))
+    assert max(below) == MERGED_LEVELS
 
 
 def test_a_similarity_equal_to_the_threshold_does_not_merge() -> None:

@@ -147,6 +147,36 @@ def _placed(node: Node, place: Node) -> Node:
     )
 
 
+@pytest.mark.requirement("STORE-8")
+def test_updates_of_one_place_again_and_again_do_not_deepen_the_tree() -> None:
+    levels = 6
+
+    def few_levels(job: int) -> TreeBuilder:
+        options = ChunkingOptions(CHUNK, -1.0, 100 * CHUNK)
+        return TreeBuilder(MODELS, Meter(), BuildContext(f"job {job}", ARCHIVE, DOCUMENT, (), options, levels), silent)
+
+    async def run() -> None:
+        words = [f"The word {number} of the first version." for number in range(40)]
+        read = document([" ".join(words)])
+        nodes = {node.id: node for node in await few_levels(0).build(read, split(read, CHUNK))}
+        for number in range(1, 30):
+            words[19:21] = [f"A word {number}.{place} of a later version." for place in range(4)]
+            read = document([" ".join(words)])
+            before = existing_tree(nodes)
+            kept = align_with(read, before)
+            update = await TreeUpdater(few_levels(number), before, read, kept).update()
+            nodes = {node_id: node for node_id, node in nodes.items() if node_id not in update.gone} | dict(
+                update.after
+            )
+            check(nodes, read)
+        depths = {"": -1}
+        for node_id in in_order(nodes):
+            depths[node_id] = depths[nodes[node_id].parent_id or ""] + 1
+        assert max(depths.values()) == levels
+
+    asyncio.run(run())
+
+
 @given(BLOCKS, st.sampled_from([-1.0, 0.5, 1.0]))
 def test_the_same_text_again_changes_nothing(blocks: list[str], threshold: float) -> None:
     async def run() -> None:

@@ -85,7 +85,7 @@ class BatchRun:
         self._context = context
         self._request = request
         self._meter = meter
-        self._planning = Planning(store, models, context.job.id, meter, self._report)
+        self._planning = Planning(store, models, context.job.id, meter, self._report, limits.max_depth)
         self._results = [
             job_service_pb2.IngestedDocument(name=asked.name, document_id=asked.document_id)
             for asked in request.documents

@@ -112,7 +112,7 @@ class IngestDocument:
             note(context, meter)
             await context.progress(step, done, total)
 
-        planning = Planning(self._store, self._models, context.job.id, meter, report)
+        planning = Planning(self._store, self._models, context.job.id, meter, report, self._limits.max_depth)
         planner = DocumentPlanner(planning, request, context.job.id)
         async with self._store.database.connection() as conn:
             state = await branch_head(conn, context.job.workspace_id, request.branch)

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field, replace
 
 from memotree_storage.model.attribute_names import DOCUMENT_ID, INGESTION, MEDIA_TYPE, SHA256, SUMMARY_PENDING
 from memotree_storage.model.node import SUMMARY_TYPE, Archive, Entry, Node, derived_id
+from memotree_storage.postgres import tree
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
+from memotree.canvas.depth import too_deep
 from memotree.forest.chunking.splitting import split
 from memotree.forest.documents import Document
 from memotree.forest.ingestion.affected_nodes import find_affected_nodes
@@ -31,6 +33,7 @@ from memotree.forest.ingestion.request_parsing import tag_attribute, tags_of
 from memotree.forest.ingestion.tree_update import TreeUpdate, TreeUpdater
 from memotree.forest.service_commit import Change
 from memotree.forest.tree_building.builder import BuildContext, TreeBuilder
+from memotree.forest.tree_building.merging import MERGED_LEVELS
 from memotree.forest.tree_building.options import ChunkingOptions
 from memotree.models.gateway import Models
 from memotree.models.meter import Meter
@@ -71,6 +74,7 @@ class Planning:
         models: The models that make summaries and vectors.
         job_id: The job.
         meter: Counts the calls to models.
+        max_depth: The greatest depth of a node.
         report: Called with the name of the step, the units done and the units in total.
     """
 
@@ -79,6 +83,7 @@ class Planning:
     job_id: str
     meter: Meter
     report: Callable[[str, int, int], Awaitable[None]]
+    max_depth: int
 
 
 class DocumentPlanner:
@@ -111,6 +116,7 @@ class DocumentPlanner:
 
         Raises:
             DocumentNameTakenError: If another archive has the name.
+            TooDeepError: If its sections would be too deep in the tree.
             BudgetExhaustedError: If the meter's limit is reached.
             ModelUnavailableError: If the embedding model does not answer.
         """
@@ -122,9 +128,20 @@ class DocumentPlanner:
             return Plan(result, known.name, committed=result.commit_id)
         return await self._update_existing(state, document, known, index, taken)
 
-    def _builder(self, archive_id: str, options: ChunkingOptions, tags: Iterable[str]) -> TreeBuilder:
-        context = BuildContext(self._seed, archive_id, self.document_id, tuple(tags), options)
+    def _builder(self, archive_id: str, options: ChunkingOptions, tags: Iterable[str], levels: int) -> TreeBuilder:
+        context = BuildContext(self._seed, archive_id, self.document_id, tuple(tags), options, levels)
         return TreeBuilder(self._planning.models, self._planning.meter, context, self._planning.report)
+
+    def _levels(self, document: Document, depth: int) -> int:
+        """Returns the most levels that merging may make below a section; ``depth`` is that of the document's roots.
+
+        Raises:
+            TooDeepError: If the sections alone would exceed the greatest depth.
+        """
+        deepest = depth + max((section.level for section in document.outline), default=0)
+        if deepest > self._planning.max_depth:
+            raise too_deep("document", deepest, self._planning.max_depth)
+        return min(MERGED_LEVELS, self._planning.max_depth - deepest)
 
     def _facts(self, document: Document, options: ChunkingOptions, tags: Iterable[str]) -> dict[str, str]:
         """Returns the attributes of the document's archive (or of its node in a joined archive)."""
@@ -151,7 +168,7 @@ class DocumentPlanner:
         )
         await self._planning.report("split", 0, 0)
         pieces = await asyncio.to_thread(split, document, options.chunk_size)
-        builder = self._builder(archive.id, options, tags)
+        builder = self._builder(archive.id, options, tags, self._levels(document, depth=0))
         nodes = await builder.build(document, pieces)
 
         def planned() -> Plan:
@@ -188,9 +205,11 @@ class DocumentPlanner:
                 versions = await read_versions(Snapshot(conn, state), known)
                 return Plan(await asyncio.to_thread(_counted, result, known, versions), known.name)
             existing = await read_existing_tree(store, Snapshot(conn, state), known)
+            above = await tree.ancestors(Snapshot(conn, state), [known.top] if known.top else [])
+        depth = len(above[known.top]) + 1 if known.top else 0
         await self._planning.report("compare", 0, 0)
         kept = await asyncio.to_thread(align_with, document, existing)
-        builder = self._builder(result.archive_id, options, tags)
+        builder = self._builder(result.archive_id, options, tags, self._levels(document, depth))
         updater = await asyncio.to_thread(TreeUpdater, builder, existing, document, kept, self._request.tags)
         tree_update = await updater.update()
         await self._planning.report("renew summaries", 0, 0)

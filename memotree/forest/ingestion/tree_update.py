@@ -98,19 +98,23 @@ class TreeUpdater:
 
     async def update(self) -> TreeUpdate:
         """Returns the changes; the summaries of the ancestors of changed nodes are not renewed here."""
-        pieces, groups = await asyncio.to_thread(self._split)
-        merged_pieces = await self._builder.merge_pieces(self._document, pieces, [group for group, _ in groups])
+        pieces, groups, levels = await asyncio.to_thread(self._split)
+        merged_pieces = await self._builder.merge_pieces(self._document, pieces, [group for group, _ in groups], levels)
         return await asyncio.to_thread(self._update, pieces, groups, merged_pieces)
 
-    def _split(self) -> tuple[Sequence[Piece], list[tuple[Group, Run]]]:
-        """Splits the text between kept leaves, and finds the sections and the parents of what is kept."""
+    def _split(self) -> tuple[Sequence[Piece], list[tuple[Group, Run]], list[int]]:
+        """Splits the text between kept leaves, and finds the sections and the parents of what is kept.
+
+        Returns the pieces, their groups, and the most levels that merging may make of each group.
+        """
         runs = runs_between(self._existing, self._kept, len(self._document.text))
         filled = [run for run in runs if run.end > run.start]
         gaps = [(run.start, run.end) for run in filled]
         pieces = split(self._document, self._builder.context.options.chunk_size, gaps)
         self._name_sections(pieces)
         self._set_kept_parents()
-        return pieces, _groups(pieces, filled)
+        groups = _groups(pieces, filled)
+        return pieces, groups, [self._levels_for(run, group.section) for group, run in groups]
 
     def _update(
         self, pieces: Sequence[Piece], groups: Sequence[tuple[Group, Run]], merged_pieces: MergedPieces
@@ -176,6 +180,13 @@ class TreeUpdater:
             if neighbour and self._section[neighbour] == section:
                 return self._parent[neighbour]
         return self._node_of(section)
+
+    def _levels_for(self, run: Run, section: int) -> int:
+        """Returns the most levels of the nodes merged from a run; otherwise each update of one place adds some."""
+        above, levels = self._parent_of_run(run, section), self._builder.context.levels
+        while above in self._whole and levels > 0:
+            above, levels = self._parent[above], levels - 1
+        return levels
 
     def _add_group(
         self, pieces: Sequence[Piece], group: Group, number: int, merged_pieces: MergedPieces, top: str

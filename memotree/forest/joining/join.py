@@ -27,9 +27,10 @@ from memotree_storage.ports import Signature
 from memotree_storage.postgres import archive_versions, history, registry, tree
 from memotree_storage.postgres.requests import check_same_request
 from memotree_storage.postgres.rows import ArchiveVersion, Version
-from memotree_storage.postgres.tree import Snapshot, State
+from memotree_storage.postgres.tree import Branching, Snapshot, State
 from memotree_storage.store import Store
 
+from memotree.canvas.depth import too_deep
 from memotree.canvas.node_messages import node_at
 from memotree.forest.joining.suggestions import suggest
 from memotree.forest.service_commit import branch_head
@@ -50,6 +51,9 @@ _MOST_MOVED: Final = 200_000
 
 _MOST_SUMMED: Final = 200
 """The most roots of an archive from which its summary is made."""
+
+_LEVELS_ABOVE: Final = 2
+"""The root of a joined archive, and the node of a former one."""
 
 _LISTED: Final = 5
 _MESSAGE_CHARS: Final = 20_000
@@ -144,6 +148,7 @@ class ArchiveJoin:
             ArchivesDifferError: If they belong to different models.
             ArchiveNameTakenError: If another archive has the name.
             JoinTooLargeError: If they have too many nodes together.
+            TooDeepError: If a node would be too deep in the tree.
             ImportRacedError: If other commits changed the nodes during every attempt.
         """
         order = await self._order(request)
@@ -237,10 +242,9 @@ class ArchiveJoin:
                 if other.entry_id not in {one.entry_id for one in wanted}:
                     raise ArchiveNameTakenError(order.request.name, other.entry_id)
             _check_models(wanted)
-            ids = {
-                one.entry_id: [item.entry_id for item in await tree.archive_tree(Snapshot(conn, head), one.entry_id)]
-                for one in wanted
-            }
+            trees = [await tree.archive_tree(Snapshot(conn, head), one.entry_id) for one in wanted]
+            ids = {one.entry_id: [item.entry_id for item in found] for one, found in zip(wanted, trees, strict=True)}
+            self._check_depth(trees)
             count = sum(map(len, ids.values()))
             if count > _MOST_MOVED:
                 raise JoinTooLargeError(
@@ -258,6 +262,12 @@ class ArchiveJoin:
         return await asyncio.to_thread(
             lambda: [_former_of(one, ids[one.entry_id], versions, entries) for one in wanted]
         )
+
+    def _check_depth(self, trees: Sequence[Sequence[Branching]]) -> None:
+        """Check that no node gets too deep two levels further down."""
+        depth = max((item.depth for found in trees for item in found), default=0) + _LEVELS_ABOVE
+        if depth > self._limits.max_depth:
+            raise too_deep("archives", depth, self._limits.max_depth)
 
     async def _created(self, order: _Order, former: Sequence[_Former]) -> tuple[Archive, *tuple[Node, ...]]:
         """Returns the new entries: the archive, its root, and a node for each former archive."""

@@ -18,7 +18,7 @@ from memotree_storage.ports import Vector
 from memotree.forest.chunking.splitting import Piece
 from memotree.forest.documents import Document
 from memotree.forest.summaries.renewal import summarise_families, summarise_texts
-from memotree.forest.tree_building.merging import Merging, merge, merge_now
+from memotree.forest.tree_building.merging import MERGED_LEVELS, Merging, merge, merge_now
 from memotree.forest.tree_building.options import ChunkingOptions
 from memotree.forest.tree_building.plan import (
     Group,
@@ -53,6 +53,7 @@ class BuildContext:
         document_id: The document.
         tags: Tags of every node.
         options: How the document is split and merged.
+        levels: The most levels that merging makes below a section.
     """
 
     job_id: str
@@ -60,6 +61,7 @@ class BuildContext:
     document_id: str
     tags: tuple[str, ...] = ()
     options: ChunkingOptions = field(default_factory=ChunkingOptions)
+    levels: int = MERGED_LEVELS
 
     def new_id(self, role: str, number: int) -> str:
         """Returns the id of a new node; the same arguments always give the same id."""
@@ -93,11 +95,13 @@ class _LeafGroup:
         texts: The texts of the leaves.
         leaves: The summaries of the leaves.
         vectors: The vectors of the leaves.
+        levels: The most levels that merging makes.
     """
 
-    def __init__(self, texts: Sequence[str], leaves: Sequence[Summary], vectors: Sequence[Vector]) -> None:
+    def __init__(self, texts: Sequence[str], leaves: Sequence[Summary], vectors: Sequence[Vector], levels: int) -> None:
         self.texts = texts
         self.vectors = vectors
+        self.levels = levels
         self.lengths = [len(text) for text in texts]
         self._summaries = list(leaves)
         self._ends = [(text, text) for text in texts]
@@ -177,12 +181,22 @@ class TreeBuilder:
         plan = await asyncio.to_thread(plan_tree, document, pieces, merged_pieces.mergings)
         return await self._nodes(document, plan, merged_pieces)
 
-    async def merge_pieces(self, document: Document, pieces: Sequence[Piece], groups: Sequence[Group]) -> MergedPieces:
-        """Summarises pieces and merges each group of them."""
+    async def merge_pieces(
+        self, document: Document, pieces: Sequence[Piece], groups: Sequence[Group], levels: Sequence[int] | None = None
+    ) -> MergedPieces:
+        """Summarises pieces and merges each group of them.
+
+        Args:
+            document: The document.
+            pieces: Some pieces of it, in their order.
+            groups: The groups of these pieces.
+            levels: The most levels that merging makes of each group; those of the context if not given.
+        """
         texts = await asyncio.to_thread(lambda: [document.text[piece.start : piece.end] for piece in pieces])
         summaries = await self.summaries(texts)
         vectors = await self._vectors(await asyncio.to_thread(_texts_to_embed, document, pieces, summaries))
-        results = await self._merge_all(texts, summaries, vectors, groups)
+        most = levels if levels is not None else [self.context.levels] * len(groups)
+        results = await self._merge_all(texts, summaries, vectors, groups, most)
         return MergedPieces(summaries, [merging for merging, _ in results], [parents for _, parents in results])
 
     async def summaries(self, texts: Sequence[str]) -> list[Summary]:
@@ -203,13 +217,21 @@ class TreeBuilder:
         return vectors
 
     async def _merge_all(
-        self, texts: Sequence[str], leaves: Sequence[Summary], vectors: Sequence[Vector], groups: Sequence[Group]
+        self,
+        texts: Sequence[str],
+        leaves: Sequence[Summary],
+        vectors: Sequence[Vector],
+        groups: Sequence[Group],
+        levels: Sequence[int],
     ) -> list[tuple[Merging, list[Summary]]]:
         """Merges each group. With remote models groups run concurrently; built-in ones run in sequence in a thread."""
         merged = 0
         parts = [slice(group.first, group.first + group.count) for group in groups]
         leaf_groups = await asyncio.to_thread(
-            lambda: [_LeafGroup(texts[part], leaves[part], vectors[part]) for part in parts]
+            lambda: [
+                _LeafGroup(texts[part], leaves[part], vectors[part], most)
+                for part, most in zip(parts, levels, strict=True)
+            ]
         )
 
         async def report_merged(count: int) -> None:
@@ -244,7 +266,9 @@ class TreeBuilder:
             text = leaf_group.add_parent(left, right, summary)
             return np.asarray((await self._models.embed([text], self._meter))[0])
 
-        merging = await merge(leaf_group.vectors, leaf_group.lengths, make_parent, **self._bounds)
+        merging = await merge(
+            leaf_group.vectors, leaf_group.lengths, make_parent, levels=leaf_group.levels, **self._bounds
+        )
         return merging, leaf_group.parents
 
     def _merge_now(self, leaf_group: "_LeafGroup") -> tuple[Merging, list[Summary]]:
@@ -253,7 +277,9 @@ class TreeBuilder:
             text = leaf_group.add_parent(left, right, summary)
             return np.asarray(self._models.embed_now([text])[0])
 
-        merging = merge_now(leaf_group.vectors, leaf_group.lengths, make_parent, **self._bounds)
+        merging = merge_now(
+            leaf_group.vectors, leaf_group.lengths, make_parent, levels=leaf_group.levels, **self._bounds
+        )
         return merging, leaf_group.parents
 
     async def _nodes(self, document: Document, plan: TreePlan, merged_pieces: MergedPieces) -> list[Node]:

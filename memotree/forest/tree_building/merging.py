@@ -1,9 +1,10 @@
 """Merges neighbours greedily (the seed's algorithm, on neighbours in document order) in O(n log n).
 
-Among all adjacent pairs whose similarity exceeds the threshold and whose characters together stay within the limit, the
-most similar pair is replaced by a parent; of equally similar pairs, the first in the document. This repeats until no
-such pair is left. Looking at every pair in every round would be quadratic. Instead a heap holds the pairs and a linked
-list the neighbours; a pair of which one node has been merged already is skipped when it leaves the heap.
+Among all adjacent pairs whose similarity exceeds the threshold, whose characters together stay within the limit and
+whose parent would not have too many levels below it, the most similar pair is replaced by a parent; of equally similar
+pairs, the first in the document. This repeats until no such pair is left. Looking at every pair in every round would be
+quadratic. Instead a heap holds the pairs and a linked list the neighbours; a pair of which one node has been merged
+already is skipped when it leaves the heap.
 """
 
 import heapq
@@ -18,6 +19,10 @@ import numpy.typing as npt
 Vector: TypeAlias = npt.NDArray[np.floating]
 MakeParent: TypeAlias = Callable[[int, int], Awaitable[Vector]]
 MakeParentNow: TypeAlias = Callable[[int, int], Vector]
+
+MERGED_LEVELS: Final = 32
+"""The most levels below a merged node. Alike leaves merge into a chain, so without it hundreds of short ones, such as
+turns of a conversation, would make a tree as deep as they are many."""
 
 _NONE: Final = -1
 
@@ -60,7 +65,7 @@ class _Chain:
     """The current roots as a linked list, and their adjacent pairs in a heap."""
 
     def __init__(
-        self, vectors: Sequence[Vector] | Vector, lengths: Sequence[int], threshold: float, limit: int
+        self, vectors: Sequence[Vector] | Vector, lengths: Sequence[int], threshold: float, limit: int, levels: int
     ) -> None:
         count = len(lengths)
         if len(vectors) != count:
@@ -68,9 +73,11 @@ class _Chain:
             raise ValueError(message)
         self._threshold = threshold
         self._limit = limit
+        self._levels = levels
         self._count = count
         self._vectors: list[Vector | None] = list(vectors)
         self._lengths = list(lengths)
+        self._below = [0] * count  # levels
         self._first = list(range(count))
         self._before = [index - 1 for index in range(count)]
         self._after = [*range(1, count), _NONE] if count else []
@@ -104,6 +111,7 @@ class _Chain:
         self._vectors[left] = self._vectors[right] = None  # a merged vector is not needed again
         self._norms.append(_norm(vector))
         self._lengths.append(self._lengths[left] + self._lengths[right])
+        self._below.append(1 + max(self._below[left], self._below[right]))
         self._first.append(self._first[left])
         self._before.append(before)
         self._after.append(after)
@@ -116,8 +124,11 @@ class _Chain:
             self._offer(parent, after)
 
     def _offer(self, left: int, right: int) -> None:
-        # Lengths only grow, so a pair over the limit can be dropped for good.
-        if self._lengths[left] + self._lengths[right] <= self._limit:
+        # Lengths and levels only grow, so a pair over a limit can be dropped for good.
+        if (
+            self._lengths[left] + self._lengths[right] <= self._limit
+            and max(self._below[left], self._below[right]) < self._levels
+        ):
             cosine = _cosine(self._vector(left), self._vector(right), self._norms[left], self._norms[right])
             if cosine > self._threshold:
                 heapq.heappush(self._heap, (-cosine, self._first[left], left, right))
@@ -135,6 +146,7 @@ async def merge(
     *,
     threshold: float,
     limit: int,
+    levels: int = MERGED_LEVELS,
 ) -> Merging:
     """Merges the leaves of one section; sections are independent and may be merged concurrently.
 
@@ -145,8 +157,9 @@ async def merge(
             for one pair at a time, in the order of the parents' numbers.
         threshold: Pairs merge only if their cosine is greater.
         limit: The most characters below one parent.
+        levels: The most levels below one parent.
     """
-    chain = _Chain(vectors, lengths, threshold, limit)
+    chain = _Chain(vectors, lengths, threshold, limit, levels)
     while (pair := chain.best()) is not None:
         chain.merge(*pair, await make_parent(*pair))
     return chain.result()
@@ -159,9 +172,10 @@ def merge_now(
     *,
     threshold: float,
     limit: int,
+    levels: int = MERGED_LEVELS,
 ) -> Merging:
     """Like `merge`, with a synchronous ``make_parent``."""
-    chain = _Chain(vectors, lengths, threshold, limit)
+    chain = _Chain(vectors, lengths, threshold, limit, levels)
     while (pair := chain.best()) is not None:
         chain.merge(*pair, make_parent(*pair))
     return chain.result()
