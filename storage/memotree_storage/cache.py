@@ -2,11 +2,27 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from threading import Lock
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class Misremembered:
+    """Something of a commit that a cache has otherwise than the rows.
+
+    Attributes:
+        what: A noun for it, such as ``node``.
+        commit_id: The commit.
+        entry_id: The node or archive that it is about, or ``""``.
+    """
+
+    what: str
+    commit_id: str
+    entry_id: str = ""
 
 
 def _one(_value: object) -> int:

@@ -16,7 +16,7 @@ import psycopg
 import structlog
 
 from memotree_storage import faults
-from memotree_storage.cache import BoundedCache
+from memotree_storage.cache import BoundedCache, Misremembered
 from memotree_storage.concurrency.background import BackgroundTasks
 from memotree_storage.concurrency.locks import StoreLocks
 from memotree_storage.concurrency.threads import in_store_thread
@@ -40,10 +40,11 @@ from memotree_storage.mirror.catch_up import (
 from memotree_storage.mirror.entries import EntryReader
 from memotree_storage.model.workspace import SERVICE_EMAIL, WorkspaceInfo
 from memotree_storage.ports import CommitStore, Embedder, IndexUnavailableError, VectorIndex
-from memotree_storage.postgres import projector, registry
+from memotree_storage.postgres import projector, registry, tree
 from memotree_storage.postgres.database import Connection, Database, get_setting, put_setting
 from memotree_storage.postgres.reach import DatabaseUnavailableError
 from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.tree import Snapshot, State
 
 _log = structlog.get_logger(__name__)
 
@@ -51,7 +52,13 @@ _log = structlog.get_logger(__name__)
 PlacedVersion = tuple[Version, list[str], int]
 """A version with the ids above it, root first, and the number of its children."""
 
+CacheCheck = Callable[[Connection, str], Awaitable[list[Misremembered]]]
+"""Compares what a cache has of the rows of a workspace with the rows."""
+
 _PLACED: Final = 20_000
+_MOST_COMPARED: Final = 5000
+"""Remembered nodes that are compared with their rows: the latest ones."""
+
 _MODEL_NOTE: Final = "embedding_model"
 
 
@@ -105,6 +112,8 @@ class Store:
         """Entries at commits, with their place in the tree, by (workspace, commit, entry); a value never changes."""
         self.generations: Counter[str] = Counter()
         """How often the rows of a workspace were replaced, by id; what is cached of rows belongs to one generation."""
+        self.cache_checks: list[CacheCheck] = [self._check_placed]
+        """Compare what is cached of the rows of a workspace with the rows; `verify` calls them."""
         self.unsettled: dict[str, str] = {}
         """Sessions with a commit that their rows may not show yet, and the workspace of each."""
         self._not_recovered: dict[str, str] = {}
@@ -164,6 +173,14 @@ class Store:
         """Forget what is cached of the rows of a workspace, here and in everything that asks for its generation."""
         self.generations[workspace_id] += 1
         self.placed.clear()
+
+    async def _check_placed(self, conn: Connection, workspace_id: str) -> list[Misremembered]:
+        found = []
+        remembered = [(key, value) for key, value in self.placed.items() if key[0] == workspace_id]
+        for (_, commit_id, entry_id), placed in remembered[-_MOST_COMPARED:]:
+            if placed != await tree.one(Snapshot(conn, State(workspace_id, commit_id)), entry_id):
+                found.append(Misremembered("node", commit_id, entry_id))
+        return found
 
     async def settle(self, session_id: str) -> None:
         """Before a session is edited: follow Git, if a commit of it failed after its branch had moved.

@@ -96,6 +96,11 @@ async def test_lost_features_are_named_and_computed_again(world: World) -> None:
     ]
     await world.store.reindex(world.workspace)
     assert await differences(world) == []
+    async with world.store.database.transaction() as conn:
+        await conn.execute("delete from mirror.passage")
+    recalling = Recall(world.store, world.limits, Models(world.store.embedder))
+    await recalling.recall(forest_service_pb2.RecallRequest(workspace=world.workspace, query="first"))
+    await world.store.background.finish()
     assert set(await loaded(world, await listed(world, commit))) == {node.id}
 
 
@@ -111,19 +116,22 @@ _GARBAGE = {
 
 @pytest.mark.requirement("STORE-4")
 @pytest.mark.parametrize("garbage", _GARBAGE)
-async def test_damaged_features_are_never_used_and_named_and_computed_again(world: World, garbage: str) -> None:
-    """A recall makes those of the leaves that it misses from their texts."""
+async def test_damaged_features_are_never_used_and_mended_by_the_first_recall_that_misses_them(
+    world: World, garbage: str
+) -> None:
+    """A recall makes those of the leaves that it misses from their texts, and has them stored again."""
     nodes = [world.node("A", content="A red fox."), world.node("B", content="Two grey wolves.")]
     await world.put(*nodes)
     assert await differences(world) == []
     async with world.store.database.transaction() as conn:
         await conn.execute(_GARBAGE[garbage])
+    told = await differences(world)
+    assert sorted((one.what, one.node_id) for one in told) == sorted(("passage", node.id) for node in nodes)
     recalling = Recall(world.store, world.limits, Models(world.store.embedder))
     found = await recalling.recall(forest_service_pb2.RecallRequest(workspace=world.workspace, query="red fox"))
     assert found.passages[0].nodes[0].node.id == nodes[0].id
-    told = await differences(world)
-    assert sorted((one.what, one.node_id) for one in told) == sorted(("passage", node.id) for node in nodes)
-    await world.store.reindex(world.workspace)
+    await world.store.background.finish()
+    await world.store.indexer.current(world.workspace)
     assert await differences(world) == []
 
 

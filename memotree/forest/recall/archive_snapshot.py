@@ -5,7 +5,7 @@ because a workspace may have hundreds of thousands of them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from math import inf
@@ -26,6 +26,7 @@ from memotree.forest.recall.scoring.leaf_index import LeafIndex, concatenate, ma
 from memotree.forest.recall.superseded import Superseded
 
 _BLOB: Final = 40
+_CLOSE: Final = 1e-3
 _NO_VERSION: Final = -1
 _LATE: Final = float("inf")
 
@@ -224,6 +225,21 @@ def _validity(snapshots: Sequence[ArchiveSnapshot], ended: Mapping[str, Supersed
 def is_leaf(node: TreeNode) -> bool:
     """Whether a node has content of its own."""
     return node.tokens > 0 and node.type != SUMMARY_TYPE
+
+
+def same(one: object, other: object) -> bool:
+    """Whether two archive snapshots, or parts of them, have equal values in all fields.
+
+    Vectors, and what is made of them, may differ as those of one text by one model do in another batch.
+    """
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        if one.dtype != other.dtype or one.shape != other.shape:
+            return False
+        close = one.dtype == np.float32 and np.allclose(one, other, rtol=_CLOSE, atol=_CLOSE, equal_nan=True)
+        return close or bool(np.array_equal(one, other))
+    if is_dataclass(one) and type(one) is type(other):
+        return all(same(getattr(one, part.name), getattr(other, part.name)) for part in fields(one))
+    return bool(one == other)
 
 
 def make_snapshot(archive_id: str, nodes: Sequence[TreeNode], features: LeafFeatureBlock) -> ArchiveSnapshot:

@@ -17,7 +17,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Final, TypeAlias
 
-from memotree_storage.cache import BoundedCache
+from memotree_storage.cache import BoundedCache, Misremembered
 from memotree_storage.concurrency.locks import KeyedLocks
 from memotree_storage.errors import UnavailableError
 from memotree_storage.index import leaf_features
@@ -33,7 +33,14 @@ from memotree_storage.postgres.superseding import Superseding, superseding
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
-from memotree.forest.recall.archive_snapshot import ArchiveSnapshot, SearchCorpus, is_leaf, make_corpus, make_snapshots
+from memotree.forest.recall.archive_snapshot import (
+    ArchiveSnapshot,
+    SearchCorpus,
+    is_leaf,
+    make_corpus,
+    make_snapshots,
+    same,
+)
 from memotree.forest.recall.superseded import Superseded, superseded
 
 _VIEWS: Final = 256
@@ -42,6 +49,9 @@ _COMPARED: Final = 3
 
 _AT_ONCE: Final = 250
 """The number of archives that one database snapshot reads."""
+
+_MOST_COMPARED: Final = 20_000
+"""The nodes in archive snapshots that are compared with their rows."""
 
 _STAGED_BYTES: Final = 32 << 20
 
@@ -119,6 +129,7 @@ class SnapshotCache:
         self._kept: OrderedDict[str, ArchiveSnapshot | SearchCorpus] = OrderedDict()
         self._weight = 0
         self._staged: BoundedCache[str, LeafFeatures] = BoundedCache(_STAGED_BYTES, _weigh)
+        store.cache_checks.append(self.check)
 
     @property
     def weight(self) -> int:
@@ -162,7 +173,8 @@ class SnapshotCache:
             async with self._turns.of(key), self._store.database.connection() as conn:
                 known = self._views.get(key)
                 if known is None:
-                    known = await self._view_of(conn, StateView(key, generation, state, "", frozenset(), None, {}))
+                    known = StateView(key, generation, state, "", frozenset(), None, {})
+                    known = await self._view_of(conn, known, self._views_of_commits(state.workspace_id))
                     self._used(known)
         return self._used(known)
 
@@ -173,18 +185,21 @@ class SnapshotCache:
             self._views.popitem(last=False)
         return view
 
-    async def _view_of(self, conn: Connection, view: StateView) -> StateView:
-        """Completes the view of a commit; it takes over the archives that are unchanged since another commit.
+    def _views_of_commits(self, workspace_id: str) -> list[StateView]:
+        """The views of the commits of a workspace, as its rows are now, the latest first."""
+        now = (workspace_id, self._store.generations[workspace_id])
+        return [
+            view
+            for view in reversed(self._views.values())
+            if view.below is None and (view.state.workspace_id, view.generation) == now
+        ]
+
+    async def _view_of(self, conn: Connection, view: StateView, others: Sequence[StateView]) -> StateView:
+        """Completes the view of a commit; it takes over the archives that are unchanged since that of another commit.
 
         So the first recall after a commit costs what the commit changed, however many archives there are.
         """
         snapshot = Snapshot(conn, view.state)
-        others = [
-            other
-            for other in reversed(self._views.values())
-            if other.below is None
-            and (other.state.workspace_id, other.generation) == (view.state.workspace_id, view.generation)
-        ]
         for other in sorted(others, key=lambda other: not other.keys)[:_COMPARED]:
             older, newer = other.state.commit_id, view.state.commit_id
             changed = await archive_trees.changed_archives(conn, view.state.workspace_id, older, newer)
@@ -289,6 +304,9 @@ class SnapshotCache:
             bare = [node for node in nodes if is_leaf(node) and node.version_id not in stored]
             extra = {node.blob: known for node in bare if (known := self._staged.get(node.blob)) is not None}
             texts = await self._texts(Snapshot(conn, state), [node for node in bare if node.blob not in extra])
+        lost = [node.version_id for node in bare if node.version_id is not None]
+        if lost:  # unless the index is being rebuilt, the rows are gone or damaged
+            self._store.background.start(self._store.indexer.make_again(state.workspace_id, lost))
         return archive_ids, nodes, block, extra | await self._features(texts)
 
     async def _texts(self, snapshot: Snapshot, bare: Sequence[TreeNode]) -> dict[str, Node]:
@@ -306,6 +324,39 @@ class SnapshotCache:
         for blob, passage in found.items():
             self._staged.put(blob, passage)
         return found
+
+    # --- Comparing with the rows ---
+
+    async def check(self, conn: Connection, workspace_id: str) -> list[Misremembered]:
+        """Compares the latest views of commits of a workspace, and their archive snapshots, with the rows."""
+        found: list[Misremembered] = []
+        left = _MOST_COMPARED
+        for view in self._views_of_commits(workspace_id)[:_COMPARED]:
+            snapshot, commit_id = Snapshot(conn, view.state), view.state.commit_id
+            bare = StateView(view.key, view.generation, view.state, "", frozenset(), None, {})
+            fresh = await self._view_of(conn, bare, [])
+            if (fresh.archives, fresh.gone, _by_archive(fresh)) != (view.archives, view.gone, _by_archive(view)):
+                found.append(Misremembered("archives", commit_id))
+            for archive_id, kept in self._found(view, list(view.keys)).items():
+                if left > 0:
+                    left -= len(kept.ids)
+                    if not await self._is_as_stored(snapshot, kept):
+                        found.append(Misremembered("archive", commit_id, archive_id))
+        return found
+
+    async def _is_as_stored(self, snapshot: Snapshot, kept: ArchiveSnapshot) -> bool:
+        """Whether an archive snapshot is the one that the rows give; true if leaf features are missing or damaged."""
+        nodes = await archive_trees.ordered_nodes(snapshot, [kept.archive_id])
+        leaves = [node for node in nodes if is_leaf(node)]
+        block = await leaf_features.load_block(
+            snapshot.conn, [node.version_id for node in leaves if node.version_id is not None]
+        )
+        if len(block.version_ids) < len(leaves):
+            return True
+        (fresh,) = await asyncio.to_thread(
+            make_snapshots, [kept.archive_id], nodes, block, {}, self._store.embedder.dimensions
+        )
+        return await asyncio.to_thread(same, kept, fresh)
 
     # --- Corpora ---
 
@@ -401,6 +452,10 @@ async def _check_digest(snapshot: Snapshot, digest: str) -> None:
     """Refuse a session that has another base or other changes than before."""
     if await _digest(snapshot) != (snapshot.state, digest):
         raise SessionMovedError
+
+
+def _by_archive(view: StateView) -> dict[str, set[Superseding]]:
+    return {archive_id: set(found) for archive_id, found in view.superseding.items() if found}
 
 
 def _weigh(passage: LeafFeatures) -> int:

@@ -8,9 +8,10 @@ after the index has flushed it; after a crash of the index, all rows that are st
 import asyncio
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
+import psycopg
 import structlog
 
 from memotree_storage import faults
@@ -157,6 +158,17 @@ class Indexer:
             (workspace_id,),
         )
         return cursor.rowcount
+
+    async def make_again(self, workspace_id: str, version_ids: Collection[int]) -> None:
+        """Have the points and leaf features of versions made again, since a reader has missed some; it never fails."""
+        try:
+            async with self._database.transaction() as conn:
+                await outbox.put_again(conn, workspace_id, version_ids)
+        except (MemoTreeError, psycopg.Error):
+            _log.exception("what the index lacks could not be noted", workspace=workspace_id, versions=len(version_ids))
+        else:
+            _log.warning("leaf features are made again", workspace=workspace_id, versions=len(version_ids))
+            self.notice(workspace_id)
 
     async def pending(self, workspace_id: str) -> int:
         """Return the number of rows of a workspace that the index does not have yet."""

@@ -201,7 +201,8 @@ def _checksum(version_id: int, tokens: int, length: int, terms: bytes, counts: b
 async def load_block(conn: "Connection", version_ids: Sequence[int]) -> LeafFeatureBlock:
     """Return the leaf features of versions as one block, in any order; versions without any are left out.
 
-    So are rows whose checksum is wrong: a caller that misses some makes them from the texts, and `verify` names them.
+    So are rows whose checksum is wrong: a caller that misses some makes them from the texts, and has the indexer make
+    them again (`Indexer.make_again`).
     """
     blocks = [
         await _read(conn, version_ids[start : start + _AT_ONCE]) for start in range(0, len(version_ids), _AT_ONCE)
@@ -244,7 +245,7 @@ def _checked_block(rows: Sequence[_Row]) -> LeafFeatureBlock:
     whole = [row for row in rows if _checksum(*row[:-1]) == row[-1]]
     if len(whole) < len(rows):
         damaged = len(rows) - len(whole)
-        _log.warning("leaf features are damaged; verify names them, a rebuild makes them again", rows=damaged)
+        _log.warning("leaf features are damaged; they are not used", rows=damaged)
     return _block(whole)
 
 

@@ -4,7 +4,7 @@ Nothing here walks Git. The lineage of a commit consists of a few lines, and on 
 of an entry are ranges of an index. So a page costs the same after ten commits and after ten thousand.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -241,6 +241,17 @@ async def commit_of_request(
             {"workspace": workspace_id, "request": request_id, "session": session_id, "head": head},
         )
         return await cursor.fetchone()
+
+
+async def known(conn: Connection, workspace_id: str, commit_ids: Collection[str]) -> set[str]:
+    """Return those of some commits that the mirror has."""
+    if not commit_ids:
+        return set()
+    cursor = await conn.execute(
+        "select commit_id from mirror.commit where workspace_id = %s and commit_id = any(%s::text[])",
+        (workspace_id, list(commit_ids)),
+    )
+    return {row[0] for row in await cursor.fetchall()}
 
 
 async def list_commits(

@@ -1,10 +1,13 @@
 """Recall while states change, and its cache of states."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pytest
+from integration.damage import differences
 from integration.pushes import push_files, run
 from integration.recall.talks import (
     COLLAPSED,
@@ -25,6 +28,7 @@ from memotree_storage.postgres import archive_versions
 from memotree_storage.postgres.rows import ArchiveVersion
 from memotree_storage.postgres.tree import Snapshot, State
 
+from memotree.forest.recall.archive_snapshot import ArchiveSnapshot
 from memotree.forest.recall.recall import Recall
 from memotree.forest.recall.snapshot_cache import SessionMovedError, SnapshotCache
 from memotree.v1 import forest_service_pb2 as pb
@@ -224,6 +228,40 @@ async def test_the_archives_of_a_commit_are_those_of_another_one_with_its_change
         async with world.store.database.connection() as conn:
             expected = await archives(Snapshot(conn, view.state))
         assert list(view.archives.items()) == [(archive.entry_id, archive) for archive in expected]
+
+
+def _first_blob_forged(snapshot: ArchiveSnapshot) -> ArchiveSnapshot:
+    return replace(snapshot, blobs=np.array([b"0" * 40, *snapshot.blobs[1:]], dtype=snapshot.blobs.dtype))
+
+
+def _vectors_forged(snapshot: ArchiveSnapshot) -> ArchiveSnapshot:
+    index = snapshot.leaf_index
+    return replace(snapshot, leaf_index=replace(index, vectors=np.flip(index.vectors, axis=0)))
+
+
+@pytest.mark.requirement("STORE-4")
+@pytest.mark.parametrize("forge", [_first_blob_forged, _vectors_forged])
+async def test_what_recall_remembers_wrongly_is_named_and_forgotten(
+    forest: Forest, forge: Callable[[ArchiveSnapshot], ArchiveSnapshot]
+) -> None:
+    contents = await forest.contents()
+    await forest(revision=forest.commit)
+    assert await differences(forest.world) == []
+    cache = forest.recalling.leaf_indexes
+    (key,) = [key for key, kept in cache._kept.items() if key.endswith(forest.sea.id)]
+    kept = cache._kept[key]
+    assert isinstance(kept, ArchiveSnapshot)
+    cache._keep(key, forge(kept))
+    (told,) = await differences(forest.world)
+    assert (told.store, told.what, told.node_id) == ("cache", "archive", forest.sea.id)
+    assert await differences(forest.world) == []
+    (view,) = [view for view in cache._views.values() if view.generation == 0]
+    await forest()
+    (view,) = [view for view in cache._views.values() if view.generation == 1]
+    view.archives = {forest.sea.id: view.archives[forest.sea.id]}
+    (told,) = await differences(forest.world)
+    assert (told.store, told.what) == ("cache", "archives")
+    assert await forest.contents() == contents
 
 
 @pytest.mark.requirement("STORE-8")
