@@ -25,6 +25,9 @@ from memotree.v1 import job_service_pb2
 HUNG: Final = 60.0
 """Seconds after which a call or a job counts as hung."""
 
+MOST_SECONDS: Final = 5.0
+"""Processor seconds that one call may take of the server, with what runs beside it; they are no wall time."""
+
 _POLL: Final = 0.002
 
 DEFAULT_WORKSPACE: Final = "default"
@@ -130,11 +133,21 @@ class FuzzedServer:
         path = f"/{found.containing_service.full_name}/{method}"
         make = self._channel.unary_stream if found.server_streaming else self._channel.unary_unary
         call = make(path, response_deserializer=kind.FromString)
+        begun = self._processor_seconds()
         try:
             answer = call(raw, timeout=HUNG)
             return list(answer) if found.server_streaming else [answer]
         except grpc.RpcError as error:
             return Refusal.of(error)  # type: ignore[arg-type]  # it has the methods of the asynchronous one
+        finally:
+            taken = self._processor_seconds() - begun
+            if taken > MOST_SECONDS:
+                raise BrokenPromiseError(f"{method} took {taken:.1f} seconds of the processor")
+
+    def _processor_seconds(self) -> float:
+        """The processor time of the server until now, without the processes that read documents."""
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def answer(self, method: str, request: Message) -> Message:
         """The last answer to a request that must be accepted."""

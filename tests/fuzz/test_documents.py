@@ -149,6 +149,22 @@ def test_documents_that_once_did_harm(line: str) -> None:
         check(name, text, size=size)
 
 
+_SPACES: Final = " " * 2000
+STALLED: Final = {
+    "lines of spaces": f"{_SPACES}x\n" * 2000,
+    "spaces between two letters": f"a{' ' * 1_000_000}b",
+    "a list of many levels": "".join(f"{_SPACES[: 2 * (depth % 1000)]}- x\n" for depth in range(2000)),
+    "words of underscores": "a_" * 100_000,
+}
+"""Texts that once took a minute or more; their costs in C functions are not seen by counting steps."""
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.md"])
+@pytest.mark.parametrize("text", [pytest.param(text, id=what) for what, text in STALLED.items()])
+def test_texts_that_once_stalled_all_callers(name: str, text: str) -> None:
+    check(name, text)
+
+
 @effort(100)
 @given(blown_up(), st.sampled_from(TYPES), st.sampled_from((3, 40, 1000)))
 def test_any_bytes_are_read_or_refused_with_a_reason(document: tuple[str, bytes], media_type: str, size: int) -> None:
