@@ -82,6 +82,10 @@ async def _destination(editor: SessionEditor, version: Version, request: pb.Move
         archive_id = (await lookup.archive(editor.snapshot, request.archive_id, "archive_id")).entry_id
     if request.HasField("parent_id") or archive_id != version.archive_id:
         return "", archive_id, 0
+    alive = await tree.versions(editor.snapshot, [version.parent_id or archive_id])
+    if not alive:  # it stands nowhere; its new place is where it is shown
+        shown = await tree.root_archives(editor.snapshot, [version.entry_id])
+        return "", (request.archive_id and archive_id) or shown[version.entry_id], 0
     return version.parent_id, archive_id, 0
 
 

@@ -1129,7 +1129,7 @@ class MoveNodeRequest(_message.Message):
     node_id: _builtins.str
     """The node."""
     parent_id: _builtins.str
-    """The new parent; empty for a root; the present one when not given."""
+    """The new parent; empty for a root; the present one when not given, or a root if that is gone after a push."""
     archive_id: _builtins.str
     """The archive of a new root: id, name or unique prefix; the present one when empty."""
     position: _builtins.int

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from integration.pushes import push, push_files
 from integration.worlds import World
+from memotree_storage.commit.rebase import ConflictError
 from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Archive, Entry, new_id
 from memotree_storage.model.paths import entry_path
@@ -104,6 +105,48 @@ async def test_a_child_whose_parent_a_merge_deleted_is_named_and_can_be_moved(wo
     assert await faults(world) == []
     assert not (await listed_faults(world)).faults
     assert (await listed_faults(world, revision=broken)).faults, "of another commit"
+
+
+async def test_a_new_child_below_a_node_without_its_parent_stands_where_that_is_shown(world: World) -> None:
+    orphan = world.node("Orphan", parent=world.node("Never there"))
+    await pushed(world, orphan)
+    session_id = await world.open()
+    nodes = NodeOperations(world.store, world.pages, world.limits)
+    request = node_service_pb2.CreateNodeRequest(
+        workspace=world.workspace, session_id=session_id, parent_id=orphan.id, title="Child"
+    )
+    made = (await nodes.create_node(request)).node
+    await world.commit(session_id)
+    seen = (await nodes.get_node(node_service_pb2.GetNodeRequest(workspace=world.workspace, node_id=made.id))).node
+    assert list(seen.path) == [orphan.id], "what is gone is in no path"
+    assert orphan.id in await roots(world)
+    assert [each.node_id for each in await faults(world)] == [orphan.id]
+    assert [each.node_id for each in (await listed_faults(world)).faults] == [orphan.id]
+    await move(world, node_id=orphan.id, archive_id=world.archive.id)
+    assert await faults(world) == []
+
+
+async def test_what_stands_nowhere_can_be_edited_before_it_is_moved(world: World) -> None:
+    """Its text has nothing to do with its place; and what a commit breaks itself is still refused."""
+    gone = Archive(new_id(), "gone")
+    parent = world.node("Parent")
+    child = world.node("Child", parent=parent)
+    orphan, lost = world.node("Orphan", parent=world.node("Never there")), world.node("Lost", archive_id=gone.id)
+    elsewhere = replace(world.node("Elsewhere", parent=parent), archive_id=gone.id)
+    await pushed(world, parent, child, orphan, lost, elsewhere)
+    told = await faults(world)
+    assert {each.node_id for each in told} == {orphan.id, lost.id, elsewhere.id}
+    edited = [replace(node, content="Edited.") for node in (orphan, lost, elsewhere)]
+    await world.put(*edited)
+    assert {each.node_id for each in await faults(world)} == {orphan.id, lost.id, elsewhere.id}
+    await move(world, node_id=lost.id, position=0)
+    await move(world, node_id=orphan.id, position=0)
+    assert (await roots(world))[:2] == [orphan.id, lost.id]
+    assert {each.node_id for each in await faults(world)} == {elsewhere.id}
+    session_id = await world.open()
+    await world.stage(session_id, replace(child, content="Edited."), delete=[parent])
+    with pytest.raises(ConflictError):
+        await world.commit(session_id)
 
 
 async def test_each_kind_of_fault_is_named_once_with_its_line_and_a_way_out(world: World) -> None:

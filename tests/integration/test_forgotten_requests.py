@@ -5,10 +5,14 @@ from typing import Any
 
 import pytest
 from integration.worlds import World
+from memotree_storage.model.node import Archive, new_id
 from memotree_storage.postgres.requests import RequestIdReusedError
 
+from memotree.forest.joining.join import ArchiveJoin
 from memotree.memory import MemoryOperations
-from memotree.v1 import memory_service_pb2, session_service_pb2, workspace_service_pb2
+from memotree.models.cache import AnswerCache
+from memotree.models.gateway import Models
+from memotree.v1 import forest_service_pb2, memory_service_pb2, session_service_pb2, workspace_service_pb2
 from memotree.workspaces import WorkspaceOperations
 
 pytestmark = pytest.mark.requirement("STORE-2")
@@ -69,6 +73,25 @@ async def test_a_workspace_is_not_the_answer_to_another_description(world: World
     with pytest.raises(RequestIdReusedError):
         await create("Stones.")
     assert (await create("Sand.")).workspace.id == first.workspace.id
+
+
+async def test_a_joined_archive_is_not_the_answer_to_another_join(world: World) -> None:
+    others = [Archive(new_id(), name, world.archive.model_id) for name in ("one", "two", "three")]
+    await world.put(*others, *(world.node(archive_id=other.id) for other in others))
+    joining = ArchiveJoin(world.store, Models(AnswerCache(world.store.database)), world.limits)
+
+    async def join(*names: str) -> forest_service_pb2.MergeArchivesResponse:
+        request = forest_service_pb2.MergeArchivesRequest(
+            workspace=world.workspace, archives=names, name="both", request_id="once"
+        )
+        return await joining.merge_archives(request)
+
+    first = await join("one", "two")
+    await forget(world)
+    with pytest.raises(RequestIdReusedError):
+        await join("one", "three")
+    assert await world.head() == first.commit_id
+    assert (await join("one", "two")).commit_id == first.commit_id
 
 
 async def test_a_commit_from_before_digests_answers_as_it_did(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

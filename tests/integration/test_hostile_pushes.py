@@ -15,6 +15,7 @@ from memotree_storage.git.objects import BLOB, COMMIT, TREE, encode_commit
 from memotree_storage.git.pack import PackWriter
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.git.trees import PathTakenError
+from memotree_storage.index.search import SearchQuery
 from memotree_storage.mirror.catch_up import CommitNotMirroredError
 from memotree_storage.model.node import ID_ALPHABET
 from memotree_storage.model.workspace import service_signature
@@ -262,6 +263,22 @@ async def test_the_tokens_of_a_long_text_are_counted_outside_the_event_loop(
     assert await world.put(world.node())
     assert counted
     assert threading.get_ident() not in counted
+
+
+async def test_a_file_of_forty_megabytes_is_indexed_by_its_beginning_and_search_goes_on(world: World) -> None:
+    other = world.node("Lighthouse", content="The lighthouse keeper counts ships.")
+    await world.put(other)
+    huge = world.node("Huge", content="anchor " + "harbour " * 5_000_000 + "beacon")
+    push(world, "main", huge)
+    await world.store.catch_up(world.workspace)
+    state = State(world.workspace, await world.head())
+
+    async def found(query: str) -> list[str]:
+        return [hit.version.entry_id for hit in await world.store.search.find(state, SearchQuery(query, 5, words=True))]
+
+    assert await found("lighthouse") == [other.id]
+    assert await found("anchor") == [huge.id]
+    assert await found("beacon") == []
 
 
 @pytest.mark.requirement("GIT-8")

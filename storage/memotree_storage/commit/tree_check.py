@@ -92,6 +92,8 @@ class _Check:
 
     def _check_parent(self, node: Node) -> None:
         above = node.parent_id or node.archive_id
+        if above not in self._entries and not self._is_placed_anew(node):
+            return  # if it stands nowhere, it did so before, and its text can be edited nevertheless
         if not self._alive(above):
             if above in self._left_out:
                 self._verdict.missing.append(MissingChange(above, node.id, "it stands above"))
