@@ -10,13 +10,14 @@ from typing import Any
 
 import psycopg
 import pytest
-from integration.pushes import OpenAgain, push, rows
+from integration.pushes import OpenAgain, differences, push, rows
 from integration.worlds import World
 from memotree_storage.commit.direct_import import ImportRacedError, commit_entries
 from memotree_storage.commit.refs import BranchNotFoundError, RefMovedError
-from memotree_storage.commit.session_commit import CommitOrder, commit_session
+from memotree_storage.commit.session_commit import CommitOrder, NothingToCommitError, commit_session
 from memotree_storage.concurrency.background import BackgroundTasks
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point, retry_until_done
+from memotree_storage.concurrency.threads import _THREADS, in_store_thread
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.git.workspaces import Repositories
 from memotree_storage.mirror.catch_up import is_behind
@@ -277,6 +278,39 @@ async def test_a_commit_of_the_library_that_is_cut_off_is_told_to_the_index(
     await cut_off(gate, commit_session(world.store, world.workspace, session_id, order))
     assert node.id in await world.alive(await world.head())
     assert noticed == [world.workspace]
+
+
+@pytest.mark.requirement("CANVAS-8")
+@pytest.mark.parametrize("freed", [False, True])
+async def test_commits_that_are_cancelled_while_all_threads_are_busy_are_whole_or_not_there(
+    world: World, *, freed: bool
+) -> None:
+    """They wait for a thread when they are cancelled, or are somewhere between two steps."""
+    opened = [await world.open() for _ in range(6)]
+    staged = [world.node() for _ in opened]
+    for session_id, node in zip(opened, staged, strict=True):
+        await world.stage(session_id, node)
+    proceed = threading.Event()
+    busy = [asyncio.create_task(in_store_thread(proceed.wait, DEADLINE)) for _ in range(_THREADS)]
+    await asyncio.sleep(0)
+    commits = [asyncio.create_task(world.commit(session_id)) for session_id in opened]
+    if freed:
+        proceed.set()
+    for number, commit in enumerate(commits):
+        await asyncio.sleep(0.01 * number)  # another step of each
+        commit.cancel()
+    proceed.set()
+    await asyncio.gather(*busy)
+    ended = await asyncio.gather(*commits, return_exceptions=True)
+    assert all(isinstance(each, str | asyncio.CancelledError) for each in ended)
+    await world.put(world.node())
+    assert await differences(world.store, world.workspace) == []
+    async with world.store.database.connection() as conn:
+        left = await sessions.list_sessions(conn, world.workspace, closed=False)
+    for session in left:  # what was not committed still can be, and what was is nothing to commit
+        with contextlib.suppress(NothingToCommitError):
+            await world.commit(session.session_id)
+    assert {node.id for node in staged} <= set(await world.alive(await world.head()))
 
 
 @pytest.mark.requirement("STORE-1")
