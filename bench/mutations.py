@@ -102,6 +102,27 @@ PARTS: Final = {
             "tests/property/test_search_alive.py",
         ),
     ),
+    "git": Part(
+        (
+            f"{_STORE}/git/pack.py",
+            f"{_STORE}/git/disk.py",
+            f"{_STORE}/git/refs.py",
+            f"{_STORE}/git/repository.py",
+            f"{_STORE}/git/trees.py",
+        ),
+        ("tests/unit/storage/git", "tests/crash/test_power_loss.py", "tests/integration/test_refs.py"),
+    ),
+    "rebase": Part(
+        (f"{_STORE}/commit/write_path.py", f"{_STORE}/commit/rebase.py", f"{_STORE}/commit/direct_import.py"),
+        (
+            "tests/integration/test_commits.py",
+            "tests/integration/test_bulk.py",
+            "tests/integration/test_partial_commits.py",
+            "tests/integration/test_big_commits.py",
+            "tests/integration/test_join_archives.py",
+            "tests/property/test_sessions.py",
+        ),
+    ),
     "cycles": Part(
         ("memotree/canvas/moves.py", f"{_STORE}/postgres/misplaced.py"),
         (
@@ -208,10 +229,13 @@ def _changes(node: ast.AST) -> Iterator[Callable[[Any], None]]:
 
 
 def _gives_value(node: ast.AST) -> bool:
-    """Whether it returns a value that is computed, or waits for a call and needs no answer."""
+    """Whether it returns a value that is computed, or makes a call that needs no answer and is more than a log line."""
     if isinstance(node, ast.Return):
         return node.value is not None and not isinstance(node.value, ast.Constant)
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Await)
+    if not isinstance(node, ast.Expr):
+        return False
+    called = ast.unparse(node.value.func) if isinstance(node.value, ast.Call) else ""
+    return isinstance(node.value, ast.Await) or bool(called and not called.startswith(("_log.", "faults.")))
 
 
 def _sql_changes(text: str) -> Iterator[Callable[[Any], None]]:
