@@ -24,7 +24,7 @@ class TreeNode(NamedTuple):
 
     Attributes:
         entry_id: The node.
-        parent_id: Its parent; "" for a root, and for a node whose parent is not alive.
+        parent_id: Its parent; "" for a root, and for a node whose parent is not alive or in another archive.
         position: Its position among its siblings.
         archive_id: Its archive.
         type: Its type.
@@ -211,7 +211,8 @@ async def ordered_nodes(snapshot: Snapshot, archive_ids: Collection[str] | None 
     """Return all alive nodes of some archives (``None``: of all) at a state, including a session's staged changes.
 
     They are in tree order: archive by archive, parents before children, siblings by position. A node whose parent is
-    not alive counts as a root. The result has all nodes, not only leaves; leaves are those with their own content.
+    not alive or in another archive counts as a root, so that an archive reads the same whatever is read with it. The
+    result has all nodes, not only leaves; leaves are those with their own content.
     """
     wanted = None if archive_ids is None else sorted(archive_ids)
     async with snapshot.conn.cursor(binary=True) as cursor:
@@ -283,7 +284,8 @@ def _in_order(alive: dict[str, _Row]) -> Iterator[TreeNode]:
     below: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
     roots: list[tuple[str, str, str]] = []
     for entry_id, row in alive.items():
-        if row[_PARENT] in alive:
+        above = alive.get(row[_PARENT])
+        if above is not None and above[_ARCHIVE] == row[_ARCHIVE]:
             below[row[_PARENT]].append((row[_POSITION], entry_id))
         else:
             roots.append((row[_ARCHIVE], row[_POSITION], entry_id))

@@ -21,10 +21,10 @@ from integration.recall.talks import (
     leaves,
 )
 from integration.worlds import World
+from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Archive, Entry, new_id
 from memotree_storage.model.paths import entry_path
-from memotree_storage.postgres import archive_trees as archive_trees_module
-from memotree_storage.postgres import archive_versions
+from memotree_storage.postgres import archive_trees, archive_versions
 from memotree_storage.postgres.rows import ArchiveVersion
 from memotree_storage.postgres.tree import Snapshot, State
 
@@ -166,13 +166,13 @@ async def test_leaves_are_found_while_the_index_is_rebuilt(forest: Forest) -> No
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The archives of every read of trees."""
     made: list[list[str]] = []
-    real = archive_trees_module.ordered_nodes
+    real = archive_trees.ordered_nodes
 
     async def leaves_of(snapshot: Any, archive_ids: Any = None) -> Any:
         made.append(sorted(archive_ids))
         return await real(snapshot, archive_ids)
 
-    monkeypatch.setattr(archive_trees_module, "ordered_nodes", leaves_of)
+    monkeypatch.setattr(archive_trees, "ordered_nodes", leaves_of)
     return made
 
 
@@ -301,6 +301,24 @@ async def test_what_is_gone_does_not_depend_on_what_was_read_before(forest: Fore
     await world.stage(session_id, forest.sea)
     view = await forest.recalling.leaf_indexes.view(State(world.workspace, await world.head(), session_id))
     assert sorted(view.archive_ids) == sorted([world.archive.id, forest.sea.id])
+
+
+@pytest.mark.requirement("STORE-8", "FOREST-8")
+async def test_what_is_read_of_an_archive_does_not_depend_on_the_others_that_are_read_with_it(forest: Forest) -> None:
+    """A push says that a leaf is in the archive of the sea, below a node of the garden."""
+    world = forest.world
+    stray = replace(forest.ferry[1], parent_id=forest.garden[0].id)
+    push_files(world, {entry_path(stray): encode_entry(stray)})
+    await world.store.catch_up(world.workspace)
+    ids = [forest.sea.id, world.archive.id]
+    async with world.store.database.connection() as conn:
+        snapshot = Snapshot(conn, State(world.workspace, await world.head()))
+        both = await archive_trees.ordered_nodes(snapshot, ids)
+        for archive_id in ids:
+            alone = await archive_trees.ordered_nodes(snapshot, [archive_id])
+            assert alone == [node for node in both if node.archive_id == archive_id]
+    assert await forest.contents() == {*GARDEN, *SEA}
+    assert {told.store for told in await differences(world)} == {"git"}
 
 
 async def test_callers_at_once_read_the_trees_once(forest: Forest, reads: list[list[str]]) -> None:
