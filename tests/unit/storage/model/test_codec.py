@@ -199,7 +199,8 @@ def test_every_fault_of_a_file_is_listed() -> None:
 def test_a_yaml_bomb_is_refused_quickly() -> None:
     laughs = "\n".join(f"k{n}: &k{n} [{', '.join([f'*k{n - 1}'] * 9) if n else 'lol'}]" for n in range(9))
     assert "anchors" in refused(f"---\n{laughs}\n---\n").message
-    assert "may not be nested" in refused("---\nid: " + "[" * 100_000 + "\n---\n").message
+    assert "may not be nested" in refused("---\nid: " + "[" * 10 + "\n---\n").message
+    assert "nest" in refused("---\nid: " + "[" * 100_000 + "\n---\n").message  # PyYAML 6.0.4 says so itself
 
 
 def test_a_huge_foreign_front_matter_is_refused_and_our_own_is_read() -> None:
