@@ -4,6 +4,7 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from integration.pushes import DEADLINE, OpenAgain, differences, push, run
@@ -14,7 +15,9 @@ from memotree_storage.index.frequencies import TermCountUpdate
 from memotree_storage.index.search import SearchQuery
 from memotree_storage.model.node import Entry, new_id
 from memotree_storage.ports import IndexPoint, IndexUnavailableError, TermVector
+from memotree_storage.postgres import outbox
 from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.outbox import Pending
 from memotree_storage.postgres.tree import State
 from memotree_storage.qdrant.index import QdrantIndex
 from memotree_storage.store import Store
@@ -243,6 +246,45 @@ async def test_the_points_of_a_deleted_workspace_go_at_the_next_start_at_the_lat
         assert await store.index.count(world.workspace) == 0
 
 
+async def _somebody_waits(store: Store) -> None:
+    """Wait until a transaction waits for a lock of another one."""
+    waits = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+    async with asyncio.timeout(DEADLINE):
+        while not await run(store, waits):  # noqa: ASYNC110 - another process decides
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.requirement("STORE-4")
+async def test_a_workspace_is_deleted_while_it_is_indexed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who deletes takes no row that the indexer still needs, else each would wait for the other."""
+    await world.put(*world.nodes(3))
+    await world.store.indexer.drain(world.workspace)
+    await run(
+        world.store,
+        "insert into mirror.outbox (workspace_id, version_id, changed, counted)"
+        " select %s, version_id, false, true from mirror.version",
+        world.workspace,
+    )
+    held = outbox.held
+    begun, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def late(*arguments: Any) -> dict[int, Pending]:
+        begun.set()
+        await may_go_on.wait()
+        return await held(*arguments)
+
+    monkeypatch.setattr(outbox, "held", late)
+    indexing = asyncio.create_task(world.store.indexer.drain(world.workspace))
+    await begun.wait()
+    workspaces = WorkspaceOperations(world.store, world.pages, world.limits)
+    request = workspace_service_pb2.DeleteWorkspaceRequest(workspace=world.workspace, confirm_name="garden")
+    deleting = asyncio.create_task(workspaces.delete_workspace(request))
+    await _somebody_waits(world.store)
+    may_go_on.set()
+    await asyncio.gather(indexing, deleting)
+    assert await world.store.index.count(world.workspace) == 0
+
+
 @pytest.mark.requirement("STORE-4")
 async def test_a_collection_waits_for_versions_that_are_being_counted(
     world: World, shared_index: QdrantIndex, monkeypatch: pytest.MonkeyPatch
@@ -260,10 +302,7 @@ async def test_a_collection_waits_for_versions_that_are_being_counted(
     indexing = asyncio.create_task(world.store.indexer.drain(world.workspace))
     await begun.wait()
     tidying = asyncio.create_task(world.store.maintenance.tidy())
-    waits = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
-    async with asyncio.timeout(DEADLINE):
-        while not await run(world.store, waits):  # noqa: ASYNC110 - another process decides
-            await asyncio.sleep(0.01)
+    await _somebody_waits(world.store)
     may_end.set()
     await asyncio.gather(indexing, tidying)
     assert await differences(world.store, world.workspace) == []

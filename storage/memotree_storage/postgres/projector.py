@@ -186,7 +186,11 @@ async def remove_lines(conn: Connection, workspace_id: str, lines: Sequence[int]
 
 
 async def forget(conn: Connection, workspace_id: str) -> None:
-    """Remove the mirror of a workspace and note its lines as gone."""
+    """Remove the mirror of a workspace and note its lines as gone.
+
+    The workspace is locked as its deletion needs before any row of the outbox is: the indexer locks them in this order.
+    """
+    await conn.execute("select from mirror.workspace where workspace_id = %s for update", (workspace_id,))
     await _note_gone(conn, workspace_id, await line_ids(conn, workspace_id))
     await outbox.lock(conn, workspace_id)
     await conn.execute("delete from mirror.workspace where workspace_id = %s", (workspace_id,))
