@@ -49,7 +49,7 @@ DEFAULT_ADDRESS: Final = f"127.0.0.1:{DEFAULT_PORT}"
 
 _CHANNEL_OPTIONS: Final = (
     ("grpc.initial_reconnect_backoff_ms", 100),  # the default of one second would be longer than our own retries
-    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 5000),  # in truth how long one attempt to connect may take (grpc/grpc#12830)
     ("grpc.max_reconnect_backoff_ms", 2000),
     ("grpc.max_receive_message_length", 256 * 1024 * 1024),  # the limit of the server applies instead
     ("grpc.max_send_message_length", -1),

@@ -74,7 +74,11 @@ class EmbeddedQdrant:
             self._write_key(endpoint.api_key or "")
             self._channel = grpc.aio.insecure_channel(
                 endpoint.url.removeprefix("http://"),
-                options=[("grpc.initial_reconnect_backoff_ms", 50), ("grpc.max_reconnect_backoff_ms", 1000)],
+                options=[
+                    ("grpc.initial_reconnect_backoff_ms", 50),
+                    ("grpc.max_reconnect_backoff_ms", 1000),
+                    ("grpc.enable_http_proxy", 0),  # no proxy of the environment leads to this machine
+                ],
             )
             self._endpoint = endpoint
             self._supervisor = Supervisor(self._engine(), ready=self._ready, start_timeout=_START_TIMEOUT)

@@ -11,9 +11,12 @@ from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedR
 
 from memotree_storage.errors import FailedPreconditionError
 from memotree_storage.ports import IndexUnavailableError
-from memotree_storage.qdrant.reach import grpc_port
+from memotree_storage.qdrant.reach import grpc_port, is_on_loopback
 
 _CALL_TIMEOUT: Final = 60
+_CONNECT_TIMEOUT_MS: Final = 5000
+"""How long one attempt to connect may take; gRPC names that after the pause between two (grpc/grpc#12830)."""
+
 _REFUSALS: Final = frozenset(
     {
         grpc.StatusCode.INVALID_ARGUMENT,
@@ -57,7 +60,8 @@ def connect(url: str, api_key: str | None = None, *, timeout: int = _CALL_TIMEOU
     """Return a client for the Qdrant at ``url``; it connects with the first call and reconnects automatically.
 
     All calls use gRPC. The URL's port is that of the gRPC interface; without a port, or with the REST interface's 6333,
-    Qdrant's default 6334 is used. ``timeout`` is in seconds and per call.
+    Qdrant's default 6334 is used. ``timeout`` is in seconds and per call. A Qdrant on this machine is reached directly,
+    whatever proxy the environment names.
     """
     return AsyncQdrantClient(
         url=url,
@@ -69,8 +73,9 @@ def connect(url: str, api_key: str | None = None, *, timeout: int = _CALL_TIMEOU
         check_compatibility=False,  # the check uses REST, runs in a thread, and prints
         grpc_options={
             "grpc.initial_reconnect_backoff_ms": 50,
-            "grpc.min_reconnect_backoff_ms": 50,
+            "grpc.min_reconnect_backoff_ms": _CONNECT_TIMEOUT_MS,
             "grpc.max_reconnect_backoff_ms": 1000,
+            "grpc.enable_http_proxy": 0 if is_on_loopback(url) else 1,
         },
     )
 

@@ -50,6 +50,12 @@ def grpc_port(url: str) -> int:
     return _GRPC_PORT if parts.port in {None, _REST_PORT} else parts.port or _GRPC_PORT
 
 
+def is_on_loopback(url: str) -> bool:
+    """Whether a URL names this machine, so that no proxy leads there."""
+    host = urlsplit(url).hostname or ""
+    return host in {"localhost", "::1"} or host.startswith("127.")
+
+
 async def wait_until_usable(
     url: str, api_key: str | None = None, log_wait: Callable[[str], None] | None = None
 ) -> None:
@@ -89,7 +95,10 @@ async def _call(url: str, api_key: str | None) -> None:
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     target = f"{host}:{grpc_port(url)}"
     secure = parts.scheme == "https"
-    options = [("grpc.use_local_subchannel_pool", 1)]  # a failed connection must not delay the client's own
+    options = [
+        ("grpc.use_local_subchannel_pool", 1),  # a failed connection must not delay the client's own
+        ("grpc.enable_http_proxy", 0 if is_on_loopback(url) else 1),
+    ]
     async with (
         grpc.aio.secure_channel(target, grpc.ssl_channel_credentials(), options=options)
         if secure

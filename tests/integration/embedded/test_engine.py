@@ -69,6 +69,18 @@ async def run_engine(folder: Path) -> AsyncIterator[Running]:
         yield Running(engine, endpoint, client, index)
 
 
+async def test_a_proxy_of_the_environment_is_not_asked_for_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("no_proxy", "no_grpc_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    async with run_engine(tmp_path / "qdrant") as running:
+        await running.index.upsert([point("w")])
+        assert await running.index.count("w") == 1
+
+
 @pytest.fixture
 async def running(tmp_path: Path) -> AsyncIterator[Running]:
     """An engine for one test, which may kill and empty it."""

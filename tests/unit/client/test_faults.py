@@ -2,6 +2,7 @@
 
 import grpc
 import pytest
+from far_servers import far_away
 from google.protobuf import duration_pb2
 from google.rpc import error_details_pb2
 from unit.client.fake_memotree import FakeMemoTree
@@ -228,3 +229,12 @@ def test_the_error_for_a_missing_server_names_its_address() -> None:
 
 def test_the_default_address_is_loopback() -> None:
     assert DEFAULT_ADDRESS == "127.0.0.1:7319"
+
+
+async def test_a_server_far_away_is_reached_by_the_first_call(fake: FakeMemoTree) -> None:
+    async with (
+        far_away(int(fake.address.rpartition(":")[2])) as far,
+        AsyncClient(f"127.0.0.1:{far}", timeout=30.0, attempts=1) as client,
+    ):
+        await client.create_workspace("demo")
+    assert len(fake.requests("CreateWorkspace")) == 1

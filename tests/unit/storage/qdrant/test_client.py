@@ -4,10 +4,12 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import grpc
 import pytest
+from far_servers import far_away
 from memotree_storage.conformance.vector_index import DIMENSIONS, point
 from memotree_storage.errors import InvalidInputError, UnavailableError
-from memotree_storage.qdrant.client import connect
+from memotree_storage.qdrant.client import IndexRefusedError, connect
 from memotree_storage.qdrant.index import QdrantIndex, collection_name
 from qdrant_client import AsyncQdrantClient
 
@@ -48,6 +50,19 @@ async def test_a_missing_server_is_unavailable() -> None:
     with pytest.raises(UnavailableError, match="does not answer"):
         await QdrantIndex(client, model="test", dimensions=DIMENSIONS).prepare()
     await client.close()
+
+
+@pytest.mark.requirement("STORE-6")
+async def test_a_server_far_away_is_reached_by_the_first_call() -> None:
+    server = grpc.aio.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with far_away(port) as far:
+        client = connect(f"http://127.0.0.1:{far}", timeout=30)
+        with pytest.raises(IndexRefusedError):  # by the server, which has no services
+            await QdrantIndex(client, model="test", dimensions=DIMENSIONS).prepare()
+        await client.close()
+    await server.stop(None)
 
 
 async def test_flush_uses_the_given_call() -> None:
