@@ -77,7 +77,7 @@ class NodeOperations:
         """List the nodes directly below a node or archive."""
         size = page_size(request.page_size)
         level = level_or(request.level, TITLE)
-        cursor = self._pages.read(request, {"position": str, "id": str, "commit": str})
+        cursor = self._pages.read(request, {"position": str, "id": str, **lookup.PINNED})
         async with self._store.database.connection() as conn:
             place = await lookup.page_revision(conn, request.workspace, request.revision, cursor)
             home_id, _ = await self._home(conn, place, request.parent_id, request.archive, "parent_id")
@@ -103,7 +103,7 @@ class NodeOperations:
         if request.page_size < 0:
             raise InvalidPageSizeError("page_size", request.page_size)
         most = min(request.page_size or request.max_nodes or _DEFAULT_TREE, _MOST_TREE)
-        cursor = self._pages.read(request, {**tree_pages.CURSOR, "commit": str})
+        cursor = self._pages.read(request, {**tree_pages.CURSOR, **lookup.PINNED})
         async with self._store.database.connection() as conn:
             place = await lookup.page_revision(conn, request.workspace, request.revision, cursor)
             home_id, is_archive = await self._home(conn, place, request.node_id, request.archive, "node_id")

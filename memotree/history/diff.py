@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from memotree_storage.mirror.contents import read_entries
@@ -24,7 +24,16 @@ MOST_COUNTED: Final = 10_000
 
 _READ_AT_ONCE: Final = 50
 
-_Pair = tuple[Entry | None, Entry | None]
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """An entry at one of the two states, and the id of its file; both empty if it is not alive there."""
+
+    blob: str = ""
+    entry: Entry | None = None
+
+
+_NOTHING: Final = _Side()
 
 
 class Diff:
@@ -41,9 +50,8 @@ class Diff:
         async with self._store.database.connection() as conn:
             place = await lookup.use_revision(conn, request.workspace, request.new_revision, "new_revision")
             old_state, new_state = await _older(conn, place, request.old_revision), place.state
-            if cursor:  # a branch may have moved since the first page
-                old_state = replace(old_state, commit_id=cursor["old"])
-                new_state = replace(new_state, commit_id=cursor["new"])
+            if cursor:
+                old_state, new_state = _as_before(old_state, cursor["old"]), _as_before(new_state, cursor["new"])
             node_id = await _named(conn, old_state, new_state, request.node_id)
             after = cursor["after"] if cursor else ""
             ids = await history.differing(conn, old_state, new_state, node_id=node_id, after=after, limit=size + 1)
@@ -54,8 +62,7 @@ class Diff:
                     await history.count_differing(conn, old_state, new_state, node_id=node_id, limit=MOST_COUNTED + 1)
                 )
             )
-            changes = await self._changes(conn, old_state, new_state, ids[:size], fields=request.include_fields)
-        last = changes[-1].node_id if changes else after
+            changes, last = await self._changes(conn, old_state, new_state, ids[:size], fields=request.include_fields)
         more = any(entry_id > last for entry_id in ids)
         where = {"old": old_state.commit_id, "new": new_state.commit_id, "after": last, "summary": summary}
         return pb.DiffRevisionsResponse(
@@ -64,24 +71,28 @@ class Diff:
 
     async def _changes(
         self, conn: Connection, old: State, new: State, ids: Sequence[str], *, fields: bool
-    ) -> list[pb.EntryChange]:
-        """The changes of these entries, as many as fit into a page; they are read and compared in small groups."""
+    ) -> tuple[list[pb.EntryChange], str]:
+        """The changes of these entries, as many as fit into a page, and the id of the last entry that was looked at.
+
+        They are read and compared in small groups.
+        """
         found: list[pb.EntryChange] = []
         for start in range(0, len(ids), _READ_AT_ONCE):
             some = ids[start : start + _READ_AT_ONCE]
             before = await self._entries(Snapshot(conn, old), some)
             after = await self._entries(Snapshot(conn, new), some)
-            pairs = [(before.get(entry_id), after.get(entry_id)) for entry_id in some]
+            pairs = [(before.get(entry_id, _NOTHING), after.get(entry_id, _NOTHING)) for entry_id in some]
             found += await asyncio.to_thread(_told, pairs, fields=fields)
             kept = fitting(found)
             if len(kept) < len(found):
-                return kept
-        return found
+                return kept, kept[-1].node_id
+        return found, max(ids, default="")
 
-    async def _entries(self, snapshot: Snapshot, ids: Sequence[str]) -> dict[str, Entry]:
-        """The full entries that are alive at a state: staged ones from the session, the others from Git."""
+    async def _entries(self, snapshot: Snapshot, ids: Sequence[str]) -> dict[str, _Side]:
+        """The entries that are alive at a state: staged ones from the session, the others from Git."""
         versions = await tree.versions(snapshot, ids)
-        return await read_entries(snapshot, self._store.entries, versions.values())
+        entries = await read_entries(snapshot, self._store.entries, versions.values())
+        return {entry_id: _Side(versions[entry_id].blob, entry) for entry_id, entry in entries.items()}
 
 
 async def _older(conn: Connection, place: lookup.WorkspaceRevision, revision: str) -> State:
@@ -93,6 +104,13 @@ async def _older(conn: Connection, place: lookup.WorkspaceRevision, revision: st
         return State(workspace_id, place.state.commit_id)
     parents = (await history.read_commit(conn, workspace_id, place.state.commit_id)).parents
     return State(workspace_id, parents[0] if parents else NOTHING)
+
+
+def _as_before(state: State, commit_id: str) -> State:
+    """The state that the first page read: a branch may have moved since; a session must not have another base."""
+    if state.session_id is not None:
+        lookup.check_page(state, commit_id)
+    return replace(state, commit_id=commit_id)
 
 
 async def _named(conn: Connection, old: State, new: State, text: str) -> str:
@@ -111,9 +129,9 @@ async def _named(conn: Connection, old: State, new: State, text: str) -> str:
     )
 
 
-def _told(pairs: Iterable[_Pair], *, fields: bool) -> list[pb.EntryChange]:
-    """The changes; skips pairs that are equal by now, since a session may have changed between the reads."""
-    return [entry_change(old, new, fields=fields) for old, new in pairs if old != new]
+def _told(pairs: Iterable[tuple[_Side, _Side]], *, fields: bool) -> list[pb.EntryChange]:
+    """The changes; skips files that are equal by now, since a session may have changed between the reads."""
+    return [entry_change(old.entry, new.entry, fields=fields) for old, new in pairs if old.blob != new.blob]
 
 
 def _sentence(counted: Counted) -> str:

@@ -65,7 +65,7 @@ def _sentence(before: Entry | None, after: Entry | None) -> str:
         sentences.append(f"Moved below {after.parent_id}." if after.parent_id else "Moved to the roots of its archive.")
     if "position" in names:
         sentences.append("Moved among its siblings.")
-    return " ".join(sentences)
+    return " ".join(sentences) or "Its file was written in another form; no value changed."
 
 
 def _enumerated(names: list[str]) -> str:

@@ -48,12 +48,12 @@ class Log:
     async def commits(self, request: pb.ListCommitsRequest) -> pb.ListCommitsResponse:
         """Commits along the lineage of first parents, newest first."""
         size = page_size(request.page_size)
-        cursor = self._pages.read(request, {"commit": str, "after": str})
+        cursor = self._pages.read(request, {"after": str, **lookup.PINNED})
         since = read_time("since", request.since) if request.HasField("since") else None
         until = read_time("until", request.until) if request.HasField("until") else None
         async with self._store.database.connection() as conn:
-            place = await lookup.use_revision(conn, request.workspace, request.revision)
-            state = State(place.workspace.workspace_id, cursor["commit"] if cursor else place.state.commit_id)
+            place = await lookup.page_revision(conn, request.workspace, request.revision, cursor)
+            state = State(place.workspace.workspace_id, place.state.commit_id)
             wanted = CommitFilter(
                 node_id=await entry_ids.known_id(Snapshot(conn, place.state), request.node_id, archives=True)
                 if request.node_id
@@ -74,7 +74,7 @@ class Log:
         return pb.ListCommitsResponse(
             commits=found,
             next_page_token=self._pages.write(
-                request, {"commit": state.commit_id, "after": found[-1].id} if more else None
+                request, {"after": found[-1].id, **lookup.pinned(place)} if more else None
             ),
         )
 
@@ -97,11 +97,11 @@ class Log:
         """The versions of one node, newest first."""
         size = page_size(request.page_size)
         level = level_or(request.level, TITLE)
-        cursor = self._pages.read(request, {"commit": str, "after": str})
+        cursor = self._pages.read(request, {"after": str, **lookup.PINNED})
         async with self._store.database.connection() as conn:
-            place = await lookup.use_revision(conn, request.workspace, request.revision)
+            place = await lookup.page_revision(conn, request.workspace, request.revision, cursor)
             node_id = await entry_ids.known_id(Snapshot(conn, place.state), request.node_id)
-            state = State(place.workspace.workspace_id, cursor["commit"] if cursor else place.state.commit_id)
+            state = State(place.workspace.workspace_id, place.state.commit_id)
             after = cursor["after"] if cursor else None
             # One row more than the page, for two reasons: it shows that there is a next page, and the last row shown
             # needs its predecessor to decide whether it was created or updated.
@@ -113,7 +113,7 @@ class Log:
         return pb.ListNodeRevisionsResponse(
             revisions=found,
             next_page_token=self._pages.write(
-                request, {"commit": state.commit_id, "after": found[-1].commit.id} if more else None
+                request, {"after": found[-1].commit.id, **lookup.pinned(place)} if more else None
             ),
         )
 

@@ -28,7 +28,7 @@ _KINDS: Final[Mapping[str, pb.FaultKind.ValueType]] = {
     NAME_TAKEN: pb.FAULT_KIND_NAME_TAKEN,
     UNREADABLE: pb.FAULT_KIND_UNREADABLE,
 }
-_CURSOR: Final[Mapping[str, type]] = {"node": str, "path": str, "commit": str}
+_CURSOR: Final[Mapping[str, type]] = {"node": str, "path": str, **lookup.PINNED}
 """Where the next page begins: after a node, or after the path of a file if all nodes were listed."""
 
 

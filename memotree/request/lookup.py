@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from memotree_storage.errors import InvalidInputError, NotFoundError
+from memotree_storage.errors import AbortedError, InvalidInputError, NotFoundError
 from memotree_storage.model.node import ID_LENGTH, MIN_PREFIX, is_id, is_id_prefix
 from memotree_storage.postgres import archive_versions, registry, sessions, tree
 from memotree_storage.postgres.database import Connection
@@ -13,6 +13,9 @@ from memotree_storage.postgres.rows import ArchiveVersion, Version
 from memotree_storage.postgres.tree import Snapshot, State
 
 _MOST_CANDIDATES = 20
+
+PINNED: Final[Mapping[str, type]] = {"commit": str, "session": str}
+"""The part of a cursor's shape that `pinned` fills."""
 
 
 class NodeNotFoundError(NotFoundError):
@@ -69,6 +72,18 @@ class AmbiguousIdError(InvalidInputError):
         return error
 
 
+class PageOutdatedError(AbortedError):
+    """A session was committed or rebased between two pages of a list."""
+
+    reason = "PAGE_OUTDATED"
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(
+            f"Session {session_id} was committed or rebased since the first page; begin at the first page again, "
+            "without a token."
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class WorkspaceRevision:
     """A workspace and one state of its tree."""
@@ -116,15 +131,38 @@ async def page_revision(
 ) -> WorkspaceRevision:
     """Like `use_revision`, for a page of a list: all pages read the commit of the first, whatever branches do.
 
-    Otherwise a node that a commit moves between two pages could be on none of them. The cursor has that commit under
-    ``commit``; see `pinned`. A session is read as it is, since its own agent changes it.
+    Otherwise a node that a commit moves between two pages could be on none of them. A session is read as it is, since
+    its own agent changes it, but only over the base that it had.
+
+    Args:
+        conn: A connection.
+        workspace: The workspace, by name or id.
+        revision: What the request names.
+        cursor: The cursor of the page, with the values of `pinned`; ``None`` for the first page.
+
+    Raises:
+        PageOutdatedError: The session was committed or rebased since the first page.
     """
-    return await use_revision(conn, workspace, str(cursor["commit"]) if cursor and cursor["commit"] else revision)
+    if cursor is None:
+        return await use_revision(conn, workspace, revision)
+    found = await use_revision(conn, workspace, str(cursor["session"] or cursor["commit"]))
+    check_page(found.state, str(cursor["commit"]))
+    return found
 
 
 def pinned(place: WorkspaceRevision) -> dict[str, str]:
-    """The part of a cursor that keeps the next pages at the same commit."""
-    return {"commit": "" if place.state.session_id else place.state.commit_id}
+    """The part of a cursor that keeps the next pages at the same commit; its shape is `PINNED`."""
+    return {"commit": place.state.commit_id, "session": place.state.session_id or ""}
+
+
+def check_page(state: State, commit_id: str) -> None:
+    """Check that a state, which a page reads, is still that commit, or a session over it.
+
+    Raises:
+        PageOutdatedError: It is not.
+    """
+    if state.commit_id != commit_id:
+        raise PageOutdatedError(state.session_id or "")
 
 
 async def full_id(snapshot: Snapshot, text: str, field: str = "node_id", *, archives: bool = False) -> str:

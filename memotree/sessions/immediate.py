@@ -23,9 +23,9 @@ from memotree_storage.model import trailers
 from memotree_storage.model.node import new_id
 from memotree_storage.model.validation import check_author
 from memotree_storage.ports import Signature
-from memotree_storage.postgres import history, refs, registry, sessions
+from memotree_storage.postgres import refs, registry, sessions
 from memotree_storage.postgres.database import Connection
-from memotree_storage.postgres.requests import check_same_request
+from memotree_storage.postgres.requests import commit_of_request
 from memotree_storage.postgres.sessions import Session
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
@@ -238,14 +238,9 @@ async def _head(conn: Connection, workspace_id: str, branch: str) -> State:
 
 async def _earlier(conn: Connection, head: State, call: ImmediateCall[Any]) -> State | None:
     """The commit on this branch of an earlier call with this request id whose answer was lost, if there is one."""
-    request_id = call.request.request_id
-    if not request_id:
-        return None
-    found = await history.commit_of_request(conn, head.workspace_id, None, request_id, head=head.commit_id)
-    if found is None:
-        return None
-    message = (await history.read_commit(conn, head.workspace_id, found.commit_id)).message
     request: Any = call.request
-    check_same_request(request_mark(request), message)
-    is_of_tool = call.tool in trailers.trailers_of(message).get(trailers.TOOL, "").split(", ")
+    found = await commit_of_request(conn, head.workspace_id, request_mark(request), head=head.commit_id)
+    if found is None or not found.is_on_branch:
+        return None
+    is_of_tool = call.tool in trailers.trailers_of(found.message).get(trailers.TOOL, "").split(", ")
     return State(head.workspace_id, found.commit_id) if is_of_tool else None

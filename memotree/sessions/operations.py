@@ -235,6 +235,8 @@ class SessionOperations:
             return await self._summaries.renew_for_commit(
                 workspace, session_id, choice, with_models=request.renew_summaries
             )
+        except sessions.SessionNotFoundError:
+            return ()  # the session may have been lost after its commit, which a repeated call finds
         except MemoTreeError as error:
             if request.renew_summaries:
                 raise

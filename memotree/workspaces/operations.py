@@ -211,7 +211,7 @@ class WorkspaceOperations:
     async def list_archives(self, request: pb.ListArchivesRequest) -> pb.ListArchivesResponse:
         """List archives by name."""
         size = page_size(request.page_size)
-        cursor = self._pages.read(request, {"name": str, "id": str, "commit": str})
+        cursor = self._pages.read(request, {"name": str, "id": str, **lookup.PINNED})
         async with self._store.database.connection() as conn:
             place = await lookup.page_revision(conn, request.workspace, request.revision, cursor)
             found = await archive_versions.archives(

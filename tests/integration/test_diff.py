@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from integration.histories import CREATED, DELETED, UPDATED, branch, diff, kinds, log
+from integration.pushes import push_files
 from integration.worlds import World
+from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Relation, new_id
+from memotree_storage.model.paths import entry_path
 from memotree_storage.postgres import registry
 
 from memotree.history import HistoryOperations
@@ -118,6 +121,26 @@ async def test_one_sentence_counts_all_differences_on_every_page(world: World, h
     assert response.summary == "4 entries differ: 1 created, 1 changed, 2 deleted."
     request.page_token = response.next_page_token
     assert (await history.diff_revisions(request)).summary == response.summary
+
+
+async def test_files_that_only_look_otherwise_are_told_and_their_pages_end(
+    world: World, history: HistoryOperations
+) -> None:
+    nodes = sorted(world.nodes(4), key=lambda node: node.id)
+    first = await world.put(*nodes)
+    head = await world.put(replace(nodes[3], title="Else"))
+    alike = {entry_path(node): encode_entry(node).replace(b"---\n", b"---\n# seen\n", 1) for node in nodes[:3]}
+    push_files(world, alike)
+    await world.store.catch_up(world.workspace)
+    for size in (1, 3, 50):
+        changes = await diff(history, world, old_revision=first, page_size=size, include_fields=True)
+        assert [change.node_id for change in changes] == [node.id for node in nodes]
+        assert {change.summary for change in changes[:3]} == {"Its file was written in another form; no value changed."}
+        assert [len(change.fields) for change in changes] == [0, 0, 0, 1]
+    (one,) = await diff(history, world, old_revision=head, node_id=nodes[0].id)
+    assert one.kind == UPDATED
+    commit = await history.get_commit(pb.GetCommitRequest(workspace=world.workspace))
+    assert {change.summary for change in commit.changes} == {one.summary}
 
 
 def patched(old: str, hunks: str) -> str:

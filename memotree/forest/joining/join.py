@@ -24,8 +24,8 @@ from memotree_storage.model.provenance import PENDING_MODEL, hash_of_children, w
 from memotree_storage.model.tokens import truncate_to_tokens
 from memotree_storage.model.validation import canonical_node, check_archive, check_archive_name, check_node, check_text
 from memotree_storage.ports import Signature
-from memotree_storage.postgres import archive_versions, history, registry, tree
-from memotree_storage.postgres.requests import check_same_request
+from memotree_storage.postgres import archive_versions, refs, registry, tree
+from memotree_storage.postgres.requests import commit_of_request
 from memotree_storage.postgres.rows import ArchiveVersion, Version
 from memotree_storage.postgres.tree import Branching, Snapshot, State
 from memotree_storage.store import Store
@@ -192,21 +192,19 @@ class ArchiveJoin:
                 return await run_once(conn, order.workspace_id, order.request, pb.MergeArchivesResponse, nothing)
         except _NotMadeError:
             pass
-        if not order.request.request_id:
-            return None
         async with self._store.database.connection() as conn:
-            commits = await history.commits_of_request(conn, order.workspace_id, order.request.request_id)
-            archive_id = order.new_id("archive")
-            for commit_id in commits:
-                if archive_id in await tree.versions(
-                    Snapshot(conn, State(order.workspace_id, commit_id)), [archive_id]
-                ):
-                    break
-            else:
+            head = await refs.branch_head(conn, order.workspace_id, order.branch)
+            found = await commit_of_request(
+                conn, order.workspace_id, request_mark(order.request), head=head.commit_id if head else None
+            )
+            if found is None:
                 return None
-            made = await history.read_commit(conn, order.workspace_id, commit_id)
-            check_same_request(request_mark(order.request), made.message)
-        return await self._answer(order, commit_id)
+            archive_id = order.new_id("archive")
+            if archive_id not in await tree.versions(
+                Snapshot(conn, State(order.workspace_id, found.commit_id)), [archive_id]
+            ):
+                return None  # a commit without a digest of its call, by another one
+        return await self._answer(order, found.commit_id)
 
     async def _join(self, order: _Order) -> str:
         """Makes the commit and returns its id; starts again if another commit changed the archives meanwhile."""

@@ -30,10 +30,11 @@ from memotree_storage.model.trailers import Request
 from memotree_storage.model.validation import check_archive, check_node
 from memotree_storage.ports import Signature, TagDraft
 from memotree_storage.postgres import history, refs, sessions, staging, tree
+from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.projector import EntryChange
 from memotree_storage.postgres.refs import TAGS
-from memotree_storage.postgres.requests import check_same_request
-from memotree_storage.postgres.sessions import Session
+from memotree_storage.postgres.requests import commit_of_request
+from memotree_storage.postgres.sessions import Session, SessionNotFoundError
 from memotree_storage.postgres.staging import Staged
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
@@ -318,15 +319,30 @@ async def _earlier_result(
 ) -> CommitResult | None:
     """The result of an earlier call with this request id whose answer was lost; the commit's trailers name it."""
     conn, workspace_id = transaction.conn, transaction.workspace_id
-    session = await sessions.find_session(conn, workspace_id, session_id)
-    found = await history.commit_of_request(conn, workspace_id, session_id, order.request.id)
+    session = await _session_or_none(conn, workspace_id, session_id)
+    head = None if session is None else await refs.branch_head(conn, workspace_id, session.branch)
+    found = await commit_of_request(
+        conn, workspace_id, order.request, session_id=session_id, head=None if head is None else head.commit_id
+    )
     if found is None:
         return None
-    check_same_request(order.request, (await history.read_commit(conn, workspace_id, found.commit_id)).message)
     warnings = await _earlier_tag(transaction, order, found.commit_id) if order.tag else ()
-    remaining = await staging.count_staged(conn, session_id)
-    tag = "" if warnings else order.tag
-    return CommitResult(found.commit_id, session.branch, tag, found.changes, remaining, warnings)
+    return CommitResult(
+        found.commit_id,
+        found.branch if session is None else session.branch,
+        "" if warnings else order.tag,
+        await history.count_touched(conn, workspace_id, found.commit_id),
+        await staging.count_staged(conn, session_id),
+        warnings,
+    )
+
+
+async def _session_or_none(conn: Connection, workspace_id: str, session_id: str) -> Session | None:
+    """A session, which may have been lost with the schema ``work`` after it had made the commit."""
+    try:
+        return await sessions.find_session(conn, workspace_id, session_id)
+    except SessionNotFoundError:
+        return None
 
 
 async def _earlier_tag(transaction: WorkspaceTransaction, order: CommitOrder, commit_id: str) -> tuple[str, ...]:

@@ -209,40 +209,6 @@ _DIFFERING_COUNT: Final = f"""{_DIFFERING}
          count(*) filter (where new_blob = '') from differing"""  # noqa: S608
 
 
-@dataclass(frozen=True, slots=True)
-class RequestedCommit:
-    """The commit that a request created, and the number of entries that it changed."""
-
-    commit_id: str
-    changes: int
-
-
-async def commit_of_request(
-    conn: Connection, workspace_id: str, session_id: str | None, request_id: str, *, head: str | None = None
-) -> RequestedCommit | None:
-    """Return the commit that a request created, found by its trailers; ``None`` if there is none.
-
-    Args:
-        conn: A connection.
-        workspace_id: The workspace.
-        session_id: The session that it committed; ``None`` for a commit that names no session.
-        request_id: The request.
-        head: The commit that must have it in its first-parent history; any commit of the workspace if not given.
-    """
-    async with conn.cursor(row_factory=class_row(RequestedCommit)) as cursor:
-        await cursor.execute(
-            "select c.commit_id, count(v.version_id) as changes from mirror.commit c"
-            " left join mirror.version v on v.line_id = c.line_id and v.from_seq = c.seq and v.from_seq > 0"
-            " where c.workspace_id = %(workspace)s and c.request_id = %(request)s"
-            " and c.session_id is not distinct from %(session)s"
-            " and (%(head)s::text is null or exists (select from mirror.lineage(%(workspace)s, %(head)s) line"
-            "      where line.line_id = c.line_id and c.seq <= line.seq))"
-            " group by c.commit_id",
-            {"workspace": workspace_id, "request": request_id, "session": session_id, "head": head},
-        )
-        return await cursor.fetchone()
-
-
 async def known(conn: Connection, workspace_id: str, commit_ids: Collection[str]) -> set[str]:
     """Return those of some commits that the mirror has."""
     if not commit_ids:
@@ -321,14 +287,6 @@ async def touched_nodes(conn: Connection, workspace_id: str, commit_ids: Sequenc
             (workspace_id, list(commit_ids)),
         )
         return await cursor.fetchall()
-
-
-async def commits_of_request(conn: Connection, workspace_id: str, request_id: str) -> list[str]:
-    """Return the ids of the commits that a request created, found by their trailers."""
-    cursor = await conn.execute(
-        "select commit_id from mirror.commit where workspace_id = %s and request_id = %s", (workspace_id, request_id)
-    )
-    return [row[0] for row in await cursor.fetchall()]
 
 
 async def list_revisions(snapshot: Snapshot, entry_id: str, *, after: str | None = None, limit: int) -> list[Revision]:

@@ -1,11 +1,12 @@
 """Idempotent calls: a request id is answered with the result of the first call that used it."""
 
 import hashlib
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
 from memotree_storage.errors import FieldViolation, InvalidInputError
-from memotree_storage.model.trailers import Request
+from memotree_storage.model.trailers import REQUEST_DIGEST, Request, trailers_of
 from memotree_storage.postgres.database import Connection
 
 NO_WORKSPACE: Final = ""
@@ -95,6 +96,65 @@ def check_same_request(request: Request, message: str) -> None:
     """
     if not request.made(message):
         raise RequestIdReusedError.of(request.id)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedCommit:
+    """The commit that a call has made.
+
+    Attributes:
+        commit_id: The commit.
+        message: Its message, with its trailers.
+        branch: The branch whose commits extend its line.
+        is_on_branch: Whether it is in the first-parent history of the head that was given.
+    """
+
+    commit_id: str
+    message: str
+    branch: str
+    is_on_branch: bool
+
+
+_OF_REQUEST: Final = """
+  select c.commit_id, c.message, l.branch, exists (
+           select from mirror.lineage(%(workspace)s, %(head)s) line where line.line_id = c.line_id and c.seq <= line.seq
+         ) as is_on_branch, c.session_id
+    from mirror.commit c join mirror.line l using (line_id)
+   where c.workspace_id = %(workspace)s and c.request_id = %(request)s
+   order by is_on_branch desc, c.committed_at, c.commit_id"""
+
+
+async def commit_of_request(
+    conn: Connection, workspace_id: str, request: Request, *, session_id: str | None = None, head: str | None = None
+) -> RequestedCommit | None:
+    """Return the commit that a call has made, found by the trailers of commits; ``None`` if there is none.
+
+    ``git cherry-pick`` copies trailers. So of several commits, one on the branch comes first, and then the earliest.
+
+    Args:
+        conn: A connection.
+        workspace_id: The workspace.
+        request: The call.
+        session_id: The session that it commits; a commit that has no digest of its call must name the same.
+        head: The head of the branch that it commits to.
+
+    Raises:
+        RequestIdReusedError: Another call made a commit with this request id, and its result is not stored any more.
+    """
+    if not request.id:
+        return None
+    arguments = {"workspace": workspace_id, "request": request.id, "head": head}
+    rows = await (await conn.execute(_OF_REQUEST, arguments)).fetchall()
+    is_used = False
+    for *facts, of_session in rows:
+        found = RequestedCommit(*facts)
+        digest = trailers_of(found.message).get(REQUEST_DIGEST)
+        if digest == request.digest or (digest is None and of_session == session_id):
+            return found
+        is_used = is_used or digest is not None
+    if is_used:
+        raise RequestIdReusedError.of(request.id)
+    return None
 
 
 async def end_request(conn: Connection, workspace_id: str, request_id: str, response: bytes) -> None:
