@@ -39,13 +39,15 @@ async def node_at(
     Raises:
         NodeNotFoundError: It is not alive at that state.
     """
-    key = (snapshot.state.workspace_id, snapshot.state.commit_id, entry_id)
-    found = store.placed.get(key) if snapshot.state.session_id is None else None
+    state = snapshot.state
+    # The generation first: rows that a rebuild replaces while this reads them belong to the old one.
+    key = (state.workspace_id, store.generations[state.workspace_id], state.commit_id, entry_id)
+    found = store.placed.get(key) if state.session_id is None else None
     if found is None:
         placed = await tree.one(snapshot, entry_id)
         if placed is None or placed.version.is_archive:
             raise NodeNotFoundError(entry_id)
-        if snapshot.state.session_id is None:
+        if state.session_id is None:
             store.placed.put(key, placed)
         found = placed
     version, path, count = found

@@ -24,7 +24,7 @@ from memotree_storage.errors import AlreadyExistsError, MemoTreeError, Unavailab
 from memotree_storage.git import backup, restored
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.git.workspaces import Repositories
-from memotree_storage.index import leaf_features
+from memotree_storage.index import frequencies, leaf_features
 from memotree_storage.index.indexer import Indexer
 from memotree_storage.index.search import Search
 from memotree_storage.maintenance.background import BackgroundMaintenance, remove_gone_points
@@ -108,8 +108,8 @@ class Store:
         self.background = BackgroundTasks()
         self.indexer = Indexer(database, index, embedder, self.entries)
         self.maintenance = BackgroundMaintenance(database, self.repositories, index, request_retention)
-        self.placed: BoundedCache[tuple[str, str, str], PlacedVersion] = BoundedCache(_PLACED, lambda _: 1)
-        """Entries at commits, with their place in the tree, by (workspace, commit, entry); a value never changes."""
+        self.placed: BoundedCache[tuple[str, int, str, str], PlacedVersion] = BoundedCache(_PLACED)
+        """Entries at commits, with their place in the tree, by (workspace, its generation, commit, entry)."""
         self.generations: Counter[str] = Counter()
         """How often the rows of a workspace were replaced, by id; what is cached of rows belongs to one generation."""
         self.cache_checks: list[CacheCheck] = [self._check_placed]
@@ -170,14 +170,14 @@ class Store:
         return result.commits
 
     def forget_cached(self, workspace_id: str) -> None:
-        """Forget what is cached of the rows of a workspace, here and in everything that asks for its generation."""
+        """Forget what is cached of the rows of a workspace: what is cached belongs to the generation that it read."""
         self.generations[workspace_id] += 1
-        self.placed.clear()
 
     async def _check_placed(self, conn: Connection, workspace_id: str) -> list[Misremembered]:
         found = []
-        remembered = [(key, value) for key, value in self.placed.items() if key[0] == workspace_id]
-        for (_, commit_id, entry_id), placed in remembered[-_MOST_COMPARED:]:
+        now = (workspace_id, self.generations[workspace_id])
+        remembered = [(key, value) for key, value in self.placed.items() if key[:2] == now]
+        for (*_, commit_id, entry_id), placed in remembered[-_MOST_COMPARED:]:
             if placed != await tree.one(Snapshot(conn, State(workspace_id, commit_id)), entry_id):
                 found.append(Misremembered("node", commit_id, entry_id))
         return found
@@ -350,7 +350,7 @@ class Store:
             return noted == await counts(conn, workspace_id)
 
     async def _index_agrees(self, workspace_id: str) -> bool:
-        """Whether the index has as many points as it should (pending ones may exist) and all leaf features exist."""
+        """Whether the index has as many points as it should (pending ones may exist), all leaf features, and terms."""
         async with self.database.connection() as conn:
             cursor = await conn.execute(
                 "select count(*) filter (where not exists (select from mirror.outbox o"
@@ -362,7 +362,10 @@ class Store:
             row = await cursor.fetchone()
             if await leaf_features.missing(conn, workspace_id, 1):
                 return False
-        return row is not None and int(row[0]) <= await self.index.count(workspace_id) <= int(row[1])
+            counted = (await frequencies.read(conn, workspace_id, ())).versions
+        if row is None or (row[0] and not counted):
+            return False
+        return int(row[0]) <= await self.index.count(workspace_id) <= int(row[1])
 
     async def _note_model(self) -> None:
         """Note the embedding model of the index. If it changed, delete the points.

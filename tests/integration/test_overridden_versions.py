@@ -6,6 +6,7 @@ from typing import Final
 
 import pytest
 from integration.worlds import World
+from memotree_storage.index import search
 from memotree_storage.index.search import SearchQuery, lineage_of
 from memotree_storage.maintenance.line_collection import collect_unreachable_lines
 from memotree_storage.model.node import Node
@@ -60,6 +61,7 @@ async def test_a_branch_that_deleted_most_hits_finds_the_one_that_is_left(
 ) -> None:
     *others, last = await _apples(world)
     await _branch(world, "side")
+    await world.store.indexer.drain(world.workspace)  # so that the points are there before they are overridden
     await world.put(delete=others, branch="side")
     await world.store.indexer.drain(world.workspace)
     counted = _Counted(world, monkeypatch)
@@ -99,6 +101,7 @@ async def test_hits_that_the_index_has_not_heard_of_use_up_no_answer(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The index may be told late, for example while a model is away; then a search asks until its answer is full."""
+    monkeypatch.setattr(search, "_MOST_CANDIDATES", 20)  # which is a limit only of a search among very many given ids
     *others, last = await _apples(world)
     await world.store.indexer.drain(world.workspace)
     await world.store.indexer.stop()

@@ -122,6 +122,29 @@ async def test_of_two_workspaces_of_one_name_the_later_one_gets_another(
             assert await names(store) == expected
 
 
+LOST_ROWS = {
+    "versions": "delete from mirror.version where version_id = (select max(version_id) from mirror.version)",
+    "placements": "delete from mirror.placement where position = (select max(position) from mirror.placement)",
+    "commits": "delete from mirror.commit where seq = (select max(seq) from mirror.commit)",
+    "branches": "delete from mirror.ref",
+    "terms": "delete from mirror.term",
+    "leaf features": "delete from mirror.passage",
+}
+
+
+@pytest.mark.requirement("STORE-3")
+@pytest.mark.parametrize("lost", LOST_ROWS)
+async def test_a_start_repairs_a_mirror_that_has_lost_rows(world: World, again: OpenAgain, lost: str) -> None:
+    await world.put(*world.nodes(3))
+    await world.store.indexer.drain(world.workspace)
+    assert await differences(world.store, world.workspace) == []
+    await run(world.store, LOST_ROWS[lost])
+    assert await differences(world.store, world.workspace)
+    async with again() as store:
+        await store.indexer.drain(world.workspace)
+        assert await differences(store, world.workspace) == []
+
+
 # --- commits that were cut off ---------------------------------------------------------------------------------------
 
 

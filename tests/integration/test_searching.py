@@ -286,7 +286,7 @@ async def test_a_scope_of_very_many_nodes_hides_none_behind_better_matches_outsi
     monkeypatch.setattr(search, "_MOST_IDS", 2)
     monkeypatch.setattr(search, "_FEW_PARTS", few_parts, raising=False)
     monkeypatch.setattr(search, "_MOST_CANDIDATES", 30)
-    outside = world.nodes(40, content="apple")
+    outside = world.nodes(200, content="apple")
     inside = world.nodes(5, content="apple " + "other words " * 200)
     state = State(world.workspace, await world.put(*outside, *inside))
     ids = {node.id for node in inside}

@@ -1,5 +1,6 @@
 """Verification names every difference between the stores; a rebuild removes them."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ from memotree_storage.index.terms import query_terms
 from memotree_storage.model.node import new_id
 from memotree_storage.model.workspace import service_signature
 from memotree_storage.ports import CommitDraft, IndexPoint, Override, TermVector
+from memotree_storage.postgres import tree
 from memotree_storage.qdrant.index import QdrantIndex
 from memotree_storage.verify import Step, verify
 
@@ -243,6 +245,33 @@ async def test_what_the_server_remembers_wrongly_is_named_and_forgotten(lived_in
     assert (told.store, told.node_id) == ("cache", request.node_id)
     assert (await nodes.get_node(request)).node.title == title
     assert await differences(lived_in) == []
+
+
+async def test_a_node_that_is_read_while_its_rows_are_rebuilt_is_not_remembered(
+    lived_in: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = NodeOperations(lived_in.store, lived_in.pages, lived_in.limits)
+    await change(lived_in, "update mirror.version set title = 'Forged ' || title where not is_archive")
+    found = await nodes.list_children(
+        node_service_pb2.ListChildrenRequest(workspace=lived_in.workspace, archive=lived_in.archive.id)
+    )
+    request = node_service_pb2.GetNodeRequest(workspace=lived_in.workspace, node_id=found.nodes[0].id)
+    one, read, may_go_on = tree.one, asyncio.Event(), asyncio.Event()
+
+    async def late(snapshot: tree.Snapshot, entry_id: str) -> tree.PlacedVersion | None:
+        placed = await one(snapshot, entry_id)
+        read.set()
+        await may_go_on.wait()
+        return placed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tree, "one", late)
+        reading = asyncio.create_task(nodes.get_node(request))
+        await read.wait()
+    await lived_in.store.rebuild(lived_in.workspace)
+    may_go_on.set()
+    assert (await reading).node.title.startswith("Forged"), "that call read the old rows"
+    assert not (await nodes.get_node(request)).node.title.startswith("Forged")
 
 
 async def test_wrong_rows_leave_nothing_of_them_in_the_caches(lived_in: World) -> None:

@@ -12,6 +12,7 @@ from memotree.forest.chunking.graphemes import may_cut
 from memotree.forest.chunking.separators import PROSE
 from memotree.forest.chunking.splitting import _cutter, split, stretches
 from memotree.forest.documents import SpokenTurn, conversation, read_document
+from memotree.forest.documents.canonical import canonical_text
 from memotree.forest.documents.document import Document, UnreadableDocumentError
 from memotree.forest.tree_building.plan import piece_title
 
@@ -83,6 +84,12 @@ def test_the_pieces_of_any_conversation_joined_are_its_text(turns: list[tuple[st
     except UnreadableDocumentError:
         return
     check(document, size)
+    spoken_turns = [(speaker, text) for speaker, text, _ in turns if canonical_text(text).strip()]
+    assert len(document.turns) == len(spoken_turns)
+    for turn, (speaker, text) in zip(document.turns, spoken_turns, strict=True):
+        words = document.text[turn.start : turn.end]
+        assert words == f"{turn.speaker}: {canonical_text(text)}\n".removeprefix(": ")
+        assert turn.speaker == speaker or any("speakers" in told for told in document.warnings)
     for piece in split(document, size):
         assert piece.turn is not None
         turn = document.turns[piece.turn]

@@ -56,9 +56,10 @@ class SpokenTurn:
 def conversation(turns: Iterable[SpokenTurn], *, name: str = "", title: str = "") -> Document:
     """Returns the document of a conversation.
 
-    A turn becomes ``speaker: words`` and a line break; white space around the words is stripped. A new section starts
-    when the session of the turns changes or, for turns without a session, when the day of their time changes. A turn
-    with neither session nor day belongs to the section before it.
+    A turn becomes ``speaker: words`` and a line break. The words stay as they are; the speaker is put on one line of at
+    most 200 characters, with a warning if that changes it. A new section starts when the session of the turns changes
+    or, for turns without a session, when the day of their time changes. A turn with neither session nor day belongs to
+    the section before it.
 
     Args:
         turns: In order. A turn without words is left out, with a warning.
@@ -71,15 +72,16 @@ def conversation(turns: Iterable[SpokenTurn], *, name: str = "", title: str = ""
     parts: list[str] = []
     placed: list[Turn] = []
     headings: list[Heading] = []
-    length, silent, current = 0, 0, ""
+    length, silent, renamed, current = 0, 0, 0, ""
     unfit: Counter[str] = Counter()
     for turn in turns:
-        words = canonical_text(turn.text).strip()
+        words = canonical_text(turn.text)
         unfit += unfit_characters(turn.text)
-        if not words:
+        if not words.strip():
             silent += 1
             continue
         speaker = one_line(turn.speaker, _SPEAKER_CHARS)
+        renamed += speaker != turn.speaker
         time, key, session = (one_line(value, _FIELD_CHARS) for value in (turn.time, turn.id, turn.session))
         line = f"{speaker}: {words}\n" if speaker else f"{words}\n"
         part = session or day_of(time)
@@ -94,6 +96,8 @@ def conversation(turns: Iterable[SpokenTurn], *, name: str = "", title: str = ""
     warnings = told_of_unfit(unfit)
     if silent:
         warnings += (f"{silent} turns without words were left out.",)
+    if renamed:
+        warnings += (f"The speakers of {renamed} turns were put on one line, or shortened.",)
     text = "".join(parts)
     outline = nest(headings, text)
     return Document(text, CONVERSATION, one_line(title), outline, (), tuple(placed), "", warnings)

@@ -83,7 +83,8 @@ def read_document(data: bytes | str, *, media_type: str = "", name: str = "") ->
     if isinstance(text, bytes):
         decoded = decode(text, name=name, encoding=kind.encoding)
         text, warning = decoded.text, decoded.warning
-    text = text.removeprefix("\ufeff")
+    else:
+        text = text.removeprefix("\ufeff")
     if not shows_something(text):
         raise EmptyDocumentError(name)
     document = _read(text, kind, name)

@@ -48,7 +48,7 @@ from memotree.forest.recall.receipts import (
     request_again,
     term_counts_of,
 )
-from memotree.forest.recall.results import ResultBuilder, ResultPart, Seen
+from memotree.forest.recall.results import ResultBuilder, ResultPart, Seen, misremembered
 from memotree.forest.recall.scoring.query_words import Related
 from memotree.forest.recall.scoring.vocabulary import BuiltinWords
 from memotree.forest.recall.snapshot_cache import SessionMovedError, SnapshotCache, StateView, same_moment
@@ -84,7 +84,6 @@ _NOT_THE_SAME: Final = (
     "This is not the answer that the receipt is about: its hash is another one. Either the receipt was changed, or an "
     "approximate index gave other candidates (strategies LCA and COLLAPSED). If it was neither, please report it."
 )
-_MOST_ASKED: Final = 20_000
 _TRIES: Final = 5
 """The most attempts at an answer if its session keeps changing meanwhile."""
 
@@ -145,7 +144,8 @@ class Recall:
         embedder = models.embedder
         self._has_known_vectors = isinstance(embedder, WordllamaEmbedder)
         self._related = related or BuiltinWords(embedder if isinstance(embedder, WordllamaEmbedder) else None)
-        self._seen: Seen = BoundedCache(_SEEN, lambda _: 1)
+        self._seen: Seen = BoundedCache(_SEEN)
+        store.cache_checks.append(partial(misremembered, self._seen, store))
         self.leaf_indexes = SnapshotCache(store, cache_bytes)
 
     async def recall(self, request: pb.RecallRequest) -> pb.RecallResponse:
@@ -376,7 +376,7 @@ class Recall:
                 if not wanted.admits_validity(hit.version.attributes, view.superseded.get(hit.version.entry_id))
             )
             good = [hit for hit in hits if wanted.admits(hit.version, view.superseded.get(hit.version.entry_id))]
-            if len(good) >= asked.top_k or len(hits) < limit or limit >= _MOST_ASKED:
+            if len(good) >= asked.top_k or len(hits) < limit:
                 return good[: asked.top_k]
             limit *= 4
 

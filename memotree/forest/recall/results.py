@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from math import isfinite
 from typing import Final, Self, TypeAlias
 
-from memotree_storage.cache import BoundedCache
+from memotree_storage.cache import BoundedCache, Misremembered
 from memotree_storage.mirror.contents import read_nodes
 from memotree_storage.model.attribute_names import DOCUMENT_ID, SECTION
 from memotree_storage.model.node import SUMMARY_TYPE
@@ -19,7 +19,7 @@ from memotree_storage.model.validity import period
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
-from memotree_storage.postgres.tree import Snapshot
+from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.forest.citations import cite
@@ -44,7 +44,25 @@ _SIGNALS: Final = {
 
 
 Seen: TypeAlias = BoundedCache[tuple[str, int, str, str], Version]
-"""Versions by workspace, commit and node."""
+"""Versions by workspace, generation of its rows, commit and node."""
+
+_MOST_COMPARED: Final = 1000
+"""The latest versions that are compared with their rows."""
+
+
+async def misremembered(seen: Seen, store: Store, conn: Connection, workspace_id: str) -> list[Misremembered]:
+    """Compares the latest of the cached versions of a workspace with the rows."""
+    now = (workspace_id, store.generations[workspace_id])
+    latest = [(key, version) for key, version in seen.items() if key[:2] == now][-_MOST_COMPARED:]
+    by_commit: dict[str, dict[str, Version]] = {}
+    for (*_, commit_id, node_id), version in latest:
+        by_commit.setdefault(commit_id, {})[node_id] = version
+    found = []
+    for commit_id, versions in by_commit.items():
+        rows = await tree.versions(Snapshot(conn, State(workspace_id, commit_id)), versions)
+        wrong = [node_id for node_id, version in versions.items() if rows.get(node_id) != version]
+        found += [Misremembered("node", commit_id, node_id) for node_id in wrong]
+    return found
 
 
 @dataclass(frozen=True, slots=True)

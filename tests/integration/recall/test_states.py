@@ -264,6 +264,35 @@ async def test_what_recall_remembers_wrongly_is_named_and_forgotten(
     assert await forest.contents() == contents
 
 
+@pytest.mark.requirement("STORE-4")
+@pytest.mark.parametrize("strategy", [LCA, COLLAPSED])
+async def test_nodes_that_a_search_remembers_wrongly_are_named_and_forgotten(forest: Forest, strategy: int) -> None:
+    right = as_told(await forest(strategy=strategy))
+    seen = forest.recalling._seen
+    remembered = seen.items()
+    for key, version in remembered:
+        seen.put(key, replace(version, title="Forged"))
+    assert as_told(await forest(strategy=strategy)) != right
+    told = await differences(forest.world)
+    assert {(one.store, one.what) for one in told} == {("cache", "node")}
+    assert {one.node_id for one in told} == {version.entry_id for _, version in remembered}
+    assert as_told(await forest(strategy=strategy)) == right
+    assert await differences(forest.world) == []
+
+
+@pytest.mark.requirement("STORE-4")
+async def test_many_nodes_that_no_longer_hold_hide_none_that_does(forest: Forest) -> None:
+    """They match better, and the search of all levels asks for more until enough of what it finds holds."""
+    world = forest.world
+    over = {"valid_to": "2020-01-01"}
+    ended = [replace(node, attributes=over) for node in world.nodes(120, content="gazebo gazebo")]
+    (alive,) = world.nodes(1, content="There is a gazebo behind the old house by the river, and a boat.")
+    await world.put(*ended, alive)
+    for strategy in (LCA, COLLAPSED):
+        found = await forest(query="gazebo", strategy=strategy, top_k=1)
+        assert [each.node.id for each in found.nodes] == [alive.id]
+
+
 @pytest.mark.requirement("STORE-8")
 @pytest.mark.parametrize("is_warm", [True, False])
 async def test_leaves_whose_archive_is_gone_are_found_until_they_are_deleted(forest: Forest, is_warm: bool) -> None:
@@ -360,17 +389,17 @@ async def test_a_recall_after_a_rebuild_reads_nothing_that_was_cached_before(for
     """The rows were damaged when they were cached; a rebuild mends the rows, and so what is recalled."""
     world = forest.world
     asked: dict[str, Any] = {"strategy": strategy, "include_trace": True}
-    right = await forest(**asked)
+    session = await world.open()
+    await world.stage(session, world.node("Staged"))
+    right, right_there = await forest(**asked), await forest(**asked, revision=session)
     await run(world.store, "update mirror.version set title = 'Damaged', dead = position > 'a1' where not is_archive")
     await run(world.store, "update mirror.passage set counts = terms, tokens = 1")
     fresh = replace(forest, recalling=Recall(world.store, world.limits, Models(world.store.embedder)))
     assert as_told(await fresh(**asked)) != as_told(right)
-    session = await world.open()
-    await world.stage(session, world.node("Staged"))
-    await fresh(**asked, revision=session)
+    assert as_told(await fresh(**asked, revision=session)) != as_told(right_there)
     await world.store.rebuild(world.workspace)
     assert as_told(await fresh(**asked)) == as_told(right)
-    assert as_told(await fresh(**asked, revision=session)).text
+    assert as_told(await fresh(**asked, revision=session)) == as_told(right_there)
 
 
 def as_told(answer: pb.RecallResponse) -> pb.RecallResponse:

@@ -140,14 +140,26 @@ def test_many_kinds_of_replaced_characters_are_told_in_one_short_sentence() -> N
 
 def test_replaced_characters_of_turns_are_told() -> None:
     document = conversation([SpokenTurn("Ann", "a\x0cb"), SpokenTurn("Bob", "c\x0c\x0c")])
-    assert document.text == "Ann: a\nb\nBob: c\n"
+    assert document.text == "Ann: a\nb\nBob: c\n\n\n"
     assert document.warnings == ("Characters that no node can hold were replaced: U+000C by line feeds (3 times).",)
+
+
+def test_a_speaker_that_is_changed_is_told() -> None:
+    turns = [SpokenTurn("Ann", "One."), SpokenTurn("Bob\nSmith", "Two."), SpokenTurn("C" * 300, "Three.")]
+    document = conversation(turns)
+    assert document.text.startswith("Ann: One.\nBob Smith: Two.\nCCC")
+    assert document.warnings == ("The speakers of 2 turns were put on one line, or shortened.",)
 
 
 @pytest.mark.parametrize("data", ["\ufeffwords", "\ufeffwords".encode(), "words".encode("utf-16")])
 def test_a_byte_order_mark_is_no_part_of_the_text(data: bytes | str) -> None:
     document = read_document(data, name="a.txt")
     assert (document.text, document.warnings) == ("words", ())
+
+
+@pytest.mark.parametrize("data", ["\ufeff\ufeffwords", "\ufeff\ufeffwords".encode(), "\ufeffwords".encode("utf-16")])
+def test_only_one_byte_order_mark_is_no_part_of_the_text(data: bytes | str) -> None:
+    assert read_document(data, name="a.txt").text == "\ufeffwords"
 
 
 def test_the_codec_keeps_every_part_of_a_document_as_content() -> None:
@@ -298,10 +310,10 @@ def test_turns_are_lines_and_days_are_sections() -> None:
             SpokenTurn("Ann", "Again", "May 9th, 2023"),
         ]
     )
-    assert document.text == "Ann: Hi!\nBob: two\nlines\nnobody\nAnn: Again\n"
+    assert document.text == "Ann: Hi!\nBob:  two\nlines \n\nnobody\nAnn: Again\n"
     assert [document.text[turn.start : turn.end] for turn in document.turns] == [
         "Ann: Hi!\n",
-        "Bob: two\nlines\n",
+        "Bob:  two\nlines \n\n",
         "nobody\n",
         "Ann: Again\n",
     ]
