@@ -4,8 +4,9 @@ from memotree_storage.commit.refs import ConfusingNameError
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.git.objects import is_hex_id
 from memotree_storage.git.refs import InvalidRefNameError, check_ref_name
+from memotree_storage.model.hidden_characters import hidden_character
 from memotree_storage.model.node import is_id
-from memotree_storage.model.validation import check_name, hidden_character
+from memotree_storage.model.validation import check_name
 from memotree_storage.postgres.refs import BRANCHES, TAGS
 
 

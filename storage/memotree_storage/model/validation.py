@@ -14,6 +14,7 @@ from typing import Final
 
 from memotree_storage.errors import FieldViolation, InvalidInputError
 from memotree_storage.model.attribute_names import RESERVED
+from memotree_storage.model.hidden_characters import hidden_character
 from memotree_storage.model.node import NODE_TYPES, RELATION_TYPES, Archive, Node, Relation, Source, is_id
 from memotree_storage.model.position import position_fault
 
@@ -64,7 +65,6 @@ _BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufe0
 """Characters that Unicode classifies as letters or marks but that are invisible: fillers, joiners, an empty braille
 cell, variation selectors."""
 
-_JOINERS: Final = "\u200c\u200d"
 _TYPE_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _DEVICE_NAME: Final = re.compile(
@@ -155,19 +155,6 @@ def _invisible(field: str, text: str) -> Iterator[FieldViolation]:
     if text.strip() and not any(marks):
         codes = ", ".join(f"U+{ord(character):04X}" for character in text[:3])
         yield FieldViolation(field, f"shows nothing ({codes}); give it at least one visible character")
-
-
-def hidden_character(name: str) -> str | None:
-    """Return a character of a name that cannot be seen, so that the name looks like another one; ``None`` without one.
-
-    The two joiners are allowed between visible characters, since some scripts and emoji are written with them.
-    """
-    hidden = (one for one in name if one not in _JOINERS and unicodedata.category(one) in {"Cf", "Zl", "Zp"})
-    found = next(hidden, None)
-    if found is None and name:
-        blank = next((part for part in name.split("/") if part and any(_invisible("", part))), "")
-        found = blank[:1] or None
-    return found
 
 
 def _character_fault(character: str, offset: int, *, multiline: bool) -> str:
@@ -412,7 +399,10 @@ def check_name(field: str, name: str) -> None:
 
 
 def _folder_faults(name: str) -> Iterator[str]:
-    if not all((_is_word(letter) or letter in ".-") for letter in name):
+    hidden = hidden_character(name)
+    if hidden is not None:
+        yield f"has U+{ord(hidden):04X}, which cannot be seen; remove it"
+    elif not all((_is_word(letter) or letter in ".-") for letter in name):
         yield "may have only letters, digits, '.', '_' and '-'; no path, no drive, no space"
     if unicodedata.category(name[0])[0] not in "LN":
         yield "must start with a letter or a digit"
