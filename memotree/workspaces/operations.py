@@ -132,7 +132,7 @@ class WorkspaceOperations:
         workspace = await self._find(request.workspace)
         repair = partial(self._register, workspace.workspace_id)
         async with workspace_transaction(
-            self._store, workspace.workspace_id, commit_point, follow=False, repair=repair
+            self._store, workspace.workspace_id, commit_point, follow=False, admit=False, repair=repair
         ) as held:
             info = await in_store_thread(self._store.repositories.describe, workspace.workspace_id)
             message = "Describe the workspace"
@@ -161,7 +161,9 @@ class WorkspaceOperations:
     ) -> pb.DeleteWorkspaceResponse:
         workspace_id = (await self._find(request.workspace)).workspace_id
         repair = partial(self._forget, workspace_id)
-        async with workspace_transaction(self._store, workspace_id, commit_point, follow=False, repair=repair) as held:
+        async with workspace_transaction(
+            self._store, workspace_id, commit_point, follow=False, admit=False, repair=repair
+        ) as held:
             workspace = await registry.find_workspace(held.conn, workspace_id)
             if request.confirm_name != workspace.name:
                 raise NotConfirmedError(

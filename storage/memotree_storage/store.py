@@ -5,7 +5,7 @@ without gRPC. `memotree_storage.commit` changes what it holds.
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -18,9 +18,9 @@ import structlog
 from memotree_storage import faults
 from memotree_storage.cache import BoundedCache, Misremembered
 from memotree_storage.concurrency.background import BackgroundTasks
-from memotree_storage.concurrency.locks import StoreLocks
+from memotree_storage.concurrency.locks import KeyedLocks, StoreLocks
 from memotree_storage.concurrency.threads import in_store_thread
-from memotree_storage.errors import AlreadyExistsError, MemoTreeError, UnavailableError
+from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, MemoTreeError, UnavailableError
 from memotree_storage.git import backup, restored
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.git.workspaces import Repositories
@@ -60,6 +60,15 @@ _MOST_COMPARED: Final = 5000
 """Remembered nodes that are compared with their rows: the latest ones."""
 
 _MODEL_NOTE: Final = "embedding_model"
+
+
+class WorkspaceSetAsideError(FailedPreconditionError):
+    """The workspace could not be recovered at the start, and takes no changes until somebody mends it."""
+
+    reason = "WORKSPACE_SET_ASIDE"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"The workspace takes no changes until this is mended: {why} Then send the call again.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +127,7 @@ class Store:
         """Sessions with a commit that their rows may not show yet, and the workspace of each."""
         self._not_recovered: dict[str, str] = {}
         self._not_followed: dict[str, str] = {}
+        self._admission = KeyedLocks()
         self.search = Search(database, index, embedder, self.indexer)
 
     async def open(self) -> None:
@@ -137,7 +147,12 @@ class Store:
         async with self.database.transaction() as conn:
             await note_committer(conn, self._committer_email)
         await self._forget_missing()
-        infos = _told_apart(await in_store_thread(self.repositories.described))
+        described = await in_store_thread(self.repositories.descriptions)
+        self._not_recovered.update(described.faults)
+        registered = await self._registered_names()
+        for workspace_id in described.faults.keys() - registered.keys():  # so that it is listed, and can be mended
+            await self._enter(await in_store_thread(self.repositories.nameless, workspace_id))
+        infos = _told_apart(described.readable, registered)
         for info in infos:
             await self._alone(info, self._enter)
         for info in infos:
@@ -279,8 +294,35 @@ class Store:
                 why=str(error),
             )
 
-    async def _alone(self, info: WorkspaceInfo, step: Callable[[WorkspaceInfo], Awaitable[None]]) -> None:
-        """Run one step of a workspace's recovery; if it fails, set the workspace aside and go on with the others."""
+    async def admit(self, workspace_id: str) -> None:
+        """Refuse changes of a workspace that is set aside; if somebody has mended it since, take it up again.
+
+        Raises:
+            WorkspaceSetAsideError: It could not be recovered.
+        """
+        if workspace_id not in self._not_recovered:
+            return
+        async with self._admission.of(workspace_id):
+            if workspace_id in self._not_recovered:
+                try:
+                    info = await in_store_thread(self.repositories.describe, workspace_id)
+                except MemoTreeError as error:
+                    self._not_recovered[workspace_id] = error.message
+                else:
+                    if await self._alone(info, self._enter) and await self._alone(info, self._follow_again):
+                        self._not_recovered.pop(workspace_id, None)
+        if workspace_id in self._not_recovered:
+            raise WorkspaceSetAsideError(self._not_recovered[workspace_id])
+
+    async def _follow_again(self, info: WorkspaceInfo) -> None:
+        await self.catch_up(info.workspace_id)
+
+    async def _alone(self, info: WorkspaceInfo, step: Callable[[WorkspaceInfo], Awaitable[None]]) -> bool:
+        """Run one step of a workspace's recovery; if it fails, set the workspace aside and go on with the others.
+
+        Returns:
+            Whether it succeeded.
+        """
         try:
             await step(info)
         except (DatabaseUnavailableError, IndexUnavailableError):
@@ -292,6 +334,9 @@ class Store:
         except Exception as error:  # noqa: BLE001 - damaged data may break any reader
             self._not_recovered[info.workspace_id] = f"It could not be recovered ({type(error).__name__}); see the log."
             _log.exception("a workspace could not be recovered; verify it", workspace=info.name)
+        else:
+            return True
+        return False
 
     async def _enter(self, info: WorkspaceInfo) -> None:
         async with self.database.transaction() as conn:
@@ -385,6 +430,11 @@ class Store:
         async with self.database.transaction() as conn:
             await put_setting(conn, _MODEL_NOTE, model)
 
+    async def _registered_names(self) -> dict[str, str]:
+        """The names of the workspaces that PostgreSQL has, by id."""
+        async with self.database.connection() as conn:
+            return {each.workspace_id: each.name for each in await registry.list_workspaces(conn)}
+
     async def _forget_missing(self) -> None:
         """Delete the mirror of workspaces whose repository no longer exists."""
         present = set(await in_store_thread(self.repositories.ids))
@@ -415,13 +465,15 @@ async def _register(conn: Connection, info: WorkspaceInfo) -> None:
         await registry.put_workspace(conn, replace(info, name=info.other_name))
 
 
-def _told_apart(infos: list[WorkspaceInfo]) -> list[WorkspaceInfo]:
-    """The workspaces with unique names: of several with one name, the oldest keeps it, the others get their other name.
+def _told_apart(infos: list[WorkspaceInfo], registered: Mapping[str, str]) -> list[WorkspaceInfo]:
+    """The workspaces with unique names: of several with one name, one keeps it, the others get their other name.
 
+    The one that is registered with the name keeps it, whatever the files of others say; else the oldest one does.
     Renamed workspaces come first, so that a name is free when the workspace that keeps it is registered.
     """
     first: dict[str, WorkspaceInfo] = {}
-    later = [info for info in infos if first.setdefault(info.name, info) is not info]
+    by_right = sorted(infos, key=lambda info: registered.get(info.workspace_id) != info.name)
+    later = [info for info in by_right if first.setdefault(info.name, info) is not info]
     for info in later:
         _log.warning("two workspaces have the same name; rename one", name=info.name, registered_as=info.other_name)
     return [*(replace(info, name=info.other_name) for info in later), *first.values()]

@@ -140,7 +140,7 @@ def test_a_power_cut_after_the_first_workspace_of_a_new_data_folder_keeps_it(
     reboot()
     for cut, kind, path in cuts_of(disk, tmp_path):
         left = Repositories(path / "new" / "data" / "workspaces", path / "new" / "data" / "trash")
-        there, thrown = left.described(), list((path / "new" / "data" / "trash").glob("*.git"))
+        there, thrown = left.descriptions().readable, list((path / "new" / "data" / "trash").glob("*.git"))
         if cut.mark == "workspaces":
             assert there == [info] or len(thrown) == 1, f"{kind} after {cut.step}"
         if cut.mark == "trash":
@@ -163,5 +163,7 @@ def test_a_power_cut_after_a_restore_keeps_it(tmp_path: Path, reboot: Callable[[
         restore_backup(backup, disk.root / "data")
     reboot()
     disk.cuts[-1].write(tmp_path / "after", "least")
-    assert Repositories(tmp_path / "after" / "data" / "workspaces", tmp_path / "trash").described() == [info]
+    assert Repositories(tmp_path / "after" / "data" / "workspaces", tmp_path / "trash").descriptions().readable == [
+        info
+    ]
     check(tmp_path / "after" / "data" / "workspaces" / f"{info.workspace_id}.git", None, "the least")

@@ -134,7 +134,7 @@ async def test_a_workspace_that_is_there_is_refused_by_name_unless_it_may_be_rep
     restore_backup(file, target, replace=True)
     assert len(list((target / "trash").iterdir())) == 1
     repositories = Repositories(target / "workspaces", target / "trash")
-    assert [info.name for info in repositories.described()] == ["garden"]
+    assert [info.name for info in repositories.descriptions().readable] == ["garden"]
     repositories.close()
 
 

@@ -105,13 +105,18 @@ async def test_other_workspaces_work_beside_a_damaged_one(world: World, again: O
 
 
 @pytest.mark.parametrize("age", [timedelta(days=1), timedelta(days=-1)], ids=["older", "younger"])
-async def test_of_two_workspaces_of_one_name_the_later_one_gets_another(
-    world: World, again: OpenAgain, age: timedelta
+@pytest.mark.parametrize("is_mirrored", [True, False])
+async def test_of_two_workspaces_of_one_name_the_registered_or_older_one_keeps_it(
+    world: World, again: OpenAgain, age: timedelta, is_mirrored: bool
 ) -> None:
     mine = world.store.repositories.describe(world.workspace)
     twin = WorkspaceInfo(new_id(), mine.name, "", mine.created_at - age)
     world.store.repositories.create(twin)
     later = max(mine, twin, key=lambda info: info.created_at).workspace_id
+    if is_mirrored:
+        later = twin.workspace_id
+    else:
+        await run(world.store, "delete from mirror.workspace")
     expected = {key: f"garden-{key}" if key == later else "garden" for key in (mine.workspace_id, twin.workspace_id)}
     for _ in range(2):
         async with again() as store:

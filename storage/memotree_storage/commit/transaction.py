@@ -130,6 +130,7 @@ async def workspace_transaction(
     *,
     session_id: str = "",
     follow: bool = True,
+    admit: bool = True,
     repair: Repair | None = None,
 ) -> AsyncIterator[WorkspaceTransaction]:
     """Hold a workspace while Git and then its rows are changed, in one transaction of the rows.
@@ -140,11 +141,15 @@ async def workspace_transaction(
         commit_point: Of the call; `finish_past_commit_point` makes it.
         session_id: A session whose lock is needed too.
         follow: Mirror first what other programs have written to Git.
+        admit: Refuse a workspace that is set aside; what may mend or delete it does not ask for this.
         repair: Runs in the background as in `transaction`; the mirroring of Git when none is given.
 
     Raises:
         WorkspaceNotFoundError: There is no such workspace.
+        WorkspaceSetAsideError: It could not be recovered.
     """
+    if admit:
+        await store.admit(workspace_id)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(store.locks.workspaces.of(workspace_id))
         if session_id:

@@ -89,9 +89,9 @@ def write_backup(repositories: Repositories, scratch: Path, version: str) -> Gen
     """
     saved: list[SavedWorkspace] = []
     with work_folder(scratch, _BACKUP) as folder:
-        for info in repositories.described():
-            bundle = folder / f"{info.workspace_id}.bundle"
-            write_bundle(repositories.path(info.workspace_id), bundle)
+        for workspace_id, name in names_of(repositories).items():
+            bundle = folder / f"{workspace_id}.bundle"
+            write_bundle(repositories.path(workspace_id), bundle)
             member = f"workspaces/{bundle.name}"
             refs = bundle_refs(bundle)
             size = bundle.stat().st_size
@@ -102,7 +102,7 @@ def write_backup(repositories: Repositories, scratch: Path, version: str) -> Gen
                     seen.update(chunk)
                     yield chunk
             yield _padding(size)
-            saved.append(SavedWorkspace(info.workspace_id, info.name, member, size, seen.hexdigest(), refs))
+            saved.append(SavedWorkspace(workspace_id, name, member, size, seen.hexdigest(), refs))
             bundle.unlink()
     listed = {
         "format": FORMAT,
@@ -115,6 +115,12 @@ def write_backup(repositories: Repositories, scratch: Path, version: str) -> Gen
     for name, content in ((LIST_NAME, text), (HASH_NAME, digest)):
         yield _header(name, len(content)) + content + _padding(len(content))
     yield bytes(2 * tarfile.BLOCKSIZE)
+
+
+def names_of(repositories: Repositories) -> dict[str, str]:
+    """The names of all workspaces, by id; one whose description cannot be read is called by its id."""
+    found = repositories.descriptions()
+    return {info.workspace_id: info.name for info in found.readable} | {each: each for each in found.faults}
 
 
 def read_backup(file: Path) -> list[SavedWorkspace]:
@@ -165,8 +171,7 @@ def restore_backup(
     saved, taken_at = _read(file)
     chosen = _chosen(saved, names)
     repositories = Repositories(data_folder / "workspaces", data_folder / "trash")
-    present = {info.workspace_id: info.name for info in repositories.described()}
-    present |= {each: each for each in repositories.ids() if each not in present}
+    present = names_of(repositories)
     ids, taken = {each.id for each in chosen}, {each.name for each in chosen}
     in_place = {each: name for each, name in present.items() if each in ids or name in taken}
     if in_place and not replace:

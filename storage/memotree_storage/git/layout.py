@@ -28,13 +28,16 @@ _CONFIG: Final = """\
 [receive]
 \tautogc = false
 \tfsckObjects = true
+\thideRefs = refs/memotree/keep
+\thideRefs = refs/memotree/workspace
 [repack]
 \twriteBitmaps = false
 \tupdateServerInfo = false
 """
 """No program may collect garbage here on its own: a plain ``git repack -a -d`` drops a pack whose ref is about to move.
 ``core.fsync`` makes a push by git as durable as our commits; ``fsckObjects`` refuses malformed objects.
-``core.quotePath`` lets git print titles in other scripts than Latin as they are."""
+``hideRefs`` refuses pushes to the description of the workspace and to the refs that protect the bases of sessions; both
+can be cloned. ``core.quotePath`` lets git print titles in other scripts than Latin as they are."""
 
 _FOLDERS: Final = ("objects/info", "objects/pack", "refs/heads", "refs/tags", f"{PRIVATE_FOLDER}/locks")
 

@@ -8,15 +8,21 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import structlog
 
-from memotree_storage.errors import AbortedError, CorruptError, FailedPreconditionError, MemoTreeError
+from memotree_storage.errors import (
+    AbortedError,
+    CorruptError,
+    FailedPreconditionError,
+    InvalidInputError,
+    MemoTreeError,
+)
 from memotree_storage.git.disk import disk_errors, sync_folder, sync_folders_above
 from memotree_storage.git.hooks import install_hook
 from memotree_storage.git.recovery import LEFTOVER_AGE
@@ -24,6 +30,7 @@ from memotree_storage.git.repository import GitRepository
 from memotree_storage.model.node import is_id
 from memotree_storage.model.readme import FORMAT_VERSION, README_PATH, describe_layout, read_format_version
 from memotree_storage.model.trailers import Request, with_trailers
+from memotree_storage.model.validation import check_name, check_text
 from memotree_storage.model.workspace import (
     DEFAULT_BRANCH,
     WORKSPACE_REF,
@@ -36,6 +43,7 @@ from memotree_storage.ports import CommitDraft
 _FILE: Final = "workspace.json"
 _SUFFIX: Final = ".git"
 _UNFINISHED: Final = ".unfinished"
+_MOST_BYTES: Final = 1 << 16
 _log = structlog.get_logger(__name__)
 
 
@@ -55,6 +63,14 @@ class WorkspaceRacedError(AbortedError):
     """Another writer changed the description of the workspace at the same time."""
 
     reason = "WORKSPACE_CHANGED"
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptions:
+    """The descriptions of all workspaces: those that can be read, oldest first, and why others cannot, by id."""
+
+    readable: list[WorkspaceInfo]
+    faults: Mapping[str, str]
 
 
 class Repositories:
@@ -145,14 +161,11 @@ class Repositories:
         tip = refs.get(WORKSPACE_REF)
         data = None if tip is None else repository.read_path(tip, _FILE)
         try:
-            fields = json.loads(data or b"")
-            return WorkspaceInfo(
-                workspace_id, fields["name"], fields["description"], datetime.fromisoformat(fields["created_at"])
-            )
-        except (ValueError, KeyError, TypeError) as error:
+            return _read_info(workspace_id, data or b"")
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError, InvalidInputError) as error:
             raise WorkspaceDescriptionError(
-                f"The repository {workspace_id} has no readable {_FILE} on {WORKSPACE_REF}. Restore that ref from a "
-                "backup, or move the repository out of the workspaces folder."
+                f"The repository {workspace_id} has no readable {_FILE} on {WORKSPACE_REF}: {_why(error)}. Restore "
+                "that ref from a backup, or move the repository out of the workspaces folder."
             ) from error
 
     def update(self, info: WorkspaceInfo, message: str) -> None:
@@ -181,17 +194,24 @@ class Repositories:
                 sync_folder(self._folder)
             return target
 
-    def described(self) -> list[WorkspaceInfo]:
-        """Return every workspace with a readable description, oldest first; log and skip the others."""
-        found = []
+    def descriptions(self) -> Descriptions:
+        """Read the descriptions of all workspaces, and log which cannot be read."""
+        found, faults = list[WorkspaceInfo](), dict[str, str]()
         for workspace_id in self.ids():
             try:
                 found.append(self.describe(workspace_id))
             except MemoTreeError as error:
-                _log.error("workspace skipped", workspace=workspace_id, why=error.message)
-            except Exception:  # noqa: BLE001 - a damaged repository may fail anywhere, and must not take the others with it
-                _log.exception("workspace skipped", workspace=workspace_id)
-        return sorted(found, key=lambda info: (info.created_at.replace(tzinfo=None), info.workspace_id))
+                faults[workspace_id] = error.message
+                _log.error("the description of a workspace cannot be read", workspace=workspace_id, why=error.message)
+            except Exception as error:  # noqa: BLE001 - a damaged repository may fail anywhere, and must not take the others with it
+                faults[workspace_id] = f"Its description cannot be read ({type(error).__name__}); see the log."
+                _log.exception("the description of a workspace cannot be read", workspace=workspace_id)
+        return Descriptions(sorted(found, key=lambda info: (info.created_at, info.workspace_id)), faults)
+
+    def nameless(self, workspace_id: str) -> WorkspaceInfo:
+        """What stands for the description of a workspace that has none: its id as its name, the time of its folder."""
+        made_at = datetime.fromtimestamp(self.path(workspace_id).stat().st_mtime, UTC)
+        return WorkspaceInfo(workspace_id, workspace_id, "", made_at)
 
     def close(self) -> None:
         """Close every open repository."""
@@ -214,6 +234,33 @@ class Repositories:
             raise WorkspaceRacedError(
                 "The workspace was changed at the same time. Read it again and repeat the change."
             )
+
+
+def _read_info(workspace_id: str, data: bytes) -> WorkspaceInfo:
+    """The description of a workspace in a file that anybody may have pushed."""
+    if len(data) > _MOST_BYTES:
+        message = f"it has over {_MOST_BYTES} bytes"
+        raise ValueError(message)
+    fields = json.loads(data)
+    name, description = fields["name"], fields["description"]
+    if not isinstance(name, str) or not isinstance(description, str):
+        message = "name and description must be texts"
+        raise TypeError(message)
+    check_name("name", name)
+    if is_id(name):
+        message = f"its name {name!r} reads like the id of a workspace"
+        raise ValueError(message)
+    check_text("description", description, multiline=True)
+    created_at = datetime.fromisoformat(fields["created_at"])
+    created_at = created_at.replace(tzinfo=UTC) if created_at.tzinfo is None else created_at.astimezone(UTC)
+    return WorkspaceInfo(workspace_id, name, description, created_at)
+
+
+def _why(error: Exception) -> str:
+    """The cause in words that may follow a colon."""
+    if isinstance(error, KeyError):
+        return f"it has no {error.args[0]!r}"
+    return str(error).rstrip(".") or type(error).__name__
 
 
 def _check_format(repository: GitRepository, workspace_id: str, head: str | None) -> None:

@@ -131,7 +131,7 @@ _PLACE = f"""
 
 
 async def put_workspace(conn: Connection, info: WorkspaceInfo) -> None:
-    """Register a workspace, or update its name and description.
+    """Register a workspace, or update its description.
 
     Raises:
         WorkspaceExistsError: Another workspace has this name.
@@ -139,7 +139,8 @@ async def put_workspace(conn: Connection, info: WorkspaceInfo) -> None:
     try:
         await conn.execute(
             "insert into mirror.workspace (workspace_id, name, description, created_at) values (%s, %s, %s, %s)"
-            " on conflict (workspace_id) do update set name = excluded.name, description = excluded.description",
+            " on conflict (workspace_id) do update set name = excluded.name, description = excluded.description,"
+            " created_at = excluded.created_at",
             (info.workspace_id, info.name, info.description, info.created_at),
         )
     except psycopg.errors.UniqueViolation as error:

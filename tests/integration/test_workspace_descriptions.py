@@ -1,0 +1,126 @@
+"""The description of a workspace in its repository, which anybody who can push or write there may have changed."""
+
+import functools
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from integration.pushes import PERSON, OpenAgain, differences, run
+from integration.worlds import World
+from memotree_storage.commit.transaction import workspace_transaction
+from memotree_storage.concurrency.cancellation import CommitPoint
+from memotree_storage.git import backup
+from memotree_storage.model.node import new_id
+from memotree_storage.model.workspace import WORKSPACE_REF
+from memotree_storage.ports import CommitDraft
+from memotree_storage.postgres import registry
+from memotree_storage.store import Store, WorkspaceSetAsideError
+
+Damage = Callable[[Store, str], None]
+
+
+def _written(data: bytes) -> Damage:
+    def damage(store: Store, workspace_id: str) -> None:
+        repository = store.repositories.get(workspace_id)
+        tip = repository.refs()[WORKSPACE_REF]
+        draft = CommitDraft(tip, {"workspace.json": data}, "Odd\n", PERSON, PERSON)
+        assert repository.move_ref(WORKSPACE_REF, tip, repository.write_commit(draft).commit_id)
+
+    return damage
+
+
+def _with(**fields: object) -> Damage:
+    told = {"name": "odd", "description": "", "created_at": "2024-01-01T00:00:00+00:00"} | fields
+    return _written(json.dumps(told).encode())
+
+
+def _forget_description(store: Store, workspace_id: str) -> None:
+    repository = store.repositories.get(workspace_id)
+    assert repository.move_ref(WORKSPACE_REF, repository.refs()[WORKSPACE_REF], None)
+
+
+def _raise_format(store: Store, workspace_id: str) -> None:
+    repository = store.repositories.get(workspace_id)
+    head = repository.refs()["refs/heads/main"]
+    draft = CommitDraft(head, {"README.md": b"Format version: 99\n"}, "Odd\n", PERSON, PERSON)
+    assert repository.move_ref("refs/heads/main", head, repository.write_commit(draft).commit_id)
+
+
+BAD_DESCRIPTIONS: dict[str, Damage] = {
+    "a name that is a list": _with(name=["x"]),
+    "a name that is an object": _with(name={}),
+    "no name": _with(name=""),
+    "a name that is a path": _with(name="../garden"),
+    "a name like an id": _with(name=new_id()),
+    "a time that is a number": _with(created_at=12),
+    "a time before the calendar": _with(created_at="0001-01-01T00:00:00+23:59"),
+    "a description of a mebibyte": _with(description="x" * (1 << 20)),
+    "a list nested 200,000 times": _written(b"[" * 200_000),
+    "a list": _written(b"[]"),
+    "no JSON": _written(b"\xff"),
+    "no description": _forget_description,
+    "a format of the future": _raise_format,
+}
+
+
+async def _names(store: Store) -> dict[str, str]:
+    async with store.database.connection() as conn:
+        return {one.workspace_id: one.name for one in await registry.list_workspaces(conn)}
+
+
+@pytest.mark.requirement("STORE-8")
+@pytest.mark.parametrize("bad", BAD_DESCRIPTIONS)
+@pytest.mark.parametrize("is_mirrored", [True, False])
+async def test_a_workspace_whose_description_cannot_be_read_is_set_aside_until_it_is_mended(
+    world: World, again: OpenAgain, bad: str, is_mirrored: bool
+) -> None:
+    """Its reads answer from what was mirrored; it is told why it takes no changes, and it is in every backup."""
+    before = world.repository.refs()
+    BAD_DESCRIPTIONS[bad](world.store, world.workspace)
+    damaged = {name: now for name, now in world.repository.refs().items() if before[name] != now}
+    if not is_mirrored:
+        await run(world.store, "delete from mirror.workspace")
+    async with again() as store:
+        there = world.on(store)
+        (why,) = store.set_aside.values()
+        with pytest.raises(WorkspaceSetAsideError, match=re.escape(why[:40])):
+            async with workspace_transaction(store, world.workspace, CommitPoint()):
+                pass
+        assert await _names(store) == {world.workspace: "garden" if is_mirrored else world.workspace}
+        assert world.workspace in backup.names_of(store.repositories)
+        repository = store.repositories.get(world.workspace)
+        for name in damaged or [WORKSPACE_REF]:
+            assert repository.move_ref(name, repository.refs().get(name), before[name])
+        async with workspace_transaction(store, world.workspace, CommitPoint()):
+            pass
+        assert (store.set_aside, await _names(store)) == ({}, {world.workspace: "garden"})
+        await there.put(there.node("Taken"))
+        assert await differences(store, world.workspace) == []
+
+
+@pytest.mark.requirement("STORE-8")
+async def test_a_pushed_description_does_not_take_the_name_of_another_workspace(world: World, again: OpenAgain) -> None:
+    other = await World.create(world.store, world.pages, world.limits, "other")
+    _with(name="garden", created_at="1970-01-01T00:00:00+00:00")(world.store, other.workspace)
+    async with again() as store:
+        assert await _names(store) == {world.workspace: "garden", other.workspace: f"garden-{other.workspace}"}
+
+
+@pytest.mark.requirement("STORE-8")
+async def test_a_push_changes_neither_the_description_nor_what_protects_sessions(world: World, tmp_path: Path) -> None:
+    await world.open()
+    path = world.repository.path
+    protected = [name for name in world.repository.refs() if name.startswith("refs/memotree/")]
+    assert len(protected) == 2
+    clone = tmp_path / "clone"
+    git = functools.partial(subprocess.run, capture_output=True, text=True, check=False)
+    assert git(["git", "clone", "--quiet", "--mirror", str(path), str(clone)]).returncode == 0
+    for ref in protected:
+        for refspec in (f"+refs/heads/main:{ref}", f":{ref}"):
+            pushed = git(["git", "-C", str(clone), "push", str(path), refspec])
+            assert pushed.returncode != 0
+            assert "hidden ref" in pushed.stderr
+    assert git(["git", "-C", str(clone), "push", str(path), "refs/heads/main:refs/heads/mine"]).returncode == 0
