@@ -40,7 +40,7 @@ class Part:
 
 PARTS: Final = {
     "commit": Part(
-        (f"{_STORE}/commit/session_commit.py", f"{_STORE}/commit/tree_check.py", f"{_STORE}/commit/transaction.py"),
+        (f"{_STORE}/commit/session_commit.py", f"{_STORE}/mirror/tree_check.py", f"{_STORE}/commit/transaction.py"),
         (
             "tests/unit/storage/commit",
             "tests/integration/test_commits.py",

@@ -81,12 +81,26 @@ async def _destination(editor: SessionEditor, version: Version, request: pb.Move
     if request.archive_id:
         archive_id = (await lookup.archive(editor.snapshot, request.archive_id, "archive_id")).entry_id
     if request.HasField("parent_id") or archive_id != version.archive_id:
-        return "", archive_id, 0
+        return "", await _living_archive(editor, version, archive_id), 0
     alive = await tree.versions(editor.snapshot, [version.parent_id or archive_id])
     if not alive:  # it stands nowhere; its new place is where it is shown
         shown = await tree.root_archives(editor.snapshot, [version.entry_id])
-        return "", (request.archive_id and archive_id) or shown[version.entry_id], 0
+        wanted = (request.archive_id and archive_id) or shown[version.entry_id]
+        return "", await _living_archive(editor, version, wanted), 0
     return version.parent_id, archive_id, 0
+
+
+async def _living_archive(editor: SessionEditor, version: Version, archive_id: str) -> str:
+    """The archive that a node becomes a root of; if that one is gone, the archive that the node is shown in.
+
+    Raises:
+        ArchiveNotFoundError: There is no archive that it could be shown in.
+    """
+    shown = await tree.root_archives(editor.snapshot, [version.entry_id])
+    for wanted in (archive_id, shown.get(version.entry_id, "")):
+        if wanted in await tree.versions(editor.snapshot, [wanted]):
+            return wanted
+    raise lookup.ArchiveNotFoundError(archive_id)
 
 
 async def _take_along(editor: SessionEditor, top: str, archive_id: str, note: str, fields: RequestFields) -> None:

@@ -201,6 +201,7 @@ async def open_store_and_models(settings: Settings, stack: AsyncExitStack) -> tu
         request_retention=settings.request_retention,
         committer_email=settings.committer_email,
         after_push=(sys.executable, "-P", "-m", "memotree.local.after_push", str(settings.data_folder.absolute())),
+        max_depth=settings.max_depth,
     )
     stack.push_async_callback(store.close)
     await store.open()

@@ -12,6 +12,7 @@ from memotree_storage import faults
 from memotree_storage.commit.transaction import session_transaction
 from memotree_storage.concurrency.threads import LONG_BYTES, in_store_thread_if
 from memotree_storage.errors import AbortedError, FieldViolation, TooLargeError
+from memotree_storage.mirror.staged_merge import mark_unfit
 from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Archive, Entry, Node
 from memotree_storage.model.position import between
@@ -263,7 +264,10 @@ async def edit_session(
 
         async def run() -> Response:
             session = await sessions.hold_session(conn, workspace, session_id)
-            return await make(SessionEditor(conn, store, session, limits, tool))
+            response = await make(SessionEditor(conn, store, session, limits, tool))
+            if session.has_conflicts:  # the edit may have ended them, or another change may conflict now
+                await mark_unfit(Snapshot(conn, session.base), store.entries, session_id, store.max_depth)
+            return response
 
         if request.request_id:
             assert isinstance(request, Message)  # noqa: S101 - every request is a message too

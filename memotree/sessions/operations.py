@@ -21,6 +21,7 @@ from memotree_storage.commit.transaction import session_transaction, transaction
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import InvalidInputError, MemoTreeError
+from memotree_storage.mirror.staged_merge import mark_unfit
 from memotree_storage.model.changes import fields_changed
 from memotree_storage.model.node import Entry, is_id, is_id_prefix, new_id
 from memotree_storage.model.validation import check_author
@@ -183,6 +184,9 @@ class SessionOperations:
             check_chosen(ids, rows)
             await check_discard(conn, session, rows, ids)
             await staging.unstage(conn, session.session_id, sorted(ids))
+            if session.has_conflicts:
+                base, store = Snapshot(conn, session.base), self._store
+                await mark_unfit(base, store.entries, session.session_id, store.max_depth)
             session = await sessions.find_session(conn, workspace.workspace_id, session.session_id)
             return pb.DiscardChangesResponse(session=session_message(session))
 

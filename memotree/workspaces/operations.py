@@ -1,6 +1,6 @@
 """Creates, reads, changes and deletes workspaces and archives."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -39,6 +39,7 @@ from memotree.sessions.editing import SessionEditor, check_etag, edit_session
 from memotree.v1 import workspace_service_pb2 as pb
 
 _DESCRIPTION_CHARS = 2000
+_MOST_TOLD = 10
 
 
 class ArchiveExistsError(AlreadyExistsError):
@@ -256,9 +257,12 @@ class WorkspaceOperations:
             check_etag(archive.version, request.etag)
             below = await tree.archive_tree(editor.snapshot, archive.entry_id)
             nodes = await tree.versions(editor.snapshot, [item.entry_id for item in below])
-            warnings = await dangling.warnings(editor, nodes)
-            await editor.remove([*nodes.values(), archive.version], "")
-            return pb.DeleteArchiveResponse(deleted_nodes=len(nodes), warnings=warnings)
+            # Roots of an archive that is gone are shown here, with what is below them. They are of no concern to it.
+            guests = [key for key, version in nodes.items() if version.archive_id != archive.entry_id]
+            own = {key: version for key, version in nodes.items() if version.archive_id == archive.entry_id}
+            warnings = await dangling.warnings(editor, own)
+            await editor.remove([*own.values(), archive.version], "")
+            return pb.DeleteArchiveResponse(deleted_nodes=len(own), warnings=[*warnings, *_told_of_guests(guests)])
 
         return await edit_session(self._store, self._limits, request, pb.DeleteArchiveResponse, "DeleteArchive", make)
 
@@ -274,6 +278,14 @@ class WorkspaceOperations:
 
     def _relative(self, path: Path) -> str:
         return path.relative_to(self._store.data_folder).as_posix()
+
+
+def _told_of_guests(ids: Sequence[str]) -> list[str]:
+    """The warning about nodes that were shown in a deleted archive and belong to one that was gone before."""
+    if not ids:
+        return []
+    told = f"{', '.join(ids[:_MOST_TOLD])}{' and others' if len(ids) > _MOST_TOLD else ''}"
+    return [f"{len(ids)} nodes of an archive that is gone were shown in it and stay: {told}. ListFaults lists them."]
 
 
 async def _check_new(editor: SessionEditor, archive: Archive) -> None:

@@ -93,6 +93,7 @@ class Store:
         committer_email: The committer address of sessions' commits. After a crash, only commits with this address (or
             one that an earlier start used) are recognised as a session's.
         after_push: A command that git runs after each push to a repository; none if it is empty.
+        max_depth: The greatest depth that a commit of a session may put a node at; none if it is ``None``.
     """
 
     def __init__(
@@ -105,8 +106,10 @@ class Store:
         request_retention: timedelta = timedelta(days=7),
         committer_email: str = SERVICE_EMAIL,
         after_push: Sequence[str] = (),
+        max_depth: int | None = None,
     ) -> None:
         self.data_folder = data_folder
+        self.max_depth = max_depth
         self.database = database
         self.index = index
         self.embedder = embedder

@@ -21,8 +21,10 @@ from memotree_storage.verify.run import verify
 
 from memotree.canvas import NodeOperations, view_rendering
 from memotree.maintenance import MaintenanceOperations
+from memotree.request.lookup import ArchiveNotFoundError
 from memotree.v1 import maintenance_service_pb2 as maintenance_pb
-from memotree.v1 import node_service_pb2
+from memotree.v1 import node_service_pb2, workspace_service_pb2
+from memotree.workspaces import WorkspaceOperations
 
 pytestmark = pytest.mark.requirement("STORE-4", "STORE-8")
 
@@ -172,6 +174,10 @@ async def test_each_kind_of_fault_is_named_once_with_its_line_and_a_way_out(worl
     assert "in another archive than the node above it" in said["Astray"]
     assert sum("has the name of another archive" in sentence for (sentence,) in told.values()) == 2
     assert all(".md:" in sentence for (sentence,) in told.values())
+    listed = (await listed_faults(world)).faults
+    assert {fault.node_id for fault in listed} <= told.keys(), "of a cycle, only the node that is shown as a root"
+    taken = [fault for fault in listed if fault.kind == maintenance_pb.FAULT_KIND_NAME_TAKEN]
+    assert [fault.title for fault in taken] == [other.name] * 2
 
 
 async def test_a_cycle_is_mended_by_moving_one_of_its_nodes(world: World) -> None:
@@ -204,6 +210,42 @@ async def test_a_merge_that_takes_an_archive_leaves_its_new_node_in_the_first_on
     await move(world, node_id=lost.id, parent_id="", archive_id=world.archive.id)
     assert not (await listed_faults(world)).faults
     assert await roots(world) == [lost.id]
+
+
+async def test_a_node_without_any_archive_is_listed_and_stands_in_the_next_one_that_is_made(world: World) -> None:
+    lost = world.node("Lost")
+    push_files(world, {entry_path(lost): encode_entry(lost), entry_path(world.archive): None})
+    await world.store.catch_up(world.workspace)
+    (listed,) = (await listed_faults(world)).faults
+    assert (listed.kind, listed.node_id) == (maintenance_pb.FAULT_KIND_NO_ARCHIVE, lost.id)
+    with pytest.raises(ArchiveNotFoundError):
+        await move(world, node_id=lost.id, parent_id="")
+    await world.put(made := Archive(new_id(), "made"))
+    assert await roots(world, made.id) == [lost.id]
+    await move(world, node_id=lost.id, parent_id="")
+    assert not (await listed_faults(world)).faults
+    assert await roots(world, made.id) == [lost.id]
+
+
+async def test_an_archive_is_deleted_without_the_nodes_of_others_that_are_shown_in_it(world: World) -> None:
+    other, last = Archive(new_id(), "zebra"), Archive(new_id(), "zulu")
+    own = world.node("Own")
+    await world.put(other, last, own)
+    lost = world.node("Lost", archive_id=other.id)
+    below = world.node("Below", parent=lost, archive_id=other.id)
+    push_files(world, {entry_path(each): encode_entry(each) for each in (lost, below)} | {entry_path(other): None})
+    await world.store.catch_up(world.workspace)
+    assert sorted(await roots(world)) == sorted([own.id, lost.id])
+    session_id = await world.open()
+    request = workspace_service_pb2.DeleteArchiveRequest(
+        workspace=world.workspace, session_id=session_id, archive=world.archive.id
+    )
+    deleted = await WorkspaceOperations(world.store, world.pages, world.limits).delete_archive(request)
+    assert deleted.deleted_nodes == 1
+    assert any("stay" in warning and lost.id in warning for warning in deleted.warnings)
+    await world.commit(session_id)
+    assert await roots(world, last.id) == [lost.id]
+    assert {lost.id, below.id} <= (await world.alive(await world.head())).keys()
 
 
 async def test_a_view_shows_what_stands_nowhere_where_listings_have_it(world: World) -> None:

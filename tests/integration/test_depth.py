@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 from integration.forests import FAILED, forest_of
+from integration.pushes import session_of
 from integration.worlds import World
 from memotree_storage.commit.direct_import import commit_entries
+from memotree_storage.commit.rebase import ConflictError
 from memotree_storage.model.node import Archive, Node, new_id
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.tree import Snapshot, State
@@ -20,7 +22,7 @@ from memotree.forest.tree_building.merging import MERGED_LEVELS
 from memotree.memory import MemoryOperations
 from memotree.models.cache import AnswerCache
 from memotree.models.gateway import Models
-from memotree.v1 import forest_service_pb2, memory_service_pb2
+from memotree.v1 import forest_service_pb2, memory_service_pb2, session_service_pb2
 from memotree.v1 import node_service_pb2 as pb
 
 pytestmark = pytest.mark.requirement("STORE-8", "STORE-9")
@@ -74,6 +76,51 @@ async def test_no_call_puts_a_node_deeper_than_the_limit(world: World) -> None:
     await edit.create(parent_id=deep[2].id)
     await edit.move(flat[0].id, parent_id=deep[0].id)
     await edit.split(deep[3].id)
+
+
+@pytest.mark.parametrize("how", ["commit", "rebase", "the rest of a partial commit"])
+async def test_sessions_together_put_no_node_deeper_than_the_limit(world: World, how: str) -> None:
+    """Each moves a chain of two below another one of two, which is allowed; both together would make six levels."""
+    world.store.max_depth = 3
+    first, second, third = (chain(world, 2) for _ in range(3))
+    (other,) = world.nodes(1)
+    await world.put(*first, *second, *third, other)
+    one, two = await world.open(), await world.open()
+    await Editing(world, one).move(second[0].id, parent_id=first[1].id)
+    await Editing(world, two).move(third[0].id, parent_id=second[1].id)
+    await world.stage(two, replace(other, title="Else"))
+    await world.commit(one)
+    if how == "commit":
+        with pytest.raises(ConflictError) as caught:
+            await world.commit(two)
+        (conflict,) = caught.value.conflicts
+        assert (conflict.node_id, "depth 4" in conflict.description) == (third[0].id, True)
+    elif how == "rebase":
+        with pytest.raises(ConflictError):
+            await world.sessions.rebase_session(
+                session_service_pb2.RebaseSessionRequest(workspace=world.workspace, session_id=two)
+            )
+    else:
+        await world.commit(two, specific_nodes=[other.id])
+        assert (await session_of(world, two)).has_conflicts
+        with pytest.raises(ConflictError):
+            await world.commit(two)
+    await Editing(world, two).move(third[0].id, parent_id=first[1].id)
+    await Editing(world, two).move(third[1].id, parent_id=first[1].id)
+    await world.commit(two)
+
+
+async def test_what_leaves_a_subtree_in_the_same_commit_does_not_count_for_its_depth(world: World) -> None:
+    world.store.max_depth = 3
+    first, second = chain(world, 3), chain(world, 3)
+    await world.put(*first, *second)
+    session_id = await world.open()
+    editing = Editing(world, session_id)
+    await editing.move(second[1].id, parent_id="", archive_id=world.archive.id)
+    await editing.move(second[0].id, parent_id=first[2].id)
+    await world.put(world.node("Meanwhile"))
+    await world.commit(session_id)
+    await world.put(delete=first[2:] + second[:1])
 
 
 async def test_a_tree_that_is_deeper_can_be_read_and_moved_upwards(world: World) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Final
 import pytest
 from integration.worlds import World
 from memotree_storage.git.repository import GitRepository
+from memotree_storage.mirror import tree_faults
 from memotree_storage.model.node import Archive, new_id
 from memotree_storage.postgres import archive_trees, archive_versions, sessions, staging, titles, tree
 from memotree_storage.postgres.tree import Snapshot, State
@@ -140,6 +141,19 @@ async def _plan(world: World, statement: str, options: str = "", **arguments: An
             row = await cursor.fetchone()
     assert row is not None
     return dict(row[0][0]["Plan"])
+
+
+def _handled(plan: dict[str, Any]) -> float:
+    """The rows that all steps of a plan handled when it was carried out, including those that they threw away."""
+    own = (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
+    return float(own + sum(_handled(part) for part in plan.get("Plans", ())))
+
+
+async def test_archives_of_one_name_are_found_in_one_pass_also_before_statistics(world: World) -> None:
+    """Right after a push of many archives, when the planner knows nothing of them."""
+    await world.put(*(Archive(new_id(), f"archive {number}") for number in range(_MANY)))
+    plan = await _plan(world, tree_faults._DOUBLES, "analyze, timing off, ")
+    assert _handled(plan) < 20 * _MANY
 
 
 async def test_many_staged_roots_of_others_make_no_room_for_millions_of_rows(world: World) -> None:

@@ -6,8 +6,8 @@ import psycopg
 import pytest
 from integration.wires import Wire, family
 from integration.worlds import World
-from memotree_storage.commit.tree_check import check_tree
 from memotree_storage.conflicts import ChildValue
+from memotree_storage.mirror.tree_check import check_tree
 from memotree_storage.model.node import Entry
 from memotree_storage.model.provenance import without_provenance
 from memotree_storage.postgres import staging

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from integration.pushes import session_of
 from integration.worlds import World
 from memotree_storage.commit.rebase import ConflictError
 
@@ -60,6 +61,41 @@ async def test_a_cycle_of_both_sides_is_told(world: World) -> None:
     assert len(made.warnings) == 1
     ((found,),) = (await conflicts(world, session_id)).values()
     assert "cycle" in found.description
+
+
+async def test_a_conflict_is_told_until_it_is_ended_by_whatever_edit_does_that(world: World) -> None:
+    one, two, other = world.nodes(3)
+    await world.put(one, two, other)
+    session_id = await world.open()
+    await world.stage(session_id, replace(one, parent_id=two.id), replace(other, title="Other"))
+    await world.put(replace(two, parent_id=one.id))
+    await commit(world, session_id, other.id)
+    nodes = NodeOperations(world.store, world.pages, world.limits)
+    fields = {"workspace": world.workspace, "session_id": session_id}
+    await nodes.update_node(node_service_pb2.UpdateNodeRequest(**fields, node_id=one.id, title="Of another title"))
+    await nodes.create_node(node_service_pb2.CreateNodeRequest(**fields, archive_id=world.archive.id, title="New"))
+    told = await conflicts(world, session_id)
+    assert ["cycle" in found.description for found in told.pop(one.id)] == [True]
+    assert list(told.values()) == [[]]
+    await move(world, session_id, node_id=two.id, parent_id="", archive_id=world.archive.id)
+    assert not any((await conflicts(world, session_id)).values())
+    await commit(world, session_id)
+
+
+async def test_a_conflict_ends_when_the_other_change_is_discarded(world: World) -> None:
+    one, two, other = world.nodes(3)
+    await world.put(one, two, other)
+    session_id = await world.open()
+    await world.stage(session_id, replace(one, parent_id=two.id), replace(other, title="Other"))
+    await world.put(replace(two, parent_id=one.id))
+    await commit(world, session_id, other.id)
+    await world.stage(session_id, replace(other, title="Else"))
+    request = session_service_pb2.DiscardChangesRequest(
+        workspace=world.workspace, session_id=session_id, node_ids=[one.id]
+    )
+    await world.sessions.discard_changes(request)
+    assert await conflicts(world, session_id) == {other.id: []}
+    assert not (await session_of(world, session_id)).has_conflicts
 
 
 async def test_a_field_that_both_sides_changed_is_told_with_its_values(world: World) -> None:

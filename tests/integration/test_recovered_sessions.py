@@ -84,6 +84,22 @@ async def edited_again(world: World, session_id: str, node: Node) -> None:
     assert "Theirs." in text
 
 
+async def test_a_change_that_does_not_fit_a_recovered_commit_is_marked(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two, other = world.nodes(3)
+    await world.put(one, two, other)
+    session_id = await world.open()
+    await world.stage(session_id, replace(one, parent_id=two.id), replace(other, title="Other"))
+    await world.put(replace(two, parent_id=one.id))
+    await commit_and_lose(world, session_id, monkeypatch, specific_nodes=[other.id])
+    await world.store.catch_up(world.workspace)
+    request = session_service_pb2.ListChangesRequest(workspace=world.workspace, session_id=session_id)
+    (change,) = (await world.sessions.list_changes(request)).changes
+    assert change.node_id == one.id
+    assert ["cycle" in found.description for found in change.conflicts] == [True]
+
+
 async def test_changes_that_were_not_chosen_stay_and_are_carried_over(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,12 +11,12 @@ from typing import Final, TypeVar
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
 
 from memotree_storage.commit.transaction import WorkspaceTransaction, workspace_transaction
-from memotree_storage.commit.tree_check import check_tree, named_by
 from memotree_storage.commit.write_path import NewCommit, write_commit
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.conflicts import Conflict
 from memotree_storage.errors import AbortedError, FailedPreconditionError, FieldViolation, MemoTreeError
+from memotree_storage.mirror.tree_check import check_tree, named_by
 from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.model.workspace import service_signature

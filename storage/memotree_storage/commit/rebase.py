@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 
-from memotree_storage.commit.tree_check import check_tree
 from memotree_storage.conflicts import Conflict
 from memotree_storage.errors import AbortedError
 from memotree_storage.mirror.staged_merge import merge_onto, path_of
+from memotree_storage.mirror.tree_check import check_tree
 from memotree_storage.model.codec import decode_entry
 from memotree_storage.model.node import Entry
 from memotree_storage.postgres import sessions, staging
@@ -55,7 +55,7 @@ async def rebase_session(snapshot: Snapshot, store: Store, session_id: str) -> N
     """
     merging = await merge_onto(snapshot, store.entries, await staging.staged(snapshot.conn, session_id))
     entries: dict[str, Entry | None] = {item.row.entry_id: item.entry for item in merging.merged}
-    checked = await check_tree(snapshot, entries, set())
+    checked = await check_tree(snapshot, entries, set(), max_depth=store.max_depth)
     conflicts = [*merging.conflicts, *checked.conflicts]
     if conflicts:
         raise ConflictError.of(conflicts)

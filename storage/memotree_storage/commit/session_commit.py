@@ -16,13 +16,13 @@ from memotree_storage.commit.message import ListedChange, compose
 from memotree_storage.commit.rebase import ConflictError
 from memotree_storage.commit.session_pins import pin_base
 from memotree_storage.commit.transaction import WorkspaceTransaction, workspace_transaction
-from memotree_storage.commit.tree_check import MissingChange, check_tree
 from memotree_storage.commit.write_path import NewCommit, SettledSession, place_tag, write_commit
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
 from memotree_storage.concurrency.threads import in_store_thread, in_store_thread_if
 from memotree_storage.conflicts import Conflict
 from memotree_storage.errors import AbortedError, FailedPreconditionError, NotFoundError
 from memotree_storage.mirror.staged_merge import MergedChange, MergedChanges, merge_onto
+from memotree_storage.mirror.tree_check import MissingChange, check_tree
 from memotree_storage.model import trailers
 from memotree_storage.model.codec import READ_LIMITS
 from memotree_storage.model.node import Archive, Entry
@@ -268,7 +268,7 @@ class _SessionCommit:
         snapshot = Snapshot(self.transaction.conn, head)
         merging = await merge_onto(snapshot, self.transaction.store.entries, rows)
         entries: dict[str, Entry | None] = {item.row.entry_id: item.entry for item in merging.merged}
-        checked = await check_tree(snapshot, entries, left_out)
+        checked = await check_tree(snapshot, entries, left_out, max_depth=self.transaction.store.max_depth)
         if checked.missing:
             raise await self._incomplete(checked.missing)
         conflicts = [*merging.conflicts, *checked.conflicts]

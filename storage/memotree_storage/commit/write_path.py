@@ -20,13 +20,12 @@ from typing import Final
 
 from memotree_storage import faults
 from memotree_storage.commit.transaction import WorkspaceTransaction
-from memotree_storage.commit.tree_check import check_tree
 from memotree_storage.concurrency.threads import in_store_thread, in_store_thread_if
 from memotree_storage.conflicts import Conflict
 from memotree_storage.git.entry_files import entry_files
 from memotree_storage.git.refs import RefNameTakenError
 from memotree_storage.mirror.entries import EntryReader
-from memotree_storage.mirror.staged_merge import carry_over, merge_onto
+from memotree_storage.mirror.staged_merge import carry_over
 from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Entry
 from memotree_storage.model.paths import entry_path
@@ -203,18 +202,13 @@ async def _settle(
     """Remove the committed changes from the session and rebase the others onto the commit.
 
     Returns:
-        How many others there are, and why some do not fit: others may have changed what they change, or deleted what
-        they stand below. They stay staged and are marked.
+        How many others there are, and why some do not fit, which are marked.
     """
     conn, workspace_id, session_id = transaction.conn, transaction.workspace_id, session.session_id
     await staging.settle(conn, workspace_id, session_id, commit_id, session.changes)
     remaining = await staging.count_staged(conn, session_id)
     if not remaining:
         return 0, []
-    snapshot, entries = Snapshot(conn, State(workspace_id, commit_id)), transaction.store.entries
-    await carry_over(snapshot, entries, session_id)
-    merging = await merge_onto(snapshot, entries, await staging.staged(conn, session_id))
-    checked = await check_tree(snapshot, {item.row.entry_id: item.entry for item in merging.merged}, set())
-    conflicts = [*merging.conflicts, *checked.conflicts]
-    await staging.mark_conflicts(conn, session_id, conflicts)
-    return len(merging.merged), conflicts
+    store = transaction.store
+    snapshot = Snapshot(conn, State(workspace_id, commit_id))
+    return remaining, await carry_over(snapshot, store.entries, session_id, store.max_depth)

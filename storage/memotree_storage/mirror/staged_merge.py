@@ -7,6 +7,7 @@ from typing import Final
 from memotree_storage.concurrency.threads import LONG_BYTES, in_store_thread_if
 from memotree_storage.conflicts import Conflict
 from memotree_storage.mirror.entries import EntryReader
+from memotree_storage.mirror.tree_check import check_tree
 from memotree_storage.model.merge import merge_entries
 from memotree_storage.model.node import Entry
 from memotree_storage.model.paths import archive_path, node_path
@@ -97,12 +98,47 @@ def path_of(row: Staged) -> str:
     return archive_path(row.entry_id) if row.version.is_archive else node_path(row.entry_id)
 
 
-async def carry_over(snapshot: Snapshot, entries: EntryReader, session_id: str) -> None:
-    """Rebase what is still staged: clean merges get the new base, conflicting changes keep the blob they came from.
+async def carry_over(
+    snapshot: Snapshot, entries: EntryReader, session_id: str, max_depth: int | None = None
+) -> list[Conflict]:
+    """Rebase what is still staged in a session onto its new base, and mark what does not fit there.
 
-    A change that conflicts is merged again when it is committed; that commit then reports the conflict.
+    Clean merges get the new base. A change that conflicts keeps the blob that it came from, so it is merged again when
+    it is committed; that commit then reports the conflict.
+
+    Args:
+        snapshot: The new base.
+        entries: Reads entries.
+        session_id: The session, which the transaction holds.
+        max_depth: The greatest depth of a node, if there is a limit.
+
+    Returns:
+        Why some changes do not fit: others may have changed what they change, or deleted what they stand below.
     """
     rows = await staging.staged(snapshot.conn, session_id)
-    for item in (await merge_onto(snapshot, entries, rows)).merged:
+    merging = await merge_onto(snapshot, entries, rows)
+    for item in merging.merged:
         if not item.conflicts and item.theirs_blob != item.row.derived_blob:
             await staging.restage(snapshot.conn, session_id, item.row, item.entry, item.theirs_blob)
+    return await _mark(snapshot, session_id, merging, max_depth)
+
+
+async def mark_unfit(
+    snapshot: Snapshot, entries: EntryReader, session_id: str, max_depth: int | None = None
+) -> list[Conflict]:
+    """Mark the staged changes of a session that do not fit its base, and no others; for the arguments see `carry_over`.
+
+    Returns:
+        Why these do not fit.
+    """
+    merging = await merge_onto(snapshot, entries, await staging.staged(snapshot.conn, session_id))
+    return await _mark(snapshot, session_id, merging, max_depth)
+
+
+async def _mark(snapshot: Snapshot, session_id: str, merging: MergedChanges, max_depth: int | None) -> list[Conflict]:
+    checked = await check_tree(
+        snapshot, {item.row.entry_id: item.entry for item in merging.merged}, set(), max_depth=max_depth
+    )
+    conflicts = [*merging.conflicts, *checked.conflicts]
+    await staging.mark_conflicts(snapshot.conn, session_id, conflicts)
+    return conflicts

@@ -47,6 +47,7 @@ WORK_MIGRATIONS: Final = (
     "work_0006.sql",
     "work_0007.sql",
     "work_0008.sql",
+    "work_0009.sql",
 )
 """The migrations of the schema ``work``, in order. A released migration never changes."""
 

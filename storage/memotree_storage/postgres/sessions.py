@@ -42,7 +42,8 @@ class Session:
     """A working session. ``state`` is ``open``, ``discarded``, ``expired`` or ``detached``.
 
     `hold_session` does not count the changes; the other functions do. ``why_closed`` completes "Session ..." if the
-    state alone does not say why the session is closed.
+    state alone does not say why the session is closed. ``has_conflicts`` says that some of its changes do not fit its
+    base.
     """
 
     session_id: str
@@ -55,6 +56,7 @@ class Session:
     used_at: datetime
     expires_at: datetime
     why_closed: str = ""
+    has_conflicts: bool = False
     change_count: int = 0
 
     @property
@@ -78,7 +80,7 @@ class ClosedSession(NamedTuple):
 _HELD: Final = (
     "session_id, workspace_id, branch, base_commit, agent,"
     " case when state = 'open' and used_at + ttl < now() then 'expired' else state end as state,"
-    " created_at, used_at, used_at + ttl as expires_at, why_closed"
+    " created_at, used_at, used_at + ttl as expires_at, why_closed, has_conflicts"
 )
 _SESSION: Final = (
     f"{_HELD}, (select count(*) from work.staged where staged.session_id = session.session_id) as change_count"  # noqa: S608

@@ -194,7 +194,6 @@ _PUT: Final = (
     + ", ".join(f"{name} = excluded.{name}" for name in (*FIELDS, "targets", "derived_blob", "data"))
     + ", revision = s.revision + 1, "
     " messages = s.messages || array(select m from unnest(excluded.messages) m where m <> all (s.messages)),"
-    " conflicts = '[]',"
     " earlier = (s.earlier || s.blob)[greatest(1, cardinality(s.earlier) - 48):],"
     " tools = array(select distinct t from unnest(s.tools || excluded.tools) t order by t)"
 )
@@ -223,6 +222,10 @@ async def mark_conflicts(conn: Connection, session_id: str, conflicts: Sequence[
         " using (entry_id) where r.session_id = %(session)s and s.session_id = r.session_id"
         " and s.entry_id = r.entry_id and s.conflicts <> coalesce(c.conflicts, '[]')",
         {"session": session_id, "ids": list(found), "conflicts": [Jsonb(one) for one in found.values()]},
+    )
+    await conn.execute(
+        "update work.session set has_conflicts = %(any)s where session_id = %(session)s and has_conflicts <> %(any)s",
+        {"session": session_id, "any": bool(found)},
     )
 
 

@@ -1,7 +1,7 @@
-"""Checks that a commit leaves a tree: parents alive, no cycle, no orphan, one archive per subtree, unique names.
+"""Checks that changes leave a tree: parents alive, no cycle, no orphan, a limited depth, one archive per subtree.
 
 The changes are checked over the exact parent of the new commit, because two moves that are each valid alone can make a
-cycle together.
+cycle together, or a chain that is too long.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,6 +39,7 @@ async def check_tree(
     left_out: set[str],
     *,
     at_head: Mapping[str, Version] | None = None,
+    max_depth: int | None = None,
 ) -> TreeCheckResult:
     """Check a commit of ``entries`` (``None``: deleted) on top of a state.
 
@@ -47,8 +48,9 @@ async def check_tree(
         entries: What the commit writes.
         left_out: Ids of changes that stay staged.
         at_head: The versions alive at the parent of the ids that `named_by` returns, if the caller has read them.
+        max_depth: The greatest depth of a node that gets another place, and of what is below it; a root has 0.
     """
-    check = _Check(snapshot.conn, snapshot.state, entries, left_out)
+    check = _Check(snapshot.conn, snapshot.state, entries, left_out, max_depth)
     if at_head is None:
         at_head = await tree.versions(snapshot, named_by(entries))
     return await check.run(at_head)
@@ -62,11 +64,19 @@ def named_by(entries: Mapping[str, Entry | None]) -> set[str]:
 
 
 class _Check:
-    def __init__(self, conn: Connection, head: State, entries: Mapping[str, Entry | None], left_out: set[str]) -> None:
+    def __init__(
+        self,
+        conn: Connection,
+        head: State,
+        entries: Mapping[str, Entry | None],
+        left_out: set[str],
+        max_depth: int | None,
+    ) -> None:
         self._conn = conn
         self._head = head
         self._entries = entries
         self._left_out = left_out
+        self._max_depth = max_depth
         self._nodes = {entry.id: entry for entry in entries.values() if isinstance(entry, Node)}
         self._at_head: Mapping[str, Version] = {}
         self._verdict = TreeCheckResult([], [])
@@ -76,7 +86,7 @@ class _Check:
         placed = [node for node in self._nodes.values() if self._is_placed_anew(node)]
         for node in self._nodes.values():
             self._check_parent(node)
-        await self._check_cycles(placed)
+        await self._check_ways(placed)
         await self._check_children(placed)
         await self._check_archives()
         return self._verdict
@@ -111,26 +121,69 @@ class _Check:
         node = self._nodes.get(node_id)
         return node.archive_id if node else self._at_head[node_id].archive_id
 
-    async def _check_cycles(self, placed: list[Node]) -> None:
-        """Walk up from each moved node, through the changes where there are some, otherwise through the head.
+    async def _check_ways(self, placed: list[Node]) -> None:
+        """Walk up from each node with another place: to its root, which is not too far away.
 
         A cycle contains a moved node of the head: nothing there can be below a node that this commit creates.
         """
-        moved = [node for node in placed if node.id in self._at_head]
-        if not moved:
+        below = [
+            node for node in placed if node.parent_id and (self._max_depth is not None or node.id in self._at_head)
+        ]
+        if not below:
             return
         parents = {node.parent_id for node in self._nodes.values() if node.parent_id}
-        above = await tree.ancestors(Snapshot(self._conn, self._head), parents)
-        for node in moved:
-            seen = {node.id}
-            for entry_id in self._way_up(node, above):
-                if entry_id == node.id:
+        moved = [node.id for node in below if node.id in self._at_head]
+        above = await tree.ancestors(Snapshot(self._conn, self._head), parents.union(moved))
+        for node in below:
+            depth = self._depth(node, above)
+            if depth is None:
+                if node.id in self._at_head:
                     theirs = place_value(self._at_head[node.id].to_node())
                     self._conflict(node.id, "parent", theirs, "the moves of both sides together make a cycle")
-                    break
-                if entry_id in seen:
-                    break
-                seen.add(entry_id)
+            elif self._max_depth is not None:
+                await self._check_depth(node, depth, len(above[node.id]) if node.id in self._at_head else -1)
+
+    def _depth(self, node: Node, above: Mapping[str, list[str]]) -> int | None:
+        """The depth of a node in the new commit; ``None`` if it is below itself. A cycle above it is passed once."""
+        seen = {node.id}
+        for entry_id in self._way_up(node, above):
+            if entry_id == node.id:
+                return None
+            if entry_id in seen:
+                break
+            seen.add(entry_id)
+        return len(seen) - 1
+
+    async def _check_depth(self, node: Node, depth: int, before: int) -> None:
+        """Check how deep a node and what is below it get; one that does not get deeper may stay too deep."""
+        most = self._max_depth or 0
+        if depth <= before:
+            return
+        deepest = depth
+        if before >= 0 and depth <= most:
+            deepest += await self._height(node.id, most - depth)
+        if deepest > most:
+            theirs = place_value(self._at_head[node.id].to_node()) if before >= 0 else Absence.NONE
+            self._conflict(
+                node.id, "parent", theirs, f"it would put a node at depth {deepest}, and the limit is {most}"
+            )
+
+    async def _height(self, top: str, room: int) -> int:
+        """The number of levels below a node that the commit leaves there, counted to one more than there is room."""
+        found, leaves_at = 0, None
+        for item in await tree.subtree(Snapshot(self._conn, self._head), [top], max_depth=room + 1):
+            if leaves_at is not None and item.depth > leaves_at:
+                continue  # it goes with a node that the commit moves or deletes, whose own place is checked
+            leaves_at = item.depth if item.depth and self._goes(item.entry_id) else None
+            found = found if leaves_at is not None else max(found, item.depth)
+        return found
+
+    def _goes(self, entry_id: str) -> bool:
+        """Whether a node of the head is deleted by the commit, or gets another place."""
+        if entry_id not in self._entries:
+            return False
+        node = self._nodes.get(entry_id)
+        return node is None or self._is_placed_anew(node)
 
     def _way_up(self, node: Node, above: Mapping[str, list[str]]) -> Iterator[str]:
         """The ids above a node in the new commit; endless if there is a cycle."""
@@ -164,8 +217,15 @@ class _Check:
                 self._check_child(entry_id, child)
         for entry_id in gone:
             if self._at_head[entry_id].is_archive:
-                for child, _ in await tree.children(Snapshot(self._conn, self._head), entry_id):
-                    self._check_child(entry_id, child)
+                await self._check_roots(entry_id)
+
+    async def _check_roots(self, archive_id: str) -> None:
+        """No root may stay in a deleted archive. What is only shown in it, since its own one is gone, is of others."""
+        head = Snapshot(self._conn, self._head)
+        roots = await tree.versions(head, [child for child, _ in await tree.children(head, archive_id)])
+        for root in roots.values():
+            if root.archive_id == archive_id:
+                self._check_child(archive_id, root.entry_id)
 
     def _check_child(self, above: str, child: str) -> None:
         if child in self._entries:
