@@ -1,5 +1,6 @@
 """Commits with git that bypass the store, and the store that mirrors them."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
@@ -72,3 +73,11 @@ async def run(store: Store, statement: str, *arguments: Any) -> int:
 async def rows(store: Store, query: str, *arguments: Any) -> list[tuple[Any, ...]]:
     async with store.database.connection() as conn:
         return await (await conn.execute(query.encode(), arguments)).fetchall()
+
+
+async def somebody_waits(store: Store) -> None:
+    """Wait until a transaction waits for a lock of another one."""
+    waits = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+    async with asyncio.timeout(DEADLINE):
+        while not await run(store, waits):  # noqa: ASYNC110 - another process decides
+            await asyncio.sleep(0.01)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from integration.pushes import DEADLINE, OpenAgain, differences, push, run
+from integration.pushes import OpenAgain, differences, push, run, somebody_waits
 from integration.worlds import World
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.git.repository import GitRepository
@@ -246,14 +246,6 @@ async def test_the_points_of_a_deleted_workspace_go_at_the_next_start_at_the_lat
         assert await store.index.count(world.workspace) == 0
 
 
-async def _somebody_waits(store: Store) -> None:
-    """Wait until a transaction waits for a lock of another one."""
-    waits = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
-    async with asyncio.timeout(DEADLINE):
-        while not await run(store, waits):  # noqa: ASYNC110 - another process decides
-            await asyncio.sleep(0.01)
-
-
 @pytest.mark.requirement("STORE-4")
 async def test_a_workspace_is_deleted_while_it_is_indexed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who deletes takes no row that the indexer still needs, else each would wait for the other."""
@@ -279,7 +271,7 @@ async def test_a_workspace_is_deleted_while_it_is_indexed(world: World, monkeypa
     workspaces = WorkspaceOperations(world.store, world.pages, world.limits)
     request = workspace_service_pb2.DeleteWorkspaceRequest(workspace=world.workspace, confirm_name="garden")
     deleting = asyncio.create_task(workspaces.delete_workspace(request))
-    await _somebody_waits(world.store)
+    await somebody_waits(world.store)
     may_go_on.set()
     await asyncio.gather(indexing, deleting)
     assert await world.store.index.count(world.workspace) == 0
@@ -302,7 +294,7 @@ async def test_a_collection_waits_for_versions_that_are_being_counted(
     indexing = asyncio.create_task(world.store.indexer.drain(world.workspace))
     await begun.wait()
     tidying = asyncio.create_task(world.store.maintenance.tidy())
-    await _somebody_waits(world.store)
+    await somebody_waits(world.store)
     may_end.set()
     await asyncio.gather(indexing, tidying)
     assert await differences(world.store, world.workspace) == []

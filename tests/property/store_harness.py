@@ -180,7 +180,7 @@ class StoreHarness:
 
     async def make_workspace(self) -> str:
         """The id of a new workspace: one commit on ``main``."""
-        info = WorkspaceInfo(new_id(), secrets.token_hex(8), "", datetime(2024, 1, 1, tzinfo=UTC))
+        info = WorkspaceInfo(new_id(), f"w-{secrets.token_hex(8)}", "", datetime(2024, 1, 1, tzinfo=UTC))
         self.store.repositories.create(info)
         async with self.store.database.transaction() as conn:
             await registry.put_workspace(conn, info)

@@ -25,6 +25,7 @@ from memotree_storage.model.workspace import KEEP_PREFIX, SERVICE_EMAIL, service
 from memotree_storage.ports import CommitInfo, CommitReader, CommitStore, TagDraft
 from memotree_storage.postgres import projector, refs, registry, sessions, staging, tree
 from memotree_storage.postgres.database import Connection, Database, get_setting, put_setting
+from memotree_storage.postgres.line_joins import join_lines
 from memotree_storage.postgres.projector import EntryChange, LineBranch
 from memotree_storage.postgres.refs import BRANCHES, FOLLOWED, TAGS
 from memotree_storage.postgres.tree import Snapshot, State
@@ -206,6 +207,9 @@ async def follow_refs(
     known = await projector.known_commits(conn, workspace_id, {commit for _, commit in peeled.values()})
     moved = {name: pair for name, pair in peeled.items() if pair[1] in known}
     await refs.set_refs(conn, workspace_id, moved, keep=peeled.keys() - moved.keys())
+    default = await registry.default_branch(conn, workspace_id)
+    if BRANCHES + default in moved:
+        await join_lines(conn, workspace_id, default, moved[BRANCHES + default][1])
     branches = [name.removeprefix(BRANCHES) for name in peeled if name.startswith(BRANCHES)]
     await sessions.detach_without_branch(conn, workspace_id, branches)
 

@@ -85,12 +85,13 @@ async def lock(conn: Connection, workspace_id: str, lines: Sequence[int] | None 
 async def put_again(conn: Connection, workspace_id: str, version_ids: Collection[int]) -> None:
     """Put versions into the outbox that are indexed already; those that wait in it as new ones are left out.
 
-    Their terms are counted already.
+    Their terms are counted already. Archives and deletions among them have no points.
     """
     await conn.execute(
         "insert into mirror.outbox (workspace_id, version_id, changed, counted)"
         " select %(workspace)s, v.version_id, false, true from mirror.version v"
-        " where v.version_id = any(%(ids)s::bigint[]) and not exists (select from mirror.outbox o"
+        " where v.version_id = any(%(ids)s::bigint[]) and not v.dead and not v.is_archive"
+        " and not exists (select from mirror.outbox o"
         " where o.version_id = v.version_id and not o.changed and not o.applied) order by v.version_id",
         {"workspace": workspace_id, "ids": list(version_ids)},
     )

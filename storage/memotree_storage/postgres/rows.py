@@ -1,7 +1,7 @@
 """The columns of a version, shared by nodes and archives, in the mirror and in the staged changes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, Final, Self
 
@@ -43,7 +43,8 @@ class Version:
     """One version of an entry in the mirror: all fields except the content, which is read from Git by ``blob``.
 
     ``parent_id`` is ``""`` for a root. ``commit_id``, ``committed_at``, ``line_id`` and ``from_seq`` are ``None`` while
-    the version is staged. The row of an archive has the same columns; read it as an `ArchiveVersion`.
+    the version is staged. The row of an archive has the same columns; read it as an `ArchiveVersion`. Versions are
+    equal whatever line they are on, since a line may be joined with another one.
     """
 
     entry_id: str
@@ -64,8 +65,8 @@ class Version:
     tokens: int
     commit_id: str | None = None
     committed_at: datetime | None = None
-    line_id: int | None = None
-    from_seq: int | None = None
+    line_id: int | None = field(default=None, compare=False)
+    from_seq: int | None = field(default=None, compare=False)
 
     def to_archive(self) -> Archive:
         """Return the archive that this row describes; title, type and summary are its name, model and description."""
