@@ -66,7 +66,7 @@ def told(data_folder: Path, workspace_id: str, pushed: list[str]) -> Iterator[st
                 yield f"MemoTree does not have {branch or workspace_id}: {error}"
                 continue
             except MemoTreeClientError as error:
-                yield f"MemoTree has not taken this in yet: {error}"
+                yield f"MemoTree cannot say yet what it made of this: {error}"
                 return
             if branch:
                 yield f"MemoTree has taken in {branch}{_remark(len(faults))}"
