@@ -192,7 +192,7 @@ def test_without_a_server_a_push_says_when_it_is_taken_in(tmp_path: Path) -> Non
 def test_a_server_that_does_not_answer_is_told_and_hides_nothing(tmp_path: Path) -> None:
     announce(tmp_path, Announcement("127.0.0.1:1", 1, "1"))
     (line,) = told(tmp_path, "a" * 16, ["main"])
-    assert line.startswith("MemoTree has not taken this in yet: ")
+    assert line.startswith("MemoTree cannot say yet what it made of this: ")
 
 
 def test_tags_and_deleted_branches_are_no_branches_to_tell_about() -> None:
