@@ -14,6 +14,7 @@ from memotree_storage.ports import IndexUnavailableError
 from memotree_storage.postgres import archive_versions, history
 from memotree_storage.postgres.registry import WorkspaceNotFoundError
 from memotree_storage.postgres.tree import Snapshot, State
+from steps import sorted_marks
 
 from memotree.memory import MemoryOperations
 from memotree.memory.asked import UnclearQueryError
@@ -362,6 +363,20 @@ async def test_a_revision_that_changes_nothing_says_so(memory: Memory) -> None:
 async def test_names_of_archives_that_look_alike_are_one(memory: Memory) -> None:
     notes = [await memory.remember("Espresso.", archive=name) for name in ("caf\u00e9", "cafe\u0301", " caf\u00e9 ")]
     assert len({note.node.archive_id for note in notes}) == 1
+
+
+@pytest.mark.requirement("STORE-8")
+async def test_the_name_of_an_archive_that_is_too_long_is_refused_before_its_letters_are_composed(
+    memory: Memory,
+) -> None:
+    with sorted_marks() as lengths, pytest.raises(InvalidInputError, match="over the limit of 200") as refused:
+        await memory.remember("Espresso.", archive="a" + "\u0301\u0323" * 40_000)
+    assert refused.value.violations[0].field == "archive"
+    assert lengths == []
+    with sorted_marks() as lengths:
+        kept = [await memory.remember("Latte.", archive="a" + "\u0323\u0301" * 99 + end) for end in ("b", "b ")]
+    assert len({note.node.archive_id for note in kept}) == 1
+    assert max(lengths) <= 198
 
 
 async def test_a_name_like_an_id_makes_no_archive_and_says_why(memory: Memory) -> None:
