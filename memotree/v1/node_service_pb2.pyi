@@ -1805,7 +1805,9 @@ class SearchHit(_message.Message):
     score: _builtins.float
     """From 0 to 1; comparable within one answer."""
     preview: _builtins.str
-    """A part of its text, with the matched terms between pairs of asterisks."""
+    """A part of its text, with the matched terms between pairs of asterisks. If the hits are very long together, the last
+    of the long ones have a part of their summary, and a warning tells.
+    """
     reason: _builtins.str
     """A sentence that says why it was found."""
     lexical_score: _builtins.float

@@ -22,7 +22,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from operator import add
 from typing import Final
 
@@ -203,15 +203,18 @@ def _names(text: str) -> list[str]:
 
 def _all(pattern: re.Pattern[str], text: str) -> list[str]:
     """All matches in a text. A long one is read in parts, since no other thread runs during one call of ``re``."""
-    found: list[str] = []
+    return list(chain.from_iterable(pattern.findall(text, start, end) for start, end in parts(text, _AT_ONCE)))
+
+
+def parts(text: str, size: int) -> Iterator[tuple[int, int]]:
+    """Split a text into parts of about ``size`` characters, which cut no token unless it is longer than that."""
     start = 0
     while start < len(text):
-        end = start + _AT_ONCE
-        gap = _GAP.search(text, end, end + _AT_ONCE)
-        end = gap.start() if gap else end + _AT_ONCE
-        found += pattern.findall(text, start, end)
+        end = start + size
+        gap = _GAP.search(text, end, end + size)
+        end = min(gap.start() if gap else end + size, len(text))
+        yield start, end
         start = end
-    return found
 
 
 def _pieces(token: str, kind: str) -> Sequence[_Piece]:
