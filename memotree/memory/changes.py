@@ -74,6 +74,8 @@ async def remember(
         AmbiguousNodeNameError: Several have it.
     """
     title = await _checked_title(request.text, request.title)
+    edits.check_number_of_relations(editor, "about", len(request.about))
+    edits.check_number_of_relations(editor, "supersedes", len(request.supersedes))
     relations = [
         relation_message(kind, (await _node(editor, given, f"{name}[{number}]")).entry_id, "")
         for kind, name, ids in ((_ABOUT, "about", request.about), (SUPERSEDES, "supersedes", request.supersedes))
