@@ -13,6 +13,7 @@ from memotree_storage.mirror.contents import read_nodes_at
 from memotree_storage.model.node import Node
 from memotree_storage.model.provenance import shown_summary
 from memotree_storage.model.tokens import in_pieces
+from memotree_storage.model.validation import DEFAULT_LIMITS
 from memotree_storage.postgres import tree, views
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
@@ -179,6 +180,11 @@ class NodeSearch:
         ):
             if value < 0 or (most is not None and value > most):
                 raise InvalidInputError.at(name, f"must be 0 (the default) to {most or _MOST_RESULTS}.")
+        most_tags = DEFAULT_LIMITS.tags
+        if len(request.tags) > most_tags:
+            raise InvalidInputError.at(
+                "tags", f"has {len(request.tags)}, and no node has over {most_tags}; give fewer."
+            )
         if self._kind not in pb.SearchType.values():
             raise InvalidInputError.at("search_type", f"{self._kind} is not a search type.")
         if self._scope not in pb.SearchScope.values():

@@ -1749,7 +1749,7 @@ class SearchNodesRequest(_message.Message):
 
     @_builtins.property
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Only nodes with all of these tags."""
+        """Only nodes with all of these tags, at most 64."""
 
     @_builtins.property
     def relation_types(self) -> _containers.RepeatedScalarFieldContainer[_types_pb2.RelationType.ValueType]:
