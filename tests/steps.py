@@ -2,13 +2,20 @@
 
 A step is an executed line of Python or a call of any function. The cost inside a C function is not counted. Where it
 could explode (a regular expression, a copy of the whole text), a test also runs the full size, and would not end if the
-cost exploded.
+cost exploded. What is given to the functions that are known to be costly is counted: `sorted_marks`.
 """
 
 import sys
-from collections.abc import Callable
+import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, partial
+from itertools import chain, groupby
 from types import FrameType
 from typing import Final, Self
+
+import pytest
+from memotree_storage.model import normal_form
 
 TIMES: Final = 4
 
@@ -54,3 +61,19 @@ def growth(work: Callable[[int], object], size: int) -> float:
             work(each)
         counts.append(steps.count)
     return counts[1] / counts[0]
+
+
+@contextmanager
+def sorted_marks() -> Iterator[list[int]]:
+    """Gives the lengths of the runs of marks that are sorted in the block; each costs the square of its length."""
+    lengths: list[int] = []
+    decomposed = cache(partial(unicodedata.normalize, "NFKD"))  # of single characters, which sorts nothing
+
+    def counted(form: str, text: str) -> str:
+        classes = map(unicodedata.combining, chain.from_iterable(map(decomposed, text)))
+        lengths.extend(len(list(run)) for is_mark, run in groupby(classes, bool) if is_mark)
+        return unicodedata.normalize(form, text)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(normal_form, "normalize", counted)
+        yield lengths

@@ -9,6 +9,7 @@ from memotree_storage.model.attribute_names import VALID_FROM, VALID_TO
 from memotree_storage.model.node import DEFAULT_TYPE, SUMMARY_TYPE, Node, Relation, new_id
 from memotree_storage.model.position import between
 from memotree_storage.model.provenance import is_older
+from memotree_storage.model.validation import InvalidNodeError
 from memotree_storage.postgres import staging, tree
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import PlacedVersion
@@ -226,8 +227,20 @@ async def check_archive_of(editor: SessionEditor, parent: Version, archive: str)
 
 
 async def _relations(editor: SessionEditor, request: pb.CreateNodeRequest, node_id: str) -> tuple[Relation, ...]:
+    check_number_of_relations(editor, "relations", len(request.relations))
     relations = [read_relation(relation, f"relations[{i}]") for i, relation in enumerate(request.relations)]
     return tuple([await resolved(editor, relation, node_id, f"relations[{i}]") for i, relation in enumerate(relations)])
+
+
+def check_number_of_relations(editor: SessionEditor, field: str, count: int) -> None:
+    """Refuse more relations than a node may have, before their targets are looked for.
+
+    Raises:
+        InvalidNodeError: There are more.
+    """
+    most = editor.limits.node.relations
+    if count > most:
+        raise InvalidNodeError.at(field, f"has {count} relations, over the limit of {most}; remove some.")
 
 
 async def resolved(editor: SessionEditor, relation: Relation, node_id: str, field: str) -> Relation:

@@ -9,9 +9,11 @@ from memotree_storage.errors import InvalidInputError
 from memotree_storage.index.preview import Preview, make_preview
 from memotree_storage.index.search import FoundNode, SearchQuery
 from memotree_storage.index.terms import QueryTerm, query_terms
-from memotree_storage.mirror.contents import read_nodes
+from memotree_storage.mirror.contents import read_nodes_at
 from memotree_storage.model.node import Node
 from memotree_storage.model.provenance import shown_summary
+from memotree_storage.model.tokens import in_pieces
+from memotree_storage.model.validation import DEFAULT_LIMITS
 from memotree_storage.postgres import tree, views
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
@@ -27,7 +29,6 @@ from memotree.request import lookup
 from memotree.request.lookup import WorkspaceRevision
 from memotree.request.messages import SUMMARY, confidence_message, node_message, relation_name
 from memotree.v1 import node_service_pb2 as pb
-from memotree.v1 import types_pb2
 
 MAX_QUERY_CHARS: Final = 8192
 _DEFAULT_RESULTS: Final = 10
@@ -47,8 +48,22 @@ texts by their characters, so they are closer to each other whatever they say (0
 0.69 for answers); the claim is weaker there.
 """
 
-_FEW_HITS: Final = 100
-"""Previews of more hits than these are made in a thread, so that other calls are not blocked."""
+_HITS_AT_ONCE: Final = 100
+"""Previews of more hits than these are made in a thread, so that other calls are not blocked; so many in one piece."""
+
+_TOKENS_AT_ONCE: Final = 1 << 16
+"""The content of a longer node is a piece of its own."""
+
+_SHORT_TOKENS: Final = 2_000
+"""Of a node with no more tokens, the content is always looked into for a preview."""
+
+_MOST_LONG_TOKENS: Final = 3 << 20
+"""How many tokens the contents of longer nodes may have together, in one search.
+
+So the previews of a search go through 20 million characters at most, whatever it finds: 12 million of long nodes, and
+8 million of a thousand short ones, which take two to four seconds of the processor. That is enough for ten nodes, the
+default, of the greatest size. Of long nodes beyond that, the summary is looked into.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +72,25 @@ class _Hit:
 
     found: FoundNode
     way: tuple[RelationStep, ...] = ()
+
+    @property
+    def version(self) -> Version:
+        """The version of the node that was found."""
+        return self.found.version
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens of its content."""
+        return self.version.tokens
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where the hits of a search are: the ancestors and the number of children of each, and the ends of relations."""
+
+    ways: Mapping[str, Sequence[str]]
+    counts: Mapping[str, int]
+    ends: Mapping[str, Version]
 
 
 def check_query(query: str) -> None:
@@ -107,7 +141,8 @@ class NodeSearch:
         async with self._store.database.connection() as conn:
             if self._kind == pb.SEARCH_TYPE_RELATION:
                 hits = await self._along_relations(Snapshot(conn, state), starts, node_ids, archives)
-            messages = await self._messages(Snapshot(conn, state), hits)
+            places = await _places(Snapshot(conn, state), hits)
+        messages = await self._messages(state, hits, places)
         self._warn(hits)
         response = pb.SearchNodesResponse(hits=messages, commit_id=state.commit_id)
         if self._kind != pb.SEARCH_TYPE_RELATION:
@@ -145,6 +180,11 @@ class NodeSearch:
         ):
             if value < 0 or (most is not None and value > most):
                 raise InvalidInputError.at(name, f"must be 0 (the default) to {most or _MOST_RESULTS}.")
+        most_tags = DEFAULT_LIMITS.tags
+        if len(request.tags) > most_tags:
+            raise InvalidInputError.at(
+                "tags", f"has {len(request.tags)}, and no node has over {most_tags}; give fewer."
+            )
         if self._kind not in pb.SearchType.values():
             raise InvalidInputError.at("search_type", f"{self._kind} is not a search type.")
         if self._scope not in pb.SearchScope.values():
@@ -210,7 +250,7 @@ class NodeSearch:
             for entry_id, way in ways.items()
             if way and entry_id in alive and self._wanted(alive[entry_id], node_ids, archives)
         ]
-        return sorted(hits, key=lambda hit: (-hit.found.score, hit.found.version.entry_id))[: self._limit]
+        return sorted(hits, key=lambda hit: (-hit.found.score, hit.version.entry_id))[: self._limit]
 
     def _wanted(self, version: Version, node_ids: set[str] | None, archives: Sequence[str]) -> bool:
         request = self._request
@@ -224,7 +264,7 @@ class NodeSearch:
 
     def _warn(self, hits: Sequence[_Hit]) -> None:
         """Warn about node types that no node has."""
-        present = {*self._known_types, *(hit.found.version.type for hit in hits)}
+        present = {*self._known_types, *(hit.version.type for hit in hits)}
         unknown = [name for name in dict.fromkeys(self._request.node_types) if name not in present]
         if self._known_types and unknown:
             self._warnings.append(
@@ -232,46 +272,70 @@ class NodeSearch:
                 f"registered; the registered types are {', '.join(sorted(self._known_types))}."
             )
 
-    async def _messages(self, snapshot: Snapshot, hits: Sequence[_Hit]) -> list[pb.SearchHit]:
-        versions = [hit.found.version for hit in hits]
-        previews = self._request.include_preview if self._request.HasField("include_preview") else True
-        nodes = await read_nodes(snapshot, self._store.entries, versions) if previews else {}
-        ways = await tree.ancestors(snapshot, [version.entry_id for version in versions])
-        counts = await tree.child_counts(snapshot, [version.entry_id for version in versions])
-        ends = await tree.versions(snapshot, {step.end for hit in hits for step in hit.way})
+    async def _messages(self, state: State, hits: Sequence[_Hit], places: _Places) -> list[pb.SearchHit]:
         query = self._request.query
         terms = await in_thread_if_long(len(query), query_terms, query)
         length = self._request.preview_length or _DEFAULT_PREVIEW
+        previews = self._request.include_preview if self._request.HasField("include_preview") else True
+        read = self._read_for_previews(hits) if previews else set[str]()
 
-        def build() -> list[pb.SearchHit]:
+        def build(some: Sequence[_Hit], nodes: Mapping[str, Node]) -> list[pb.SearchHit]:
             return [
                 _message(
                     hit,
-                    node_message(
-                        hit.found.version,
-                        SUMMARY,
-                        path=ways[hit.found.version.entry_id],
-                        child_count=counts[hit.found.version.entry_id],
-                    ),
-                    ends,
-                    _preview(nodes[hit.found.version.entry_id], terms, length)
-                    if hit.found.version.entry_id in nodes
+                    places,
+                    _preview(nodes.get(hit.version.entry_id) or hit.version.to_node(), terms, length)
+                    if previews
                     else Preview("", ()),
                 )
-                for hit in hits
+                for hit in some
             ]
 
-        characters = len(query) + sum(len(node.content) + len(node.summary) for node in nodes.values())
-        return await in_thread_if_long(LONG_TEXT + 1 if len(hits) > _FEW_HITS else characters, build)
+        messages: list[pb.SearchHit] = []
+        for some in in_pieces(hits, _HITS_AT_ONCE, _TOKENS_AT_ONCE):
+            chosen = [hit.version for hit in some if hit.version.entry_id in read]
+            nodes = await read_nodes_at(state, self._store.database, self._store.entries, chosen)
+            characters = len(query) + sum(len(hit.version.summary) for hit in some)
+            characters += sum(len(node.content) for node in nodes.values())
+            is_much = len(hits) > _HITS_AT_ONCE
+            messages += await in_thread_if_long(LONG_TEXT + 1 if is_much else characters, build, some, nodes)
+        return messages
+
+    def _read_for_previews(self, hits: Sequence[_Hit]) -> set[str]:
+        """The nodes whose content is read: all short ones, and long ones, the best first, as far as they fit."""
+        room = _MOST_LONG_TOKENS
+        read: set[str] = set()
+        for hit in hits:
+            if hit.tokens > _SHORT_TOKENS:
+                if hit.tokens > room:
+                    continue
+                room -= hit.tokens
+            read.add(hit.version.entry_id)
+        if len(read) < len(hits):
+            self._warnings.append(
+                f"The hits are too long to look into all of them: {len(hits) - len(read)} are shown by summaries. "
+                "Ask for fewer results."
+            )
+        return read
 
 
-def _message(hit: _Hit, node: types_pb2.Node, ends: Mapping[str, Version], preview: Preview) -> pb.SearchHit:
+async def _places(snapshot: Snapshot, hits: Sequence[_Hit]) -> _Places:
+    ids = [hit.version.entry_id for hit in hits]
+    return _Places(
+        await tree.ancestors(snapshot, ids),
+        await tree.child_counts(snapshot, ids),
+        await tree.versions(snapshot, {step.end for hit in hits for step in hit.way}),
+    )
+
+
+def _message(hit: _Hit, places: _Places, preview: Preview) -> pb.SearchHit:
+    entry_id = hit.version.entry_id
     return pb.SearchHit(
-        node=node,
+        node=node_message(hit.version, SUMMARY, path=places.ways[entry_id], child_count=places.counts[entry_id]),
         score=hit.found.score,
         lexical_score=hit.found.words,
         semantic_score=hit.found.meaning,
-        relation_path=[related_message(step, ends) for step in hit.way],
+        relation_path=[related_message(step, places.ends) for step in hit.way],
         preview=preview.text,
         matched_terms=preview.matched,
         reason=_reason(hit, preview.matched),

@@ -1,11 +1,11 @@
 """Blame: which commit wrote each line of a node's content."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from difflib import SequenceMatcher
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
+from memotree_storage.concurrency.threads import in_long_thread
 from memotree_storage.model import trailers
 from memotree_storage.model.node import Node
 from memotree_storage.postgres import history
@@ -13,6 +13,7 @@ from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
 from memotree.history import entry_ids
+from memotree.history.line_matching import common_ends, matches
 from memotree.history.log import commit_message
 from memotree.request import lookup
 from memotree.v1 import history_service_pb2 as pb
@@ -20,15 +21,30 @@ from memotree.v1 import history_service_pb2 as pb
 MOST_REVISIONS: Final = 2000
 """The most versions that are read; the oldest of them is credited with all lines that are older."""
 
-_MOST_LINES: Final = 4000
-"""The most lines in the changed middle of a text; a longer middle is not matched line by line."""
-
-MOST_COST: Final = 2_000_000
-"""The most pairs of equal lines in one answer, over all versions; matching them takes a few seconds."""
+MOST_COST: Final = 1_000_000
+"""The most lines that are compared for one answer, over all versions; that takes a few seconds."""
 
 _READ_AT_ONCE: Final = 20
 
+_LONG: Final = 1 << 18
+"""Texts that are read at once and have more characters are compared one by one, in the threads for long work."""
+
 _Line = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Blamed:
+    """The lines of a text, each with the number of the version that wrote it.
+
+    Attributes:
+        lines: The lines.
+        cost: How many lines have been compared.
+        is_complete: Whether all lines that changed were compared.
+    """
+
+    lines: list[_Line] = field(default_factory=list)
+    cost: int = 0
+    is_complete: bool = True
 
 
 class Blame:
@@ -47,23 +63,26 @@ class Blame:
             )
         cut = len(rows) > MOST_REVISIONS
         rows = [row for row in reversed(rows[:MOST_REVISIONS]) if not row.version.dead]
-        found, work = await self._found(place.state.workspace_id, rows)
-        warnings = _warnings(cut=cut, cost=work)
-        return await asyncio.to_thread(_answer, found, rows, warnings)
+        blamed = await self._blamed(place.state.workspace_id, rows)
+        warnings = _warnings(is_cut=cut, is_complete=blamed.is_complete)
+        return await asyncio.to_thread(_answer, blamed.lines, rows, warnings)
 
-    async def _found(self, workspace_id: str, rows: Sequence[history.Revision]) -> tuple[list[_Line], int]:
-        """The lines of the newest text, each with the index of the row that wrote it, and the cost of matching them.
+    async def _blamed(self, workspace_id: str, rows: Sequence[history.Revision]) -> _Blamed:
+        """The lines of the newest text, each with the index of the row that wrote it.
 
         Only a few of the texts are in memory at a time.
         """
-        lines: list[_Line] = []
-        cost = 0
+        blamed = _Blamed()
         for start in range(0, len(rows), _READ_AT_ONCE):
             some = rows[start : start + _READ_AT_ONCE]
             entries = await self._store.entries.load(workspace_id, [row.version for row in some])
             texts = [entry.content if isinstance(entry := entries[row.version.blob], Node) else "" for row in some]
-            lines, cost = await asyncio.to_thread(_folded, lines, texts, start, cost)
-        return lines, cost
+            if sum(map(len, texts)) <= _LONG:
+                blamed = await asyncio.to_thread(_folded, blamed, texts, start)
+                continue
+            for number, text in enumerate(texts, start=start):
+                blamed = await in_long_thread(_folded, blamed, [text], number)
+        return blamed
 
 
 def _answer(found: Sequence[_Line], rows: Sequence[history.Revision], warnings: list[str]) -> pb.BlameNodeResponse:
@@ -77,13 +96,13 @@ def _answer(found: Sequence[_Line], rows: Sequence[history.Revision], warnings: 
     )
 
 
-def _warnings(*, cut: bool, cost: int) -> list[str]:
+def _warnings(*, is_cut: bool, is_complete: bool) -> list[str]:
     warnings = []
-    if cut:
+    if is_cut:
         warnings.append(
             f"Only the last {MOST_REVISIONS} versions were read; older lines are credited to the first of them."
         )
-    if cost > MOST_COST:
+    if not is_complete:
         warnings.append("The texts changed too much to match every line; some lines are credited to a later commit.")
     return warnings
 
@@ -92,50 +111,24 @@ def _agent(row: history.CommitRow) -> str:
     return trailers.trailers_of(row.message).get(trailers.AGENT, row.author_name)
 
 
-def _folded(lines: list[_Line], texts: Iterable[str], first: int, cost: int) -> tuple[list[_Line], int]:
-    """The lines of the last text, each with the number of the first text that has it; texts count from ``first``.
-
-    ``cost`` is the cost so far; it is returned with the cost of these texts added.
-    """
+def _folded(blamed: _Blamed, texts: Iterable[str], first: int) -> _Blamed:
+    """The lines of the last text, each with the number of the first text that has it; texts count from ``first``."""
     for number, text in enumerate(texts, start=first):
-        new = text.split("\n") if text else []
-        head, tail = _common(lines, new)
-        middle, fresh = lines[head : len(lines) - tail], new[head : len(new) - tail]
-        cost += _cost(middle, fresh)
-        carried = (
-            _matched(middle, fresh, number)
-            if cost <= MOST_COST and max(len(middle), len(fresh)) <= _MOST_LINES
-            else [(line, number) for line in fresh]
-        )
-        lines = [*lines[:head], *carried, *lines[len(lines) - tail :]]
-    return lines, cost
+        blamed = _followed(blamed, text.split("\n") if text else [], number)
+    return blamed
 
 
-def _common(old: Sequence[_Line], new: Sequence[str]) -> tuple[int, int]:
-    """The number of equal lines at the start of both, and at the end among the others."""
-    most = min(len(old), len(new))
-    head = 0
-    while head < most and old[head][0] == new[head]:
-        head += 1
-    tail = 0
-    while tail < most - head and old[-1 - tail][0] == new[-1 - tail]:
-        tail += 1
-    return head, tail
-
-
-def _cost(middle: Sequence[_Line], fresh: Sequence[str]) -> int:
-    """The cost of matching: difflib visits the pairs of equal lines, once for each stretch between matches."""
-    if not middle or not fresh:
-        return 0
-    counts = Counter(fresh)
-    return len(middle) + len(fresh) + sum(counts[line] for line, _ in middle)
-
-
-def _matched(middle: Sequence[_Line], fresh: Sequence[str], number: int) -> Iterator[_Line]:
-    """The new lines of the changed part; lines that the old part has too keep their number."""
-    matcher = SequenceMatcher(None, [line for line, _ in middle], fresh, autojunk=False)
-    for kind, low, high, begin, end in matcher.get_opcodes():
-        if kind == "equal":
-            yield from middle[low:high]
-        else:
-            yield from ((line, number) for line in fresh[begin:end])
+def _followed(blamed: _Blamed, new: Sequence[str], number: int) -> _Blamed:
+    """The lines of the next text; those that the text before has too keep their number."""
+    lines = blamed.lines
+    head, tail = common_ends([line for line, _ in lines], new)
+    middle, fresh = lines[head : len(lines) - tail], new[head : len(new) - tail]
+    carried = [(line, number) for line in fresh]
+    cost, is_complete = blamed.cost, blamed.is_complete
+    if middle and fresh:
+        cost += len(middle) + len(fresh)
+        found = matches([line for line, _ in middle], fresh) if cost <= MOST_COST else None
+        is_complete = is_complete and found is not None
+        for match in found or ():
+            carried[match.after : match.after + match.count] = middle[match.before : match.before + match.count]
+    return _Blamed([*lines[:head], *carried, *lines[len(lines) - tail :]], cost, is_complete)

@@ -1,12 +1,14 @@
 """The differences between two states of the tree."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Final
 
+from memotree_storage.concurrency.threads import in_long_thread
 from memotree_storage.mirror.contents import read_entries
-from memotree_storage.model.node import Entry
+from memotree_storage.model.node import Entry, Node
 from memotree_storage.postgres import history, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.history import NOTHING, Counted
@@ -24,6 +26,9 @@ MOST_COUNTED: Final = 10_000
 
 _READ_AT_ONCE: Final = 50
 
+_LONG: Final = 1 << 16
+"""Two contents that have more characters together are compared by themselves, in the threads for long work."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Side:
@@ -34,6 +39,7 @@ class _Side:
 
 
 _NOTHING: Final = _Side()
+_Pair = tuple[_Side, _Side]
 
 
 class Diff:
@@ -62,7 +68,7 @@ class Diff:
                     await history.count_differing(conn, old_state, new_state, node_id=node_id, limit=MOST_COUNTED + 1)
                 )
             )
-            changes, last = await self._changes(conn, old_state, new_state, ids[:size], fields=request.include_fields)
+        changes, last = await self._changes(old_state, new_state, ids[:size], fields=request.include_fields)
         more = any(entry_id > last for entry_id in ids)
         where = {"old": old_state.commit_id, "new": new_state.commit_id, "after": last, "summary": summary}
         return pb.DiffRevisionsResponse(
@@ -70,22 +76,25 @@ class Diff:
         )
 
     async def _changes(
-        self, conn: Connection, old: State, new: State, ids: Sequence[str], *, fields: bool
+        self, old: State, new: State, ids: Sequence[str], *, fields: bool
     ) -> tuple[list[pb.EntryChange], str]:
         """The changes of these entries, as many as fit into a page, and the id of the last entry that was looked at.
 
-        They are read and compared in small groups.
+        They are read and compared in small groups, and no connection is held while they are compared.
         """
         found: list[pb.EntryChange] = []
         for start in range(0, len(ids), _READ_AT_ONCE):
             some = ids[start : start + _READ_AT_ONCE]
-            before = await self._entries(Snapshot(conn, old), some)
-            after = await self._entries(Snapshot(conn, new), some)
+            async with self._store.database.connection() as conn:
+                before = await self._entries(Snapshot(conn, old), some)
+                after = await self._entries(Snapshot(conn, new), some)
             pairs = [(before.get(entry_id, _NOTHING), after.get(entry_id, _NOTHING)) for entry_id in some]
-            found += await asyncio.to_thread(_told, pairs, fields=fields)
-            kept = fitting(found)
-            if len(kept) < len(found):
-                return kept, kept[-1].node_id
+            for piece in _pieces(pairs):
+                compared = in_long_thread if fields and _is_long(piece[0]) else asyncio.to_thread
+                found += await compared(_told, piece, fields=fields)
+                kept = fitting(found)
+                if len(kept) < len(found):
+                    return kept, kept[-1].node_id
         return found, max(ids, default="")
 
     async def _entries(self, snapshot: Snapshot, ids: Sequence[str]) -> dict[str, _Side]:
@@ -129,7 +138,18 @@ async def _named(conn: Connection, old: State, new: State, text: str) -> str:
     )
 
 
-def _told(pairs: Iterable[tuple[_Side, _Side]], *, fields: bool) -> list[pb.EntryChange]:
+def _pieces(pairs: Iterable[_Pair]) -> Iterator[list[_Pair]]:
+    """The pairs in their order: neighbours that are short together, a long one by itself."""
+    for is_long, some in groupby(pairs, _is_long):
+        group = list(some)
+        yield from ([pair] for pair in group) if is_long else [group]
+
+
+def _is_long(pair: _Pair) -> bool:
+    return sum(len(side.entry.content) for side in pair if isinstance(side.entry, Node)) > _LONG
+
+
+def _told(pairs: Iterable[_Pair], *, fields: bool) -> list[pb.EntryChange]:
     """The changes; skips files that are equal by now, since a session may have changed between the reads."""
     return [entry_change(old.entry, new.entry, fields=fields) for old, new in pairs if old.blob != new.blob]
 

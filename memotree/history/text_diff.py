@@ -1,39 +1,40 @@
 """Line diffs of two texts with limits: of texts that are too long to compare, only the sizes are given."""
 
-import difflib
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
+
+from memotree.history.line_matching import Match, matches
 
 MOST_CHARS: Final = 1 << 16
 """The most characters of a value or a diff in an answer; the number of omitted ones is given."""
 
-_MOST_LINES: Final = 20_000
-"""The most lines of a text that are compared, not counting those that both texts begin and end with."""
-
-_MOST_PAIRS: Final = 500_000
-"""The most pairs of equal lines. difflib's cost grows with them: this many take half a second at most."""
-
 _CONTEXT: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Differing:
+    """Lines ``low`` to ``high`` of the older text in whose place the newer one has lines ``begin`` to ``end``."""
+
+    low: int
+    high: int
+    begin: int
+    end: int
 
 
 def unified(old: str, new: str) -> str:
     """The hunks of a unified diff, without the two lines of file names; "" for equal texts.
 
-    A last line without a line break is marked as git does.
+    A last line without a line break is marked as git does. The cost is that of `matches`, which is nearly linear.
     """
     if old == new:
         return ""
     before, after = _lines(old), _lines(new)
-    head = _common(before, after)
-    tail = _common(before[head:][::-1], after[head:][::-1])
-    first = max(0, head - _CONTEXT)
-    before_part = before[first : min(len(before), len(before) - tail + _CONTEXT)]
-    after_part = after[first : min(len(after), len(after) - tail + _CONTEXT)]
-    if _too_much(before_part, after_part):
+    found = matches(before, after)
+    if found is None:
         return f"@@ too long to compare line by line: {_size(old)} before, {_size(new)} after @@\n"
-    hunks = list(difflib.unified_diff(before_part, after_part, n=_CONTEXT, lineterm=""))[2:]
-    return _bounded("".join(_shown(_shifted(line, first)) for line in hunks))
+    hunks = _grouped(_differing(before, after, found))
+    return _bounded("".join(line for hunk in hunks for line in _hunk(before, after, hunk)))
 
 
 def cut(value: str) -> str:
@@ -49,40 +50,53 @@ def _lines(text: str) -> list[str]:
     return [part + "\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
 
 
-def _common(before: Sequence[str], after: Sequence[str]) -> int:
-    """The number of equal lines at the start of both."""
-    count = 0
-    for one, other in zip(before, after, strict=False):
-        if one != other:
-            break
-        count += 1
-    return count
+def _differing(before: Sequence[str], after: Sequence[str], found: Iterable[Match]) -> Iterator[_Differing]:
+    """What lies between the matches."""
+    low = begin = 0
+    for match in [*found, Match(len(before), len(after), 0)]:
+        if (low, begin) != (match.before, match.after):
+            yield _Differing(low, match.before, begin, match.after)
+        low, begin = match.before + match.count, match.after + match.count
 
 
-def _too_much(before: Sequence[str], after: Sequence[str]) -> bool:
-    if max(len(before), len(after)) > _MOST_LINES:
-        return True
-    counts = Counter(after)
-    return sum(counts[line] for line in before) > _MOST_PAIRS
+def _grouped(differing: Iterable[_Differing]) -> Iterator[list[_Differing]]:
+    """Those of each hunk: one is in the hunk of the last one if no line between them would be left out."""
+    hunk: list[_Differing] = []
+    for each in differing:
+        if hunk and each.low - hunk[-1].high > 2 * _CONTEXT:
+            yield hunk
+            hunk = []
+        hunk.append(each)
+    if hunk:
+        yield hunk
 
 
-def _shifted(line: str, first: int) -> str:
-    """The line; the numbers in a hunk's heading are counted from the start of the whole text."""
-    if not first or not line.startswith("@@ "):
-        return line
-    old, new = (_moved(part, first) for part in line.split(" ")[1:3])
-    return f"@@ {old} {new} @@"
+def _hunk(before: Sequence[str], after: Sequence[str], hunk: Sequence[_Differing]) -> Iterator[str]:
+    """The lines of a hunk with its heading: those that differ, and a few equal ones around them."""
+    first, last = hunk[0], hunk[-1]
+    above, below = min(_CONTEXT, first.low), min(_CONTEXT, len(before) - last.high)
+    old = _place(first.low - above, last.high + below)
+    new = _place(first.begin - above, last.end + below)
+    yield f"@@ -{old} +{new} @@\n"
+    at = first.low - above
+    for each in hunk:
+        yield from (_shown(" ", line) for line in before[at : each.low])
+        yield from (_shown("-", line) for line in before[each.low : each.high])
+        yield from (_shown("+", line) for line in after[each.begin : each.end])
+        at = each.high
+    yield from (_shown(" ", line) for line in before[at : at + below])
 
 
-def _moved(part: str, first: int) -> str:
-    start, comma, count = part[1:].partition(",")
-    return f"{part[0]}{int(start) + first}{comma}{count}"
+def _place(start: int, end: int) -> str:
+    """The lines of a text in a heading: the number of the first, counted from 1, and how many, if not one."""
+    count = end - start
+    if count == 1:
+        return str(start + 1)
+    return f"{start + 1 if count else start},{count}"
 
 
-def _shown(line: str) -> str:
-    if line.startswith("@@ "):
-        return f"{line}\n"
-    return line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+def _shown(sign: str, line: str) -> str:
+    return f"{sign}{line}" if line.endswith("\n") else f"{sign}{line}\n\\ No newline at end of file\n"
 
 
 def _bounded(text: str) -> str:

@@ -1,6 +1,5 @@
 """The changes behind Remember, Revise and Forget, staged in a session that is committed at once."""
 
-import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -9,6 +8,7 @@ from memotree_storage.concurrency.threads import in_thread_if_long
 from memotree_storage.errors import FieldViolation, InvalidInputError
 from memotree_storage.model.attribute_names import VALID_FROM, VALID_TO
 from memotree_storage.model.node import Archive, Node, is_id, new_id
+from memotree_storage.model.normal_form import normalized
 from memotree_storage.model.validation import check_text
 from memotree_storage.model.validity import SUPERSEDES
 from memotree_storage.postgres import archive_versions
@@ -74,6 +74,8 @@ async def remember(
         AmbiguousNodeNameError: Several have it.
     """
     title = await _checked_title(request.text, request.title)
+    edits.check_number_of_relations(editor, "about", len(request.about))
+    edits.check_number_of_relations(editor, "supersedes", len(request.supersedes))
     relations = [
         relation_message(kind, (await _node(editor, given, f"{name}[{number}]")).entry_id, "")
         for kind, name, ids in ((_ABOUT, "about", request.about), (SUPERSEDES, "supersedes", request.supersedes))
@@ -202,12 +204,14 @@ async def _archive(editor: SessionEditor, name: str) -> str:
         except lookup.ArchiveNotFoundError:
             fault = f"{name} has the form of an id, and no archive has this id; choose another name for a new archive."
             raise InvalidInputError.at("archive", fault) from None
-    # Two names that look alike are one: agents compose letters in both ways, and add blanks.
-    plain = unicodedata.normalize("NFC", name.strip()) or name
-    for known in dict.fromkeys((name, plain)):
-        found = await archive_versions.archive_named(editor.snapshot, known)
-        if found is not None:
-            return found.entry_id
+    plain = name.strip() or name
+    if len(plain) <= editor.limits.node.archive_name_chars:  # no archive has a longer name, and none gets it below
+        # Two names that look alike are one: agents compose letters in both ways, and add blanks.
+        plain = normalized("NFC", plain)
+        for known in dict.fromkeys((name, plain)):
+            found = await archive_versions.archive_named(editor.snapshot, known)
+            if found is not None:
+                return found.entry_id
     archive = Archive(new_id(), plain, "", "")
     try:
         await editor.put_archive(archive, None, "")

@@ -32,6 +32,9 @@ _CANDIDATES: Final = 12
 _QUERY_CHARS: Final = 2000
 """How much of a text is searched for; a longer one is a document, whose beginning says what it is about."""
 
+_TITLE_CHARS: Final = 1000
+"""How much of a title is compared; a node's title has less, and a change with a longer one is refused later."""
+
 _COMPARED_CHARS: Final = 20_000
 """A node with more characters is too long to be a note that says the same."""
 
@@ -116,8 +119,8 @@ async def similar_to(store: Store, state: State, title: str, text: str, *, but: 
     Raises:
         UnavailableError: A store or the embedding model does not answer.
     """
-    compared = text[:_COMPARED_CHARS]
-    mine = await in_thread_if_long(len(compared), _Texts.of, title, compared)
+    title, compared = title[:_TITLE_CHARS], text[:_COMPARED_CHARS]
+    mine = await in_thread_if_long(len(title) + len(compared), _Texts.of, title, compared)
     query = SearchQuery(titled(title, text)[:_QUERY_CHARS], _CANDIDATES + len(but), words=True, meaning=True)
     found = [
         hit

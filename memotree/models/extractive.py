@@ -71,7 +71,7 @@ class _Sentence:
 
 def brief_of(title: str, content: str) -> str:
     """Returns one line of at most ``BRIEF_CHARS`` characters: the first good sentence of the text, or the title."""
-    title = _one_line(title)
+    title = _one_line(title[:_TERM_CHARS])
     first = _sentences(content[:_READ_CHARS], title)[:_BRIEF_SENTENCES]
     worth = [sentence.prose * (1 - sentence.index / _BRIEF_SENTENCES) for sentence in first]
     # Prefers the first sentence, because its author chose to begin with it; only a far better one replaces it.
@@ -82,7 +82,7 @@ def brief_of(title: str, content: str) -> str:
 
 def summary_of(title: str, content: str) -> str:
     """Returns a summary of at most ``SUMMARY_CHARS`` characters in sentences of the text; the title if it is blank."""
-    title = _one_line(title)
+    title = _one_line(title[:_TERM_CHARS])
     sentences = _sentences(content[:_READ_CHARS], title)
     prose = [sentence for sentence in sentences if sentence.prose > _HALF_PROSE]
     chosen: list[_Sentence] = []

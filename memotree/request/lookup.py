@@ -14,6 +14,9 @@ from memotree_storage.postgres.tree import Snapshot, State
 
 _MOST_CANDIDATES = 20
 
+MOST_NAME_CHARS: Final = 100_000
+"""The most characters of a text that names something: the path of a node has a title of 500 for each level."""
+
 PINNED: Final[Mapping[str, type]] = {"commit": str, "session": str}
 """The part of a cursor's shape that `pinned` fills."""
 
@@ -103,19 +106,25 @@ class WorkspaceRevision:
 
 
 def needed(field: str, text: str) -> str:
-    """Return the text; refuse an empty one.
+    """Return a text that names something; refuse an empty one, and one that is too long to be an id, name or path.
 
     Raises:
-        InvalidInputError: The text is empty.
+        InvalidInputError: The text is empty, or too long.
     """
     if not text:
         raise InvalidInputError.at(field, "is needed.")
+    if len(text) > MOST_NAME_CHARS:
+        raise InvalidInputError.at(
+            field,
+            f"has {len(text)} characters, and no id, name or path has over {MOST_NAME_CHARS}; give a shorter one.",
+        )
     return text
 
 
 async def find_revision(conn: Connection, workspace: str, revision: str, field: str = "revision") -> WorkspaceRevision:
     """The workspace of that name or id, and the state that the revision names there."""
-    return WorkspaceRevision(*await registry.resolve(conn, needed("workspace", workspace), revision, field))
+    named = needed(field, revision) if revision else ""
+    return WorkspaceRevision(*await registry.resolve(conn, needed("workspace", workspace), named, field))
 
 
 async def use_revision(conn: Connection, workspace: str, revision: str, field: str = "revision") -> WorkspaceRevision:

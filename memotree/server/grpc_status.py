@@ -64,11 +64,11 @@ class _Shortener:
         self.used = False
 
     def __call__(self, text: str) -> str:
-        text = _legal(text)
+        shown = _legal(text[: self.limit])
         if len(text) <= self.limit:
-            return text
+            return shown
         self.used = True
-        return f"{text[: self.limit]}… ({len(text)} characters)"
+        return f"{shown}… ({len(text)} characters)"
 
 
 def _compose(answer: ErrorAnswer, call_id: str, limit: int, keep: int | None) -> status_pb2.Status:
@@ -181,7 +181,7 @@ def _quoted(text: str) -> int:
 
 def _bounded(message: str) -> str:
     """The message, cut to its share of the budget."""
-    message = _legal(message)
+    message = _legal(message[: MESSAGE_BUDGET + 1])  # each character has a byte or more
     if _quoted(message) <= MESSAGE_BUDGET:
         return message
     spent = 12  # the ellipsis: three bytes, each encoded as three

@@ -1749,7 +1749,7 @@ class SearchNodesRequest(_message.Message):
 
     @_builtins.property
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Only nodes with all of these tags."""
+        """Only nodes with all of these tags, at most 64."""
 
     @_builtins.property
     def relation_types(self) -> _containers.RepeatedScalarFieldContainer[_types_pb2.RelationType.ValueType]:
@@ -1805,7 +1805,9 @@ class SearchHit(_message.Message):
     score: _builtins.float
     """From 0 to 1; comparable within one answer."""
     preview: _builtins.str
-    """A part of its text, with the matched terms between pairs of asterisks."""
+    """A part of its text, with the matched terms between pairs of asterisks. If the hits are very long together, the last
+    of the long ones have a part of their summary, and a warning tells.
+    """
     reason: _builtins.str
     """A sentence that says why it was found."""
     lexical_score: _builtins.float

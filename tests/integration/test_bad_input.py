@@ -11,6 +11,7 @@ from memotree_storage.model.node import new_id
 from memotree.v1 import node_service_pb2 as pb
 from memotree.v1 import types_pb2
 
+LONG_NAME = "a/" * 50_001
 INVALID = "INVALID_ARGUMENT"
 
 
@@ -370,3 +371,25 @@ async def test_a_number_outside_of_its_range_is_refused(
 ) -> None:
     refusal = await untouched.refused(method, **fields)
     assert (refusal.code, refusal.fields) == (INVALID, (field,))
+
+
+@pytest.mark.requirement("STORE-8")
+@pytest.mark.parametrize(
+    ("method", "fields", "field"),
+    [
+        ("GetNode", {"node_id": LONG_NAME}, "node_id"),
+        ("GetNode", {"workspace": LONG_NAME, "node_id": ROOT}, "workspace"),
+        ("GetNode", {"revision": LONG_NAME, "node_id": ROOT}, "revision"),
+        ("UpdateNode", {"session_id": LONG_NAME, "node_id": ROOT, "title": "t"}, "session_id"),
+        ("ListChildren", {"archive": LONG_NAME}, "archive"),
+        ("ResolveNode", {"name": LONG_NAME}, "name"),
+        ("CreateBranch", {"name": LONG_NAME}, "name"),
+        ("SearchNodes", {"query": "q", "tags": ["t"] * 65}, "tags"),
+    ],
+)
+async def test_what_nothing_can_be_named_is_refused_and_not_looked_for(
+    untouched: Wire, method: str, fields: dict[str, Any], field: str
+) -> None:
+    refusal = await untouched.refused(method, **fields)
+    assert (refusal.code, refusal.fields) == (INVALID, (field,))
+    assert "over" in refusal.message or "at most" in refusal.message

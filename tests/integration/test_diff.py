@@ -1,7 +1,11 @@
 """The differences between two states."""
 
+import asyncio
 import random
+import threading
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,12 +13,14 @@ from hypothesis import strategies as st
 from integration.histories import CREATED, DELETED, UPDATED, branch, diff, kinds, log
 from integration.pushes import push_files
 from integration.worlds import World
+from memotree_storage.concurrency.threads import in_long_thread
 from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Relation, new_id
 from memotree_storage.model.paths import entry_path
 from memotree_storage.postgres import registry
 
 from memotree.history import HistoryOperations
+from memotree.history import diff as diffs
 from memotree.history.text_diff import unified
 from memotree.request.lookup import NodeNotFoundError
 from memotree.v1 import history_service_pb2 as pb
@@ -181,6 +187,43 @@ async def test_for_texts_too_long_to_compare_a_diff_gives_their_sizes(world: Wor
     await world.put(replace(node, content="other\n" * 30_000))
     (change,) = await diff(history, world, old_revision=first, include_fields=True)
     assert "too long to compare" in change.fields[0].diff
+
+
+_MANY_DIFFS = 60  # more than there are threads or connections
+
+
+@pytest.mark.requirement("STORE-8")
+async def test_long_diffs_keep_neither_a_thread_nor_a_connection_from_other_calls(
+    world: World, history: HistoryOperations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = world.node(content="a line\n" * 10_000)
+    await world.put(node)
+    await world.put(replace(node, content="another\n" * 10_000))
+    over, waiting, all_wait = threading.Event(), 0, asyncio.Event()
+
+    async def counted(function: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        def compare() -> Any:
+            over.wait(60)
+            return function(*given, **named)
+
+        nonlocal waiting
+        waiting += 1
+        if waiting == _MANY_DIFFS:
+            all_wait.set()
+        return await in_long_thread(compare)
+
+    monkeypatch.setattr(diffs, "in_long_thread", counted)
+    many = [asyncio.create_task(diff(history, world, include_fields=True)) for _ in range(_MANY_DIFFS)]
+    try:
+        async with asyncio.timeout(60):
+            await all_wait.wait()
+            assert not any(task.done() for task in many)
+            await world.put(world.node())
+            assert len(await diff(history, world, include_fields=True)) == 1
+    finally:
+        over.set()
+        answers = await asyncio.gather(*many)
+    assert {answer[0].fields[0].field for answer in answers} == {"content"}
 
 
 async def test_a_node_on_neither_side_is_refused(world: World, history: HistoryOperations) -> None:

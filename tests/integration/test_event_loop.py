@@ -50,6 +50,7 @@ COSTLY: Final = (
     "memotree.forest.ingestion.leaf_alignment:align",
     "memotree.forest.recall.excerpts:best_stretch",
     "memotree.history.blame:_folded",
+    "memotree.history.text_diff:unified",
     "memotree_storage.index.preview:make_preview",
     "memotree_storage.index.terms:words_of",
     "memotree_storage.index.terms:query_terms",
@@ -260,7 +261,7 @@ async def test_the_loop_computes_only_over_short_texts(
     assert recorder.exceeding("costly", LONG_TEXT) == []
     assert recorder.exceeding("cheap", LONG_BYTES) == []
     seen = {
-        Agent.edit: {"brief_of", "summary_of", "count_tokens", "encode_entry", "check_node", "_folded"},
+        Agent.edit: {"brief_of", "summary_of", "count_tokens", "encode_entry", "check_node", "_folded", "unified"},
         Agent.remember: {"title_of", "words_of", "query_terms", "make_preview", "check_node"},
         Agent.ask: {"split", "align", "plan_tree", "query_terms", "best_stretch"},
     }

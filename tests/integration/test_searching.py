@@ -8,6 +8,7 @@ import pytest
 from integration.wires import Wire, family
 from integration.worlds import World
 from memotree_storage.index import search
+from memotree_storage.index.preview import make_preview
 from memotree_storage.index.search import Search, SearchQuery
 from memotree_storage.ports import IndexHit, IndexQuery, TermVector
 from memotree_storage.postgres import staging
@@ -15,6 +16,7 @@ from memotree_storage.postgres.database import Database
 from memotree_storage.postgres.staging import Staged
 from memotree_storage.postgres.tree import State
 
+from memotree.canvas import search as canvas_search
 from memotree.v1 import node_service_pb2 as pb
 from memotree.v1 import types_pb2
 
@@ -154,6 +156,43 @@ async def test_a_node_of_the_greatest_size_is_found_by_its_last_word(wire: Wire)
     found = await wire("SearchNodes", query="lastzebra")
     assert [hit.node.id for hit in found.hits] == [node.id]
     assert "**lastzebra**" in found.hits[0].preview
+
+
+@pytest.mark.requirement("STORE-8", "STORE-9")
+async def test_the_previews_of_a_search_look_into_a_bounded_part_of_long_nodes(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filler = "Lorem ipsum dolor sit amet. " * 400
+    for number in range(4):
+        await wire.create(f"Long {number}", content=f"{filler} lastzebra", brief=f"Brief {number}", summary="Short.")
+    for number in range(150):
+        await wire.create(f"Note {number}", content=f"A lastzebra and {number} others.")
+    await wire.commit()
+    await wire.create("Staged", content=f"{filler} lastzebra")
+
+    async def found(most: int) -> tuple[list[Any], list[str]]:
+        monkeypatch.setattr(canvas_search, "_MOST_LONG_TOKENS", most)
+        made.clear()
+        answer = await wire("SearchNodes", revision=wire.session, query="lastzebra", max_results=1000)
+        assert len(answer.hits) == 155
+        assert all("**lastzebra**" in hit.preview for hit in answer.hits if hit.node.title.startswith("Note"))
+        return [hit for hit in answer.hits if not hit.node.title.startswith("Note")], list(answer.warnings)
+
+    made: list[int] = []
+
+    def counted(text: str, *given: Any) -> Any:
+        made.append(len(text))
+        return make_preview(text, *given)
+
+    monkeypatch.setattr(canvas_search, "make_preview", counted)
+    tokens = len(filler) // 4
+    hits, warnings = await found(canvas_search._MOST_LONG_TOKENS)
+    assert (["**lastzebra**" in hit.preview for hit in hits], warnings) == ([True] * 5, [])
+    hits, warnings = await found(2 * tokens + 100)
+    assert ["**lastzebra**" in hit.preview for hit in hits] == [True, True, False, False, False]
+    assert sum(length > len(filler) for length in made) == 2
+    assert all(hit.preview.startswith(("Long", "Staged")) for hit in hits[2:])
+    assert "3 are shown by summaries" in warnings[0]
 
 
 @pytest.mark.requirement("CANVAS-5", "STORE-5", "GIT-4")

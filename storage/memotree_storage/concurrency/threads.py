@@ -2,7 +2,8 @@
 
 What blocks in the store (Git, a disk) has threads of its own and never waits for others, nor they for it.
 ``asyncio.to_thread`` has a few threads for the whole process. Long computations of other parts, such as the split of a
-large document, would occupy them all, and then no commit could be written.
+large document, would occupy them all, and then no commit could be written. Comparisons of long texts, which anybody can
+ask for at any time, have two threads of their own: many of them wait for each other, and nobody else for them.
 """
 
 import asyncio
@@ -25,6 +26,8 @@ LONG_BYTES: Final = 1 << 16
 _THREADS: Final = 8
 _PIECE: Final = 200
 _executor: Final = ThreadPoolExecutor(_THREADS, thread_name_prefix="memotree-store")
+_LONG_THREADS: Final = 2
+_long_executor: Final = ThreadPoolExecutor(_LONG_THREADS, thread_name_prefix="memotree-long")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,6 +42,12 @@ async def in_store_thread(function: Callable[P, T], /, *args: P.args, **kwargs: 
 async def in_store_thread_if(is_much: bool, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a function in a thread of the store if that is much work, else here: a thread costs more than little work."""
     return await in_store_thread(function, *args, **kwargs) if is_much else function(*args, **kwargs)
+
+
+async def in_long_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a computation that may take some tenths of a second, and that only reads, in a thread for such work."""
+    call = partial(contextvars.copy_context().run, function, *args, **kwargs)
+    return await asyncio.get_running_loop().run_in_executor(_long_executor, call)
 
 
 async def in_thread_if_long(characters: int, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -36,6 +36,7 @@ _MAX_PART: Final = 240
 LONGEST_NAME: Final = 1024
 """The maximum bytes of a full name."""
 
+_TOO_LONG: Final = f"is too long: at most {_MAX_PART} bytes between slashes and {LONGEST_NAME} together"
 _ATTEMPTS: Final = 5
 _FRESH_NS: Final = 1_000_000_000
 _SYMBOLIC: Final = "ref: "
@@ -71,9 +72,10 @@ def check_ref_name(name: str) -> None:
     Raises:
         InvalidRefNameError: With the rule that the name breaks.
     """
-    problem = _ref_problem(name)
+    problem = _TOO_LONG if len(name) > LONGEST_NAME else _ref_problem(name)
     if problem:
-        raise InvalidRefNameError(f"Ref name {name!r} {problem}.", [FieldViolation("ref", f"{name!r} {problem}")])
+        shown = repr(name[:LONGEST_NAME])
+        raise InvalidRefNameError(f"Ref name {shown} {problem}.", [FieldViolation("ref", f"{shown} {problem}")])
 
 
 def _ref_problem(name: str) -> str:
@@ -89,7 +91,7 @@ def _ref_problem(name: str) -> str:
             "'@{'; no part that is empty, starts with '.' or ends with '.lock'; no '/' or '.' at the end"
         )
     if len(encoded) > LONGEST_NAME or any(len(part) > _MAX_PART for part in encoded.split(b"/")):
-        return f"is too long: at most {_MAX_PART} bytes between slashes and {LONGEST_NAME} together"
+        return _TOO_LONG
     for prefix in _NAMED_BY_PEOPLE:
         short = name.removeprefix(prefix)
         if short != name and (short.startswith("-") or short == "HEAD"):

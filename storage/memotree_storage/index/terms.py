@@ -22,7 +22,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from operator import add
 from typing import Final
 
@@ -31,6 +31,7 @@ import numpy as np
 from memotree_storage.index.common_words import is_common
 from memotree_storage.index.node_text import NodeText
 from memotree_storage.index.rarity import smoothed_idf
+from memotree_storage.model.normal_form import character_class, normalized
 from memotree_storage.model.tokens import UNSPACED
 from memotree_storage.ports import TermVector
 
@@ -54,6 +55,8 @@ MAX_TERM_CHARS: Final = 64
 
 MAX_QUERY_TERMS: Final = 256
 """Only this many different terms of a query are used, the first ones."""
+
+_AT_ONCE: Final = 1 << 14  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +84,9 @@ def fold(text: str) -> str:
     """Fold a text for comparison: NFKC, case-folded, without joiners and without accents of Western letters."""
     if text.isascii():
         return text.lower()
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    bare = _ACCENTS.sub("", unicodedata.normalize("NFD", folded))
-    return unicodedata.normalize("NFC", bare)
+    folded = normalized("NFKC", normalized("NFKC", text).casefold())
+    bare = _ACCENTS.sub("", normalized("NFD", folded))
+    return normalized("NFC", bare)
 
 
 # --- From text to terms ----------------------------------------------------------------------------------------------
@@ -99,7 +102,7 @@ def _classes() -> tuple[str, str, str]:
             found[1 if unspaced.match(character) else 0].append(character)
         elif category in {"So", "Sm", "Sc"} and not unspaced.match(character):
             found[2].append(character)
-    spaced, bound, symbols = ("".join(characters) for characters in found)
+    spaced, bound, symbols = map(character_class, found)
     return spaced, bound, symbols
 
 
@@ -107,7 +110,7 @@ _END_OF_DENSE_PLANES: Final = 0x1FB00  # after the last block of symbols; no scr
 _JOINERS: Final = "\u200c\u200d\u00ad"
 _SELECTORS: Final = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _MARKS, _BOUND_MARKS, _SYMBOLS = _classes()
-_SYMBOL_SET: Final = frozenset(_SYMBOLS)
+_SYMBOL: Final = re.compile(f"[{_SYMBOLS}]")
 
 # Accents of Western letters, joiners and variation selectors. Marks of other scripts distinguish words, so they stay.
 _ACCENTS: Final = re.compile(f"[\u0300-\u036f{_JOINERS}{_SELECTORS}]+")
@@ -125,10 +128,11 @@ _FIND_NAMES: Final = re.compile(_BEGIN + _NAME)
 _FIND_ASCII_NAMES: Final = re.compile(r"[0-9A-Za-z_]++(?>(?:\.[0-9A-Za-z_]++)*)")
 _FIND_RUNS: Final = re.compile(_RUN)
 _FIND_FOREIGN: Final = re.compile(r"[^\x00-\x7f]+")
+_GAP: Final = re.compile(rf"[^\w.{_MARKS}{_JOINERS}{_SELECTORS}{UNSPACED}]")  # no token goes on over it
 
-# A character of a run with its marks, including the voicing marks of half-width kana; and runs that need no such care,
-# since each of their characters folds to itself.
-_CLUSTER: Final = re.compile(f".[{_BOUND_MARKS}{_SELECTORS}\uff9e\uff9f]*+")
+# A character of a run with its marks (no writing has dozens), including the voicing marks of half-width kana; and runs
+# that need no such care, since each of their characters folds to itself.
+_CLUSTER: Final = re.compile(f".[{_BOUND_MARKS}{_SELECTORS}\uff9e\uff9f]{{0,{MAX_TERM_CHARS - 1}}}+")
 _SIMPLE_RUN: Final = re.compile("[\u3041-\u3096\u30a1-\u30fa\u30fc\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]+")
 
 # The borders between the parts of an identifier: underscores, between a lower-case and an upper-case letter, and before
@@ -182,7 +186,7 @@ def words_of(text: str) -> list[str]:
     for name in _names(text):
         words += _name_words(name[:MAX_TERM_CHARS])
     if not text.isascii():
-        for run in _FIND_RUNS.findall(text):
+        for run in _all(_FIND_RUNS, text):
             single = _characters(run)
             words += map(add, single, islice(single, 1, None)) if len(single) > 1 else single
     return words
@@ -194,7 +198,23 @@ def _name_words(name: str) -> tuple[str, ...]:
 
 
 def _names(text: str) -> list[str]:
-    return (_FIND_ASCII_NAMES if text.isascii() else _FIND_NAMES).findall(text)
+    return _all(_FIND_ASCII_NAMES if text.isascii() else _FIND_NAMES, text)
+
+
+def _all(pattern: re.Pattern[str], text: str) -> list[str]:
+    """All matches in a text. A long one is read in parts, since no other thread runs during one call of ``re``."""
+    return list(chain.from_iterable(pattern.findall(text, start, end) for start, end in parts(text, _AT_ONCE)))
+
+
+def parts(text: str, size: int) -> Iterator[tuple[int, int]]:
+    """Split a text into parts of about ``size`` characters, which cut no token unless it is longer than that."""
+    start = 0
+    while start < len(text):
+        end = start + size
+        gap = _GAP.search(text, end, end + size)
+        end = min(gap.start() if gap else end + size, len(text))
+        yield start, end
+        start = end
 
 
 def _pieces(token: str, kind: str) -> Sequence[_Piece]:
@@ -343,7 +363,7 @@ def _count(text: str, boost: float, frequencies: defaultdict[int, float]) -> int
     """Add the terms of a text to ``frequencies``; return the text's length."""
     length = _count_names(text, boost, frequencies)
     if not text.isascii():
-        length += _count_foreign("\n".join(_FIND_FOREIGN.findall(text)), boost, frequencies)
+        length += _count_foreign("\n".join(_all(_FIND_FOREIGN, text)), boost, frequencies)
     return length
 
 
@@ -400,13 +420,13 @@ def _count_foreign(text: str, boost: float, frequencies: defaultdict[int, float]
     """Add the runs and symbols of a text without ASCII to ``frequencies``; return the number of characters."""
     counts: Counter[str] = Counter()
     length = 0
-    for run in _FIND_RUNS.findall(text):
+    for run in _all(_FIND_RUNS, text):
         single = _characters(run)
         length += len(single)
         counts.update(single)
         counts.update(map(add, single, islice(single, 1, None)))
     for character, times in Counter(text).items():
-        if character in _SYMBOL_SET:
+        if _SYMBOL.match(character):
             length += times
             counts[fold(character)] += times
     for term, times in counts.items():

@@ -6,9 +6,10 @@ another slug, or with none, is the same entry; MemoTree gives it the present slu
 
 import re
 from typing import Final, Literal
-from unicodedata import category, normalize
+from unicodedata import category
 
 from memotree_storage.model.node import ID_ALPHABET, Entry, Node, is_id
+from memotree_storage.model.normal_form import normalized
 
 Kind = Literal["node", "archive"]
 
@@ -46,13 +47,13 @@ def slug(title: str) -> str:
 
 def _any_script(title: str) -> str:
     kept: list[str] = []
-    for character in normalize("NFKC", normalize("NFKC", title).lower()):
+    for character in normalized("NFKC", normalized("NFKC", title).lower()):
         kind = category(character)
         if kind[0] in "LN" or (kind[0] == "M" and kept and kept[-1] != "-"):
             kept.append(character)
         elif kind != "Cf" and character not in _APOSTROPHES and kept and kept[-1] != "-":
             kept.append("-")
-    return normalize("NFKC", "".join(kept).rstrip("-"))
+    return normalized("NFKC", "".join(kept).rstrip("-"))
 
 
 def node_path(node_id: str, title: str = "") -> str:

@@ -143,11 +143,14 @@ def text_faults(
         yield FieldViolation(field, _character_fault(found[0], found.start(), multiline=multiline))
 
 
-def _invisible(field: str, text: str) -> Iterator[FieldViolation]:
+def _invisible(field: str, text: str, max_chars: int | None = None) -> Iterator[FieldViolation]:
     """Yield a fault if a text is not blank but invisible, for example a single U+200B.
 
-    Only texts that are to be stored are checked: a file that was committed before this rule stays readable.
+    Only texts that are to be stored are checked: a file that was committed before this rule stays readable. A text with
+    more than ``max_chars`` has a fault already, and is not looked through.
     """
+    if max_chars is not None and len(text) > max_chars:
+        return
     marks = (
         not character.isspace() and character not in _BLANK and unicodedata.category(character) not in _MARKLESS
         for character in text
@@ -185,7 +188,7 @@ def check_text(
         InvalidTextError: With every fault.
     """
     found = text_faults(field, text, multiline=multiline, required=required, max_chars=max_chars, max_bytes=max_bytes)
-    faults = [*found, *(_invisible(field, text) if required else ())]
+    faults = [*found, *(_invisible(field, text, max_chars) if required else ())]
     _raise_if(InvalidTextError, "The text cannot be stored", faults)
 
 
@@ -228,7 +231,7 @@ def check_node(
     Raises:
         InvalidNodeError: With every fault.
     """
-    faults = [*node_faults(node, limits, types), *_invisible("title", node.title)]
+    faults = [*node_faults(node, limits, types), *_invisible("title", node.title, limits.title_chars)]
     _raise_if(InvalidNodeError, "The node cannot be stored", [tell(fault) for fault in faults] if tell else faults)
 
 
@@ -363,7 +366,7 @@ def check_archive(
     Raises:
         InvalidArchiveError: With every fault.
     """
-    faults = [*archive_faults(archive, limits), *_invisible("name", archive.name)]
+    faults = [*archive_faults(archive, limits), *_invisible("name", archive.name, limits.archive_name_chars)]
     _raise_if(
         InvalidArchiveError, "The archive cannot be stored", [tell(fault) for fault in faults] if tell else faults
     )
@@ -426,7 +429,7 @@ def check_archive_name(field: str, name: str, limits: Limits = DEFAULT_LIMITS) -
     """
     faults = [
         *text_faults(field, name, required=True, max_chars=limits.archive_name_chars),
-        *_invisible(field, name),
+        *_invisible(field, name, limits.archive_name_chars),
     ]
     _raise_if(InvalidNameError, "The name is not allowed", faults)
 
@@ -444,7 +447,10 @@ def check_author(name: str, email: str, field: str = "author", name_field: str =
         InvalidAuthorError: With every fault.
     """
     name_field = name_field or f"{field}.name"
-    faults = [*text_faults(name_field, name, required=True, max_chars=_AUTHOR_CHARS), *_invisible(name_field, name)]
+    faults = [
+        *text_faults(name_field, name, required=True, max_chars=_AUTHOR_CHARS),
+        *_invisible(name_field, name, _AUTHOR_CHARS),
+    ]
     faults.extend(text_faults(f"{field}.email", email, max_chars=_AUTHOR_CHARS))
     for part, text in ((name_field, name), (f"{field}.email", email)):
         if "<" in text or ">" in text:

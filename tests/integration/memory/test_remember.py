@@ -9,13 +9,15 @@ from integration.pushes import differences
 from memotree_storage.commit.refs import BranchNotFoundError
 from memotree_storage.commit.session_commit import NothingToCommitError
 from memotree_storage.errors import InvalidInputError
+from memotree_storage.index.terms import words_of
 from memotree_storage.model.trailers import trailers_of
 from memotree_storage.ports import IndexUnavailableError
 from memotree_storage.postgres import archive_versions, history
 from memotree_storage.postgres.registry import WorkspaceNotFoundError
 from memotree_storage.postgres.tree import Snapshot, State
+from steps import sorted_marks
 
-from memotree.memory import MemoryOperations
+from memotree.memory import MemoryOperations, changes, similar
 from memotree.memory.asked import UnclearQueryError
 from memotree.request.lookup import NodeNotFoundError
 from memotree.request.node_names import AmbiguousNodeNameError, NoNodeNamedError
@@ -362,6 +364,48 @@ async def test_a_revision_that_changes_nothing_says_so(memory: Memory) -> None:
 async def test_names_of_archives_that_look_alike_are_one(memory: Memory) -> None:
     notes = [await memory.remember("Espresso.", archive=name) for name in ("caf\u00e9", "cafe\u0301", " caf\u00e9 ")]
     assert len({note.node.archive_id for note in notes}) == 1
+
+
+@pytest.mark.requirement("STORE-8")
+async def test_the_name_of_an_archive_that_is_too_long_is_refused_before_its_letters_are_composed(
+    memory: Memory,
+) -> None:
+    with sorted_marks() as lengths, pytest.raises(InvalidInputError, match="over the limit of 200") as refused:
+        await memory.remember("Espresso.", archive="a" + "\u0301\u0323" * 40_000)
+    assert refused.value.violations[0].field == "archive"
+    assert lengths == []
+    with sorted_marks() as lengths:
+        kept = [await memory.remember("Latte.", archive="a" + "\u0323\u0301" * 99 + end) for end in ("b", "b ")]
+    assert len({note.node.archive_id for note in kept}) == 1
+    assert max(lengths) <= 198
+
+
+@pytest.mark.requirement("STORE-8")
+async def test_what_is_too_long_or_too_much_is_refused_before_it_is_read(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+
+    def counted(text: str) -> list[str]:
+        read.append(len(text))
+        return words_of(text)
+
+    monkeypatch.setattr(similar, "words_of", counted)
+    note = await memory.remember("Espresso.")
+    title = "".join(f"word{number} " for number in range(20_000))
+    for call in (
+        memory.remember("Latte.", title=title),
+        memory.revise(node_id=note.node.id, text="Latte.", title=title),
+        memory.change(pb.MemoryChange(remember=pb.RememberRequest(text="Latte.", title=title))),
+    ):
+        with pytest.raises(InvalidInputError, match="over the limit of 500"):
+            await call
+    assert max(read) < 2_000
+    monkeypatch.setattr(changes, "id_named", None)
+    for name in ("about", "supersedes"):
+        with pytest.raises(InvalidInputError, match="over the limit of 1000") as refused:
+            await memory.remember("Latte.", **{name: [note.node.id] * 1001})
+        assert refused.value.violations[0].field == name
 
 
 async def test_a_name_like_an_id_makes_no_archive_and_says_why(memory: Memory) -> None:

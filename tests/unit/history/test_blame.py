@@ -1,13 +1,15 @@
 """GIT-5: the version that wrote each line."""
 
 import pytest
+from steps import LINEAR, growth
 
 from memotree.history import blame
-from memotree.history.blame import _folded
+from memotree.history.blame import _Blamed, _folded
+from memotree.history.line_matching import MOST_LINES
 
 
 def _blamed(texts: list[str]) -> list[tuple[str, int]]:
-    return _folded([], texts, 0, 0)[0]
+    return _folded(_Blamed(), texts, 0).lines
 
 
 @pytest.mark.requirement("GIT-5")
@@ -24,19 +26,35 @@ def test_an_emptied_text_forgets_its_lines() -> None:
 @pytest.mark.requirement("GIT-5")
 def test_versions_read_in_parts_give_the_same_lines() -> None:
     texts = ["a\nb\nc", "a\nx\nc", "c\nx\na", "c\nd\nx\na"]
-    lines, cost = _folded([], texts[:2], 0, 0)
-    lines, cost = _folded(lines, texts[2:], 2, cost)
-    assert (lines, cost) == _folded([], texts, 0, 0)
+    assert _folded(_folded(_Blamed(), texts[:2], 0), texts[2:], 2) == _folded(_Blamed(), texts, 0)
+
+
+@pytest.mark.requirement("GIT-5", "STORE-9")
+def test_versions_are_compared_within_a_bound_and_all_have_their_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blame, "MOST_COST", 2_000)
+    texts = [f"{number}\n" + "same\nother\n" * 100 + f"{number}" for number in range(10)]
+    texts = [f"{text}\nend" if number % 2 else f"new\n{text}" for number, text in enumerate(texts)]
+    few, all_ = _folded(_Blamed(), texts[:5], 0), _folded(_Blamed(), texts, 0)
+    assert (few.is_complete, all_.is_complete) == (True, False)
+    assert few.cost <= 2_000 < all_.cost
+    assert few.lines[2:-1] == [("same", 0), ("other", 0)] * 100
+    assert [line for line, _ in all_.lines] == texts[-1].split("\n")
+    assert blame._warnings(is_cut=False, is_complete=False)
+    assert not blame._warnings(is_cut=False, is_complete=True)
 
 
 @pytest.mark.requirement("GIT-5")
-def test_texts_of_many_equal_lines_are_matched_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blame, "MOST_COST", 20_000)
-    texts = [f"{number}\n" + "same\nother\n" * 100 + f"{number}" for number in range(10)]
-    lines, cost = _folded(
-        [], [f"{text}\nend" if number % 2 else f"new\n{text}" for number, text in enumerate(texts)], 0, 0
-    )
-    assert cost > blame.MOST_COST
-    assert "".join(f"{line}\n" for line, _ in lines) == f"{texts[-1]}\nend\n"
-    assert blame._warnings(cut=False, cost=cost)
-    assert not blame._warnings(cut=False, cost=0)
+def test_a_version_with_too_many_lines_to_compare_is_credited_with_those_that_it_changed() -> None:
+    one = "\n".join(["head", *(f"a{number}" for number in range(MOST_LINES + 1)), "tail"])
+    blamed = _folded(_Blamed(), [one, one.replace("a", "b").replace("tbil", "tail").replace("hebd", "head")], 0)
+    assert [number for _, number in blamed.lines] == [0, *[1] * (MOST_LINES + 1), 0]
+    assert not blamed.is_complete
+
+
+@pytest.mark.requirement("STORE-8", "STORE-9")
+def test_the_cost_of_blame_grows_with_the_texts() -> None:
+    def followed(size: int) -> None:
+        text = "".join(f"k{line}\nx{line}\n" for line in range(size))
+        _folded(_Blamed(), [text.replace("x", letter) for letter in "xyzw"], 0)
+
+    assert growth(followed, 500) < LINEAR

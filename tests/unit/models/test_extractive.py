@@ -259,6 +259,18 @@ def test_a_run_of_full_stops_that_ends_no_sentence_takes_linear_steps(text: str)
         assert summary_of(f"title {number}", text)
 
 
+@pytest.mark.requirement("STORE-8")
+def test_of_an_endless_title_only_the_beginning_is_read() -> None:
+    counts = []
+    for size in (1_000, 100_000):
+        title = "".join(f"word{number} " for number in range(size))
+        with Steps() as steps:
+            brief_of(title, "A text.")
+            summary_of(title, "A text. Another one.")
+        counts.append(steps.count)
+    assert counts[1] <= 1.1 * counts[0]
+
+
 def test_text_far_after_the_beginning_costs_nothing() -> None:
     text = "Words and (more) words. "
     with Steps() as read:

@@ -3,6 +3,7 @@
 from typing import Any
 from urllib.parse import quote
 
+import pytest
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]  # the package ships no types
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from memotree_storage.errors import (
     InvalidInputError,
     NotFoundError,
 )
+from steps import Steps
 
 from memotree.server.grpc_status import BUDGET, to_status, wire_size
 from memotree.v1 import types_pb2
@@ -68,6 +70,18 @@ def test_a_long_message_of_any_script_is_cut() -> None:
     status = to_status(NotFoundError("记" * 10_000, "node", "忆" * 10_000), "call")
     assert status.message.endswith("记…")
     assert wire_size(status) <= BUDGET
+
+
+@pytest.mark.requirement("STORE-8")
+def test_an_error_about_an_endless_text_costs_no_more_than_one_about_a_long_text() -> None:
+    counts = []
+    for size in (10_000, 1_000_000):
+        name = "\u200b" * size
+        error = NotFoundError(f"There is no node {name!r}.", "node", name)
+        with Steps() as steps:
+            to_status(error, "call")
+        counts.append(steps.count)
+    assert counts[1] <= 1.1 * counts[0]
 
 
 def test_a_lone_surrogate_does_not_hide_the_error() -> None:

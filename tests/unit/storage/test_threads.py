@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 import pytest
-from memotree_storage.concurrency.threads import LONG_TEXT, in_store_thread, in_thread_if_long
+from memotree_storage.concurrency.threads import LONG_TEXT, in_long_thread, in_store_thread, in_thread_if_long
 
 
 @pytest.mark.requirement("STORE-8")
@@ -18,6 +18,26 @@ async def test_the_store_goes_on_while_all_other_threads_are_busy() -> None:
     finally:
         over.set()
         await asyncio.gather(*others)
+
+
+@pytest.mark.requirement("STORE-8")
+async def test_long_comparisons_occupy_no_thread_that_others_need() -> None:
+    over, busy = threading.Event(), threading.Semaphore(0)
+
+    def compare() -> str:
+        busy.release()
+        over.wait(60)
+        return threading.current_thread().name
+
+    comparisons = [asyncio.create_task(in_long_thread(compare)) for _ in range(200)]
+    try:
+        assert await asyncio.to_thread(busy.acquire, timeout=60)
+        assert await asyncio.gather(*(asyncio.to_thread(int) for _ in range(50))) == [0] * 50
+        assert await in_store_thread(lambda: 7) == 7
+    finally:
+        over.set()
+        names = await asyncio.gather(*comparisons)
+    assert len(set(names)) == 2
 
 
 @pytest.mark.requirement("STORE-8")

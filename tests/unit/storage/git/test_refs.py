@@ -12,6 +12,7 @@ from memotree_storage.git import refs, repository
 from memotree_storage.git.locks import LockJournal, RefLockedError, RepositoryBusyError, RepositoryLock
 from memotree_storage.git.refs import InvalidRefNameError, PackedRefsDamagedError, RefNameTakenError, check_ref_name
 from memotree_storage.git.repository import GitRepository
+from steps import Steps
 from unit.storage.git.judge import Judge
 
 SOON = 0.05
@@ -38,6 +39,13 @@ def test_ref_names_are_accepted_exactly_as_by_git(rest: str) -> None:
     name = f"refs/memotree/{rest}"
     judged = subprocess.run(["git", "check-ref-format", name], check=False).returncode == 0  # noqa: S603, S607 - the judge
     assert is_accepted(name) == judged
+
+
+@pytest.mark.requirement("STORE-8")
+def test_a_name_that_is_too_long_is_refused_unread() -> None:
+    with Steps() as steps, pytest.raises(InvalidRefNameError, match="too long"):
+        check_ref_name("refs/heads/" + "a/" * 100_000)
+    assert steps.count < 5_000
 
 
 def test_packed_refs_are_read_moved_and_created_around(store: GitRepository, judge: Judge) -> None:

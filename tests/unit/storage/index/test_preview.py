@@ -1,10 +1,14 @@
 """Previews: the window, the marks, the length."""
 
+import re
+from typing import Any
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from memotree_storage.index import preview as module
 from memotree_storage.index.preview import ELLIPSIS, MARK, Preview, make_preview
-from memotree_storage.index.terms import query_terms
+from memotree_storage.index.terms import count_terms, query_terms
 from steps import LINEAR, growth
 
 FILLER = "Lorem ipsum dolor sit amet. "
@@ -55,6 +59,60 @@ def test_the_last_word_of_a_mebibyte_is_shown() -> None:
     assert preview(text, "policy").text.endswith("**policies** needle")
     assert growth(lambda size: preview(FILLER * size + "the policies needle", "policy"), 1_000) < LINEAR
     assert preview(FILLER * 37_000 + "\uff4e\uff45\uff45\uff44\uff4c\uff45", "needle").matched == ("needle",)
+
+
+UNSPACED = "\u8bb0\u5fc6\u6811\u7684\u68ee\u6797\u6ca1\u6709\u4eba\u77e5\u9053\u3002"
+WORDS = [
+    "zebra",
+    "zebras",
+    "Zebra",
+    "Z\u00e9bra",
+    "os.path",
+    "getUserName",
+    "\u6591\u9a6c",
+    "\u9a6c",
+    "\U0001f680",
+    "policies",
+]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([FILLER * 40, UNSPACED * 90, "x", "\n"]), st.sampled_from(WORDS)), max_size=24),
+    st.lists(st.sampled_from([*WORDS, "policy", "path user", "absent"]), min_size=1, max_size=4).map(" ".join),
+    st.sampled_from([40, 200, 2000]),
+)
+def test_the_preview_of_a_long_text_is_that_of_looking_at_all_its_words(
+    pieces: list[tuple[str, str]], query: str, length: int
+) -> None:
+    text = " ".join(f"{filler} {word}" for filler, word in pieces)
+    found = preview(text, query, length)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_SHORT", len(text))
+        assert found == preview(text, query, length)
+
+
+@pytest.mark.requirement("STORE-8", "STORE-9")
+@pytest.mark.parametrize("filler", [FILLER * 9000, UNSPACED * 20_000, "a" * 250_000, "a\u0301" * 125_000])
+def test_the_cost_of_a_preview_is_that_of_the_length_whatever_is_asked_for(
+    filler: str,
+) -> None:
+    """Each part of the text is read once and is short; no expression is made of the terms, which would be tried all."""
+    parts: list[int] = []
+
+    def counted(part: str) -> Any:
+        parts.append(len(part))
+        return count_terms(part)
+
+    text = filler + " zebra"
+    asked = query_terms("zebra " + " ".join(f"w{number:03}" for number in range(255)))
+    assert len(asked) == 256
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "count_terms", counted)
+        patch.setattr(re, "compile", None)
+        found = make_preview(text, asked)
+    assert found.text.endswith("**zebra**")
+    assert sum(parts) == len(text)
+    assert max(parts) <= module._SHORT
 
 
 @pytest.mark.parametrize("length", [0, 1, 2, 3, 5, 10, 50, 10**9, -5])

@@ -1,12 +1,15 @@
 """Terms: which ones a search finds, and their weights."""
 
 import random
+import re
+import unicodedata
 from math import log
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from memotree_storage.index import terms as module
 from memotree_storage.index.node_text import NodeText
 from memotree_storage.index.rarity import idf, smoothed_idf
 from memotree_storage.index.terms import (
@@ -15,6 +18,7 @@ from memotree_storage.index.terms import (
     MAX_QUERY_TERMS,
     MAX_TERM_CHARS,
     TITLE_BOOST,
+    count_terms,
     document_terms,
     fold,
     max_score,
@@ -23,9 +27,11 @@ from memotree_storage.index.terms import (
     term_id,
     term_weights,
     tokens_of,
+    words_of,
 )
+from memotree_storage.model.normal_form import MOST_MARKS
 from memotree_storage.ports import TermVector
-from steps import LINEAR, growth
+from steps import LINEAR, growth, sorted_marks
 
 SEARCH = "\u4e2d\u6587\u641c\u7d22"
 
@@ -158,15 +164,96 @@ def test_a_node_of_the_greatest_size_is_found_by_its_last_word() -> None:
     assert growth(lambda size: content(text[:size]), 40_000) < LINEAR
 
 
-@pytest.mark.parametrize(
-    "text", ["a" * 100_000, "a_" * 50_000, "aB" * 50_000, "a." * 50_000, "\u0301" * 100_000, "a\u0301" * 50_000]
-)
+ENDLESS = {
+    "a letter": "a" * 100_000,
+    "parts": "a_" * 50_000,
+    "words in one": "aB" * 50_000,
+    "a dotted name": "a." * 50_000,
+    "marks": "\u0301" * 100_000,
+    "letters with marks": "a\u0301" * 50_000,
+    "marks of a letter": "a" + "\u0301\u0323" * 50_000,
+    "marks of a Thai letter": "\u0e01" + "\u0e48\u0e38" * 50_000,
+    "marks of a Tibetan letter": "\u0f40" + "\u0f84\u0f71" * 50_000,
+    "marks of half-width kana": "\uff76" + "\uff9e\u0301" * 50_000,
+    "a run with marks": ("\u4e2d" + "\u302a\u3099" * 500) * 100,
+}
+"""Words and runs without an end; in most of those with marks, these are not in the order of their classes."""
+
+
+@pytest.mark.requirement("STORE-8")
+@pytest.mark.parametrize("text", ENDLESS.values(), ids=ENDLESS)
 def test_an_endless_word_is_cut_and_still_found(text: str) -> None:
-    vector = content(text + " end")
-    assert {term.id for term in query_terms(text)} <= set(vector.ids)
-    assert query_terms("end")[0].id in vector.ids
-    assert all(len(term) <= MAX_TERM_CHARS for term in terms(text))
+    with sorted_marks() as lengths:
+        vector = content(text + " end")
+        assert {term.id for term in query_terms(text)} <= set(vector.ids)
+        assert query_terms("end")[0].id in vector.ids
+        assert all(len(term) <= 2 * MAX_TERM_CHARS for term in terms(text))
+        fold(text)
+    assert max(lengths, default=0) <= 2 * MOST_MARKS
     assert growth(lambda size: (content(text[:size]), query_terms(text[:size])), 10_000) < LINEAR
+
+
+SCRIPTS = "".join(
+    chr(code) for code in range(0x20000) if unicodedata.category(chr(code))[0] in "LN" and code % 7 in (0, 3)
+)
+MARKS = "".join(chr(code) for code in range(0x20000) if unicodedata.category(chr(code))[0] == "M")
+WORDS = st.lists(
+    st.tuples(st.sampled_from(SCRIPTS), st.text(st.sampled_from(MARKS), max_size=4)).map("".join),
+    min_size=1,
+    max_size=9,
+).map("".join)
+
+
+@given(st.lists(WORDS, min_size=1, max_size=40), st.sampled_from([" ", "", ".", "\u3002", "_"]))
+def test_the_words_of_all_scripts_are_folded_as_a_whole(words: list[str], between: str) -> None:
+    text = between.join(words)
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    bare = re.sub("[\u0300-\u036f\u00ad\ufe00-\ufe0f]+", "", unicodedata.normalize("NFD", folded))
+    assert fold(text) == unicodedata.normalize("NFC", bare)
+
+
+@given(st.lists(st.tuples(st.sampled_from("\u0e01\u0f40\u1000\u1780\u4e2d"), st.integers(0, 63)), min_size=1))
+def test_a_character_of_an_unspaced_script_is_one_term_with_its_marks(letters: list[tuple[str, int]]) -> None:
+    clusters = [letter + ("\u0e48\u0e38\u0f71\u1037" * 16)[:count] for letter, count in letters]
+    folded = [fold(cluster) for cluster in clusters]
+    assert terms("".join(clusters))[: len(folded)] == folded
+
+
+@pytest.mark.requirement("STORE-8")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\u00dcber die W\u00e4rme, f\u00fcr alle. ",
+        "\u8bb0\u5fc6\u6811\u7684\u68ee\u6797\u3002",
+        "\u0e20\u0e32\u0e29\u0e32\u0e44\u0e17\u0e22 ",
+        "\u092d\u093e\u0937\u093e, ",
+        "ship it \U0001f680 ",
+        "\u4e2da",
+        "os.path ",
+    ],
+)
+def test_no_call_of_re_goes_over_a_long_text(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other thread runs during one; and a text that is read in parts has the terms that it has as a whole."""
+    long = text * (200_000 // len(text))
+    parts: list[int] = []
+
+    class Counted:
+        def __init__(self, pattern: re.Pattern[str]) -> None:
+            self._pattern = pattern
+
+        def findall(self, text: str, start: int = 0, end: int = 1 << 30) -> list[str]:
+            parts.append(min(end, len(text)) - start)
+            return self._pattern.findall(text, start, end)
+
+    for name in ("_FIND_NAMES", "_FIND_ASCII_NAMES", "_FIND_RUNS", "_FIND_FOREIGN"):
+        monkeypatch.setattr(module, name, Counted(getattr(module, name)))
+    counted, words = count_terms(long), words_of(long)
+    assert sum(parts) > 100_000
+    assert max(parts) <= 2 * module._AT_ONCE
+    monkeypatch.setattr(module, "_AT_ONCE", 1 << 30)
+    whole = count_terms(long)
+    if text != "\u4e2da":  # a word that goes on without an end is cut
+        assert (whole.frequencies, whole.length, words_of(long)) == (counted.frequencies, counted.length, words)
 
 
 def test_a_query_is_unique_in_order_and_bounded() -> None:

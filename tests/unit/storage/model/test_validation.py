@@ -24,6 +24,7 @@ from memotree_storage.model.validation import (
     check_text,
     check_time,
 )
+from steps import Steps
 
 ID = "7xk2m9qd4tnvw0ha"
 OTHER = "c41hz8rjy6ksm3pe"
@@ -78,6 +79,20 @@ def test_a_text_without_visible_characters_is_no_title_and_no_name(text: str) ->
         check_text("view_name", text, required=True)
     with pytest.raises(InvalidAuthorError, match="visible"):
         check_author(text, "")
+
+
+@pytest.mark.requirement("STORE-8")
+def test_a_text_that_is_too_long_is_not_looked_through_for_something_visible() -> None:
+    for check in (
+        lambda text: check_node(replace(NODE, title=text)),
+        lambda text: check_archive(Archive(ID, text)),
+        lambda text: check_archive_name("name", text),
+        lambda text: check_author(text, ""),
+        lambda text: check_text("view_name", text, required=True, max_chars=100),
+    ):
+        with Steps() as steps, pytest.raises(InvalidInputError, match="over the limit"):
+            check("\u200b" * 100_000)
+        assert steps.count < 5_000
 
 
 @pytest.mark.parametrize("text", ["a", "\u200b\u0627", "👩\u200d🚀", "́a", "न\u200d", "記", "-", "\u00a9"], ids=ascii)
