@@ -149,10 +149,11 @@ class ObjectReader(Protocol):
         """Return the file at ``path`` in a commit; ``None`` if there is none."""
         ...
 
-    def files_beginning(self, commit_id: str, beginnings: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
-        """Return the files of a commit whose paths begin with each text: path and blob id, by path.
+    def files_beginning(self, commit_id: str, beginnings: Iterable[str]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+        """Yield each text with the files of a commit whose paths begin with it: path and blob id, by path.
 
-        Only the last name may be incomplete: ``notes/a`` finds ``notes/a.md`` but not ``notes/a/b.md``.
+        Only the last name may be incomplete: ``notes/a`` finds ``notes/a.md`` but not ``notes/a/b.md``. A text is taken
+        when the files of the one before were. Texts in the order of paths cost least.
         """
         ...
 

@@ -189,13 +189,13 @@ class GitRepository:
         blob = self._trees.find(self._root(commit_id), path)
         return None if blob is None else self.read_blob(blob.hex())
 
-    def files_beginning(self, commit_id: str, beginnings: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
-        """Return the files of a commit whose paths begin with each text: path and blob id, by path.
+    def files_beginning(self, commit_id: str, beginnings: Iterable[str]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+        """Yield each text with the files of a commit whose paths begin with it: path and blob id, by path.
 
-        Reads only the trees on the way to the last name of each text.
+        Reads only the trees on the way to the last name of each text, and each of them once if the texts come in the
+        order of paths.
         """
-        root = self._root(commit_id)
-        return {beginning: self._trees.find_beginning(root, beginning) for beginning in beginnings}
+        return self._trees.find_beginning(self._root(commit_id), beginnings)
 
     # --- beyond the port ---------------------------------------------------------------------------------------------
 
