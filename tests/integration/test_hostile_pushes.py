@@ -8,15 +8,20 @@ from unittest.mock import ANY
 
 import psycopg
 import pytest
+from by_hand import tags_of_tags
+from integration.histories import git
 from integration.pushes import OpenAgain, differences, push, rows
 from integration.worlds import World
 from memotree_storage.git import diff, entry_files, packfile
+from memotree_storage.git.database import ObjectDatabase
 from memotree_storage.git.objects import BLOB, COMMIT, TREE, encode_commit
 from memotree_storage.git.pack import PackWriter
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.git.trees import PathTakenError
 from memotree_storage.index.search import SearchQuery
+from memotree_storage.mirror import catch_up
 from memotree_storage.mirror.catch_up import CommitNotMirroredError
+from memotree_storage.model import trailers
 from memotree_storage.model.node import ID_ALPHABET
 from memotree_storage.model.workspace import service_signature
 from memotree_storage.ports import CommitDraft, CommitInfo, Signature
@@ -106,8 +111,54 @@ async def test_long_names_and_messages_are_cut_in_the_mirror_alone(world: World)
     assert kept.startswith("A subject\n\nword ")
     assert kept.endswith("\n…\n\nMemoTree-Request: of-a-program\n")
     assert len(kept) <= 32_768
-    assert world.repository.commit_info(made).message == message
+    assert git(world, "log", "-1", "--format=%B", made).rstrip() == message.rstrip()
     assert await differences(world.store, world.workspace) == []
+
+
+async def test_of_long_messages_only_what_is_kept_is_handed_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few kilobytes that are pushed may be many commits with a message of 40 MB."""
+    handed_on: list[int] = []
+    for reader in ("trailers_of", "cut_message"):
+        function = getattr(trailers, reader)
+
+        def noted(message: str, *rest: Any, function: Callable[..., Any] = function) -> Any:
+            handed_on.append(len(message))
+            return function(message, *rest)
+
+        monkeypatch.setattr(trailers, reader, noted)
+    held: list[int] = []
+    mirror = catch_up._mirror
+
+    async def counted(conn: Any, workspace_id: str, repository: Any, commits: list[CommitInfo], *rest: Any) -> None:
+        held.append(sum(len(commit.message) for commit in commits))
+        await mirror(conn, workspace_id, repository, commits, *rest)
+
+    monkeypatch.setattr(catch_up, "_mirror", counted)
+    monkeypatch.setattr(catch_up, "_BATCH", 2)
+    for _ in range(6):
+        commit_by_hand(world.repository, f"A subject\n\n{'a: b' + chr(10)}" * 200_000)
+    await world.store.catch_up(world.workspace)
+    assert len(held) == 3
+    assert max(held) <= 2 * 32_768
+    assert max(handed_on) < 200_000
+
+
+async def test_tags_that_lead_to_no_commit_are_followed_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    head = world.repository.refs()["refs/heads/main"]
+    blob = next(world.repository.diff(None, head)).new_blob
+    assert blob is not None
+    *_, astray = tags_of_tags(world.repository, blob, BLOB, 30)
+    for number in range(20):
+        assert world.repository.move_ref(f"refs/tags/astray-{number}", None, astray)
+    read: list[bytes] = []
+    reading = ObjectDatabase.read
+    monkeypatch.setattr(ObjectDatabase, "read", lambda self, name: (read.append(name), reading(self, name))[1])
+    await world.open()
+    assert read.count(bytes.fromhex(astray)) == 1
+    assert len(read) < 30
+    read.clear()
+    await world.open()
+    assert read == []
 
 
 async def test_a_commit_that_postgresql_refuses_sets_only_its_workspace_aside(world: World, again: OpenAgain) -> None:

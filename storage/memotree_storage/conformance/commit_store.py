@@ -78,6 +78,7 @@ class CommitStoreSuite:
         written = store.write_commit(draft(None, {"a": b"1"}, tag=tag))
         assert written.tag_id is not None
         assert store.commit_info(written.tag_id).commit_id == written.commit_id
+        assert store.peel(written.tag_id) == store.peel(written.commit_id) == written.commit_id
         assert store.read_path(written.tag_id, "a") == b"1"
         assert store.move_ref("refs/tags/v1.0", None, written.tag_id)
         assert store.refs() == {"refs/tags/v1.0": written.tag_id}

@@ -37,6 +37,9 @@ from memotree_storage.git.packfile import (
     index_entries,
 )
 
+MOST_TAGS: Final = 10
+"""Tags of tags that are followed, since a push can bring a chain of any length."""
+
 _SMALL: Final = 4096
 """Up to this many objects, a pack's index goes into the shared dictionary."""
 
@@ -103,9 +106,11 @@ class ObjectDatabase:
         return data
 
     def peel(self, name: bytes) -> tuple[bytes, int, bytes]:
-        """Follow annotated tags to the object they point to; return its id, kind and bytes."""
+        """Follow annotated tags, up to `MOST_TAGS`, to the object they point to; return its id, kind and bytes."""
         kind, data = self.read(name)
-        while kind == TAG:
+        for _ in range(MOST_TAGS):
+            if kind != TAG:
+                break
             name = tag_target(name.hex(), data)
             kind, data = self.read(name)
         return name, kind, data

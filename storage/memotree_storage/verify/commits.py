@@ -21,7 +21,7 @@ from memotree_storage.model.codec import InvalidFileError
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.model.paths import parse_path, shown_path
 from memotree_storage.model.workspace import KEEP_PREFIX
-from memotree_storage.ports import CommitInfo, CommitReader
+from memotree_storage.ports import CommitInfo, CommitParents, CommitReader
 from memotree_storage.postgres.database import Connection, fetched
 from memotree_storage.postgres.rows import FIELDS, Version, commit_facts, row_of, targets_of, tombstone_of
 from memotree_storage.verify.report import Difference, Step, in_git, in_postgres
@@ -116,7 +116,7 @@ class CommitCheck:
         )
         return {row[0] for row in await cursor.fetchall()}
 
-    def _history(self, known: set[str]) -> tuple[list[CommitInfo], list[Difference]]:
+    def _history(self, known: set[str]) -> tuple[list[CommitParents], list[Difference]]:
         """Return the commits that refs and open sessions reach, then those that only the mirror still has."""
         tips = [
             *mirrored_refs(self._refs).values(),
@@ -133,8 +133,8 @@ class CommitCheck:
 
     # --- what Git says -----------------------------------------------------------------------------------------------
 
-    def _parts(self, commits: Sequence[CommitInfo]) -> Iterator[_Part]:
-        for commit in commits:
+    def _parts(self, commits: Sequence[CommitParents]) -> Iterator[_Part]:
+        for commit in (self._repository.commit_info(each.commit_id) for each in commits):
             part = _Part(commit)
             decoder = EntryDecoder(self._repository)
             try:
