@@ -1,6 +1,6 @@
 """Reading the log: commits, one commit, the revisions of a node."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
 from google.protobuf.message import Message
@@ -170,14 +170,16 @@ def committed(resolved: Resolved) -> Resolved:
     return resolved
 
 
-def fitting(messages: list[_One]) -> list[_One]:
-    """The first messages, as many as fit into one page, but at least one."""
+def fitting(messages: Iterable[_One]) -> list[_One]:
+    """The first messages, as many as fit into one page, but at least one; takes no more than one that does not fit."""
+    found: list[_One] = []
     size = 0
-    for count, message in enumerate(messages):
+    for message in messages:
         size += message.ByteSize()
-        if size > PAGE_BYTES and count:
-            return messages[:count]
-    return messages
+        if size > PAGE_BYTES and found:
+            break
+        found.append(message)
+    return found
 
 
 def commit_message(row: CommitRow) -> pb.Commit:

@@ -42,6 +42,9 @@ class WorkspaceServiceStub:
     branch or a tag, or a prefix of the id of a commit that no other commit has, in this order. One that could be several
     answers INVALID_ARGUMENT. An empty one is the default branch.
 
+    All pages of a list read the commit that the first one read, whatever happens to a branch meanwhile. A session is read
+    as it is now; once it was committed or rebased, the next page answers ABORTED.
+
     An id that the caller chooses for something new has sixteen characters of lower-case base 32: digits, and letters
     without i, l, o and u. A request id that an earlier call used with other arguments answers INVALID_ARGUMENT.
     """
@@ -110,6 +113,9 @@ class WorkspaceServiceAsyncStub(WorkspaceServiceStub):
     branch or a tag, or a prefix of the id of a commit that no other commit has, in this order. One that could be several
     answers INVALID_ARGUMENT. An empty one is the default branch.
 
+    All pages of a list read the commit that the first one read, whatever happens to a branch meanwhile. A session is read
+    as it is now; once it was committed or rebased, the next page answers ABORTED.
+
     An id that the caller chooses for something new has sixteen characters of lower-case base 32: digits, and letters
     without i, l, o and u. A request id that an earlier call used with other arguments answers INVALID_ARGUMENT.
     """
@@ -173,6 +179,9 @@ class WorkspaceServiceServicer(metaclass=_abc_1.ABCMeta):
     A revision is the whole id of a commit, the whole id of a session, the full name of a ref such as "refs/tags/v1", a
     branch or a tag, or a prefix of the id of a commit that no other commit has, in this order. One that could be several
     answers INVALID_ARGUMENT. An empty one is the default branch.
+
+    All pages of a list read the commit that the first one read, whatever happens to a branch meanwhile. A session is read
+    as it is now; once it was committed or rebased, the next page answers ABORTED.
 
     An id that the caller chooses for something new has sixteen characters of lower-case base 32: digits, and letters
     without i, l, o and u. A request id that an earlier call used with other arguments answers INVALID_ARGUMENT.

@@ -24,7 +24,7 @@ from memotree_storage.mirror.catch_up import CommitNotMirroredError
 from memotree_storage.model import trailers
 from memotree_storage.model.node import ID_ALPHABET
 from memotree_storage.model.workspace import service_signature
-from memotree_storage.ports import CommitDraft, CommitInfo, Signature
+from memotree_storage.ports import CommitDraft, CommitInfo, Signature, TagDraft
 from memotree_storage.postgres import archive_versions
 from memotree_storage.postgres import rows as version_rows
 from memotree_storage.postgres.database import DatabaseFailedError, DatabaseFullError
@@ -32,8 +32,10 @@ from memotree_storage.postgres.reach import DatabaseUnavailableError
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
+from memotree.history import HistoryOperations
 from memotree.maintenance import MaintenanceOperations
 from memotree.request.pages import PageTokens
+from memotree.v1 import history_service_pb2 as pb
 from memotree.v1 import maintenance_service_pb2 as maintenance_pb
 
 pytestmark = pytest.mark.requirement("STORE-8")
@@ -159,6 +161,25 @@ async def test_tags_that_lead_to_no_commit_are_followed_once(world: World, monke
     read.clear()
     await world.open()
     assert read == []
+
+
+async def test_the_message_of_a_tag_is_cut_in_answers_and_a_page_of_tags_ends_early(
+    world: World, history: HistoryOperations
+) -> None:
+    head = world.repository.refs()["refs/heads/main"]
+    for number in range(40):
+        tag = TagDraft(f"tag-{number:02}", f"{number} says {'x' * 100_000}\n", service_signature())
+        assert world.repository.move_ref(f"refs/tags/{tag.name}", None, world.repository.write_tag(tag, head))
+    await world.store.catch_up(world.workspace)
+    request = pb.ListTagsRequest(workspace=world.workspace, page_size=1000)
+    page = await history.list_tags(request)
+    assert 1 < len(page.tags) < 40
+    assert page.ByteSize() < 4 << 20, "what a client takes by default"
+    assert {len(tag.message) for tag in page.tags} == {65_535}
+    request.page_token = page.next_page_token
+    rest = await history.list_tags(request)
+    assert [tag.message.split()[0] for tag in (*page.tags, *rest.tags)] == [str(number) for number in range(40)]
+    assert rest.next_page_token == ""
 
 
 async def test_a_commit_that_postgresql_refuses_sets_only_its_workspace_aside(world: World, again: OpenAgain) -> None:
