@@ -17,12 +17,12 @@ from memotree_storage.postgres.refs import BRANCHES, TAGS, RefRow, list_refs
 from memotree_storage.postgres.registry import Workspace
 from memotree_storage.store import Store
 
-from memotree.history.log import committed, fitting
+from memotree.history.log import committed
 from memotree.request import lookup
 from memotree.request.limits import ServiceLimits
 from memotree.request.messages import read_author, timestamp
 from memotree.request.naming import check_branch_name, check_tag_name
-from memotree.request.pages import PageTokens, page_size
+from memotree.request.pages import PageTokens, fitting, page_size
 from memotree.v1 import history_service_pb2 as pb
 
 _MESSAGE_BYTES: Final = 64 << 10

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from by_hand import tags_of_tags
 from integration.histories import git
-from integration.pushes import OpenAgain, differences, push, rows
+from integration.pushes import OpenAgain, differences, push, push_files, rows
 from integration.worlds import World
 from memotree_storage.git import diff, entry_files, packfile
 from memotree_storage.git.database import ObjectDatabase
@@ -22,7 +22,8 @@ from memotree_storage.index.search import SearchQuery
 from memotree_storage.mirror import catch_up
 from memotree_storage.mirror.catch_up import CommitNotMirroredError
 from memotree_storage.model import trailers
-from memotree_storage.model.node import ID_ALPHABET
+from memotree_storage.model.node import ID_ALPHABET, new_id
+from memotree_storage.model.paths import node_path
 from memotree_storage.model.workspace import service_signature
 from memotree_storage.ports import CommitDraft, CommitInfo, Signature, TagDraft
 from memotree_storage.postgres import archive_versions
@@ -138,7 +139,7 @@ async def test_of_long_messages_only_what_is_kept_is_handed_on(world: World, mon
     monkeypatch.setattr(catch_up, "_mirror", counted)
     monkeypatch.setattr(catch_up, "_BATCH", 2)
     for _ in range(6):
-        commit_by_hand(world.repository, f"A subject\n\n{'a: b' + chr(10)}" * 200_000)
+        commit_by_hand(world.repository, "A subject\n\n" + "a: b\n" * 200_000)
     await world.store.catch_up(world.workspace)
     assert len(held) == 3
     assert max(held) <= 2 * 32_768
@@ -303,6 +304,23 @@ async def test_a_file_that_is_too_large_is_a_fault_and_is_never_unpacked(
     assert "has 20," in told
     assert "reads at most" in told
     assert world.store.set_aside == {}
+
+
+async def test_a_file_of_many_faults_is_told_briefly_and_a_page_of_faults_ends_early(world: World) -> None:
+    ids = sorted(new_id() for _ in range(400))
+    keys = "".join(f"{chr(0x1F600) * 60}{number:06}: x\n" for number in range(1_000))
+    push_files(world, {node_path(entry_id): f"---\nid: {entry_id}\n{keys}---\n".encode() for entry_id in ids})
+    operations = MaintenanceOperations(world.store, world.pages, world.limits)
+    asked = maintenance_pb.ListFaultsRequest(workspace=world.workspace, page_size=1000)
+    found = []
+    while not found or asked.page_token:
+        page = await operations.list_faults(asked)
+        assert page.ByteSize() < 4 << 20, "what a client takes by default"
+        found += page.faults
+        asked.page_token = page.next_page_token
+    assert [fault.node_id for fault in found] == ids
+    assert max(len(fault.description) for fault in found) < 2_500
+    assert max(map(len, await differences(world.store, world.workspace))) < 3_000
 
 
 async def test_a_text_under_many_names_sets_the_workspace_aside(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
