@@ -89,8 +89,8 @@ class ObjectTooLargeError(CorruptError):
 
     reason = "OBJECT_TOO_LARGE"
 
-    def __init__(self, object_id: str, size: int, limit: int) -> None:
-        super().__init__(f"Object {object_id} has {size:,} bytes, and MemoTree reads at most {limit:,}.")
+    def __init__(self, object_id: str, told: str) -> None:
+        super().__init__(f"Object {object_id} {told}.")
 
 
 class TooManyParentsError(CorruptError):
