@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from by_hand import tags_of_tags
 from integration.histories import git
-from integration.pushes import OpenAgain, differences, push, push_files, rows
+from integration.pushes import OpenAgain, differences, push, push_files, rows, session_of
 from integration.worlds import World
 from memotree_storage.git import diff, entry_files, packfile
 from memotree_storage.git.database import ObjectDatabase
@@ -376,17 +376,20 @@ async def test_a_push_while_refs_are_followed_hides_no_branch(world: World, monk
     """Its new tip is not mirrored yet, so the branch stays where it was in the mirror, until it is."""
     node = world.node()
     await world.put(node)
+    session_id = await world.open()
     during = PushDuring(monkeypatch, world)
     push(world, "main", world.node())
     await world.store.catch_up(world.workspace)
     assert during.pushed == 1
     assert await world.head()
+    assert (await session_of(world, session_id)).state == "open", "its branch is still there"
     assert await world.put(world.node())  # mirrors what was pushed, and goes on from there
     during.again()
     await world.store.rebuild(world.workspace)
     assert during.pushed == 2
     assert node.id in await world.alive(await world.head())
-    assert await world.put(world.node())
+    await world.stage(session_id, world.node())
+    assert await world.commit(session_id) == await world.head()
     assert await differences(world.store, world.workspace) == []
 
 
