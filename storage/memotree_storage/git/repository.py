@@ -183,7 +183,9 @@ class GitRepository:
 
     def commit_info(self, commit_id: str) -> CommitInfo:
         """Return a commit; the id of a tag object is peeled to its commit."""
-        return parse_commit(*self._objects.commit(raw_id(commit_id, "commit")))
+        found = parse_commit(*self._objects.commit(raw_id(commit_id, "commit")))
+        self._roots.put(found.commit_id, raw_id(found.tree_id, "tree"))
+        return found
 
     def diff(self, old: str | None, new: str, scope: PathScope | None = None) -> Iterator[PathChange]:
         """Yield the files that differ between two commits, by path; ``old=None`` yields all files of ``new``."""
@@ -286,7 +288,4 @@ class GitRepository:
 
     def _root(self, commit_id: str) -> bytes:
         root = self._roots.get(commit_id)
-        if root is None:
-            root = raw_id(self.commit_info(commit_id).tree_id, "tree")
-            self._roots.put(commit_id, root)
-        return root
+        return raw_id(self.commit_info(commit_id).tree_id, "tree") if root is None else root

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from dulwich.object_format import SHA1
-from dulwich.pack import OFS_DELTA, REF_DELTA, pack_object_header
+from dulwich.pack import OFS_DELTA, REF_DELTA, pack_object_header, write_pack_index_v2
 from memotree_storage.cache import BoundedCache
 from memotree_storage.conformance.drafts import MAIN, draft, files
 from memotree_storage.git import delta_chains, packfile
@@ -318,6 +318,28 @@ def test_a_delta_that_makes_a_large_object_of_a_small_one_is_not_applied(
         with pytest.raises(ObjectTooLargeError, match="has 16,000 bytes"):
             fresh.read_blob(name)
     assert unpacked == []
+
+
+@pytest.mark.requirement("STORE-8")
+def test_deltas_that_are_based_on_each_other_are_not_followed_for_ever(
+    store: GitRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git lets nobody push them, but a disk may be damaged."""
+    monkeypatch.setattr(delta_chains, "MOST_UNPACKED", 100 * delta_chains._LEAST_UNPACKED)
+    one, other = object_id(BLOB, b"one"), object_id(BLOB, b"other")
+    packed = [
+        bytes(pack_object_header(REF_DELTA, base, 3, object_format=SHA1)) + zlib.compress(bytes([3, 1, 0]))
+        for base in (other, one)
+    ]
+    data = b"PACK" + struct.pack(">LL", 2, 2) + b"".join(packed)
+    checksum = sha1(data, usedforsecurity=False).digest()
+    path = store.path / "objects" / "pack" / "pack-odd"
+    path.with_suffix(".pack").write_bytes(data + checksum)
+    with path.with_suffix(".idx").open("wb") as file:
+        places = [(one, 12, 0), (other, 12 + len(packed[0]), 0)]
+        write_pack_index_v2(file, sorted(places), checksum)
+    with GitRepository.open(store.path) as fresh, pytest.raises(ObjectTooLargeError, match="a chain of deltas"):
+        fresh.read_blob(one.hex())
 
 
 def chain_texts(count: int, size: int = SIZE) -> list[bytes]:
