@@ -1,6 +1,6 @@
 """Branches and tags: creating, listing and deleting them."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final, TypeVar
@@ -22,7 +22,7 @@ from memotree.request import lookup
 from memotree.request.limits import ServiceLimits
 from memotree.request.messages import read_author, timestamp
 from memotree.request.naming import check_branch_name, check_tag_name
-from memotree.request.pages import PageTokens, page_size
+from memotree.request.pages import PageTokens, fitting, page_size
 from memotree.v1 import history_service_pb2 as pb
 
 _MESSAGE_BYTES: Final = 64 << 10
@@ -96,11 +96,10 @@ class Refs:
             after = cursor["after"] if cursor else ""
             rows = await list_refs(conn, workspace.workspace_id, TAGS, after=after, limit=size + 1)
         repository = await in_store_thread(self._store.repositories.get, workspace.workspace_id)
-        shown = rows[:size]
-        drafts = await in_store_thread(lambda: [_read_tag(repository, row) for row in shown])
+        found = await in_store_thread(_tag_messages, repository, rows[:size])
+        more = len(found) < len(rows)
         return pb.ListTagsResponse(
-            tags=[_tag_message(row, draft) for row, draft in zip(shown, drafts, strict=True)],
-            next_page_token=self._pages.write(request, {"after": rows[size - 1].name} if len(rows) > size else None),
+            tags=found, next_page_token=self._pages.write(request, {"after": found[-1].name} if more else None)
         )
 
     async def delete_tag(self, request: pb.DeleteTagRequest) -> pb.DeleteTagResponse:
@@ -144,6 +143,11 @@ def _tag_message(row: RefRow, draft: TagDraft | None) -> pb.Tag:
         message=draft.message.rstrip("\n") if draft else "",
         create_time=timestamp(draft.tagger.when) if draft else None,
     )
+
+
+def _tag_messages(repository: CommitReader, rows: Sequence[RefRow]) -> list[pb.Tag]:
+    """The messages of the first tags, as many as fit into a page."""
+    return fitting(_tag_message(row, _read_tag(repository, row)) for row in rows)
 
 
 def _read_tag(repository: CommitReader, row: RefRow) -> TagDraft | None:

@@ -16,9 +16,8 @@ from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.history.entry_diff import entry_change
-from memotree.history.log import fitting
 from memotree.request import lookup
-from memotree.request.pages import PageTokens, page_size
+from memotree.request.pages import PageTokens, fitting, page_size
 from memotree.v1 import history_service_pb2 as pb
 
 MOST_COUNTED: Final = 10_000

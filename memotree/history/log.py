@@ -1,9 +1,8 @@
 """Reading the log: commits, one commit, the revisions of a node."""
 
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import Final
 
-from google.protobuf.message import Message
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.postgres import history, tree
@@ -17,19 +16,15 @@ from memotree.history import entry_ids
 from memotree.history.entry_diff import CREATED, DELETED, UPDATED, entry_change
 from memotree.request import lookup
 from memotree.request.messages import DETAIL, TITLE, Level, level_or, node_message, read_time, timestamp
-from memotree.request.pages import PageTokens, page_size
+from memotree.request.pages import PageTokens, fitting, page_size
 from memotree.v1 import history_service_pb2 as pb
 from memotree.v1 import types_pb2
 
 MOST_CHANGES: Final = 1000
 """The most changed entries that GetCommit lists; its count includes all."""
 
-PAGE_BYTES: Final = 2 << 20
-"""The most bytes of the messages of a page; a page ends early so that it fits into one gRPC message."""
-
 _READ_AT_ONCE: Final = 20
 _COMPARED_AT_ONCE: Final = 50
-_One = TypeVar("_One", bound=Message)
 
 
 class SessionIsNoCommitError(InvalidInputError):
@@ -168,16 +163,6 @@ def committed(resolved: Resolved) -> Resolved:
             f"its base, {resolved.state.commit_id}.",
         )
     return resolved
-
-
-def fitting(messages: list[_One]) -> list[_One]:
-    """The first messages, as many as fit into one page, but at least one."""
-    size = 0
-    for count, message in enumerate(messages):
-        size += message.ByteSize()
-        if size > PAGE_BYTES and count:
-            return messages[:count]
-    return messages
 
 
 def commit_message(row: CommitRow) -> pb.Commit:

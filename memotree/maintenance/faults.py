@@ -17,7 +17,7 @@ from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
 from memotree.request import lookup
-from memotree.request.pages import PageTokens, page_size
+from memotree.request.pages import PageTokens, fitting, page_size
 from memotree.v1 import maintenance_service_pb2 as pb
 
 _KINDS: Final[Mapping[str, pb.FaultKind.ValueType]] = {
@@ -52,14 +52,14 @@ async def list_faults(store: Store, pages: PageTokens, request: pb.ListFaultsReq
         if len(found) <= size:
             after = cursor["path"] if cursor else ""
             found += await unreadable_files(snapshot, repository, after, size + 1 - len(found))
+    shown = fitting(_message(fault) for fault in found[:size])
     more = None
-    if len(found) > size:
-        last = found[size - 1]
+    if len(found) > len(shown):
+        last = found[len(shown) - 1]
         is_file = last.kind == UNREADABLE
         more = {"node": "" if is_file else last.entry_id, "path": last.path if is_file else ""}
     return pb.ListFaultsResponse(
-        faults=[_message(fault) for fault in found[:size]],
-        next_page_token=pages.write(request, {**more, **lookup.pinned(place)} if more else None),
+        faults=shown, next_page_token=pages.write(request, {**more, **lookup.pinned(place)} if more else None)
     )
 
 

@@ -9,9 +9,9 @@ parameters.
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from google.protobuf.message import Message
 from memotree_storage.errors import FieldViolation, InvalidInputError
@@ -19,12 +19,17 @@ from memotree_storage.errors import FieldViolation, InvalidInputError
 DEFAULT_PAGE_SIZE: Final = 50
 MAX_PAGE_SIZE: Final = 1000
 
+PAGE_BYTES: Final = 2 << 20
+"""The most bytes of the messages of a page; a page ends early so that it fits into one gRPC message."""
+
 _VERSION: Final = 1
 _CHECKSUM_BYTES: Final = 16
 _MAX_TOKEN: Final = 16_384
 """Characters; a cursor holds a position, never content."""
 
 _INT64: Final = range(-(1 << 63), 1 << 63)
+
+_One = TypeVar("_One", bound=Message)
 
 Cursor = dict[str, Any]
 """The beginning of the next page: texts, 64-bit integers and times with a zone, by name."""
@@ -58,6 +63,18 @@ def page_size(given: int, *, field: str = "page_size") -> int:
     if given < 0:
         raise InvalidPageSizeError(field, given)
     return min(given or DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)
+
+
+def fitting(messages: Iterable[_One]) -> list[_One]:
+    """The first messages, as many as fit into one page, but at least one; takes no more than one that does not fit."""
+    found: list[_One] = []
+    size = 0
+    for message in messages:
+        size += message.ByteSize()
+        if size > PAGE_BYTES and found:
+            break
+        found.append(message)
+    return found
 
 
 class PageTokens:

@@ -39,7 +39,7 @@ class Commit(_message.Message):
     subject: _builtins.str
     """The first line of the message."""
     message: _builtins.str
-    """The whole message with body and trailers."""
+    """The message with body and trailers; of one with more than 32,768 characters, its beginning and its trailers."""
     session_id: _builtins.str
     """The session it came from, if MemoTree made it."""
     @_builtins.property
@@ -201,7 +201,7 @@ class Tag(_message.Message):
     commit_id: _builtins.str
     """The commit it names."""
     message: _builtins.str
-    """Its message; empty for a lightweight tag made with git."""
+    """Its message, which is cut after 65,536 characters in answers; empty for a lightweight tag made with git."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When it was created; absent for a lightweight tag."""

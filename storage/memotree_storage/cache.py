@@ -39,10 +39,13 @@ class BoundedCache(Generic[K, V]):
         limit: The maximum total weight.
         weigh: The weight of one value, such as its size in bytes plus overhead; called once, in `put`. By
             default each value weighs 1, and ``limit`` is how many are kept.
+        heaviest: The greatest weight of a value that is kept; a quarter of the limit by default, since a heavier one
+            would evict most of the cache.
     """
 
-    def __init__(self, limit: int, weigh: Callable[[V], int] = _one) -> None:
+    def __init__(self, limit: int, weigh: Callable[[V], int] = _one, *, heaviest: int | None = None) -> None:
         self._limit = limit
+        self._heaviest = limit // 4 if heaviest is None else heaviest
         self._weigh = weigh
         self._values: OrderedDict[K, tuple[V, int]] = OrderedDict()
         self._weight = 0
@@ -63,13 +66,13 @@ class BoundedCache(Generic[K, V]):
             return found[0]
 
     def put(self, key: K, value: V) -> None:
-        """Cache ``value``, unless it outweighs a quarter of the limit and would evict most of the cache."""
+        """Cache ``value``, unless it is heavier than any value may be."""
         weight = self._weigh(value)
         with self._lock:
             old = self._values.pop(key, None)
             if old is not None:
                 self._weight -= old[1]
-            if weight > self._limit // 4:  # it would evict too many others
+            if weight > self._heaviest:
                 return
             self._values[key] = (value, weight)
             self._weight += weight

@@ -64,7 +64,11 @@ class WrittenCommit:
 
 @dataclass(frozen=True, slots=True)
 class CommitInfo:
-    """A commit as Git stores it; ids are 40 hex digits."""
+    """A commit as Git stores it; ids are 40 hex digits.
+
+    Anybody may push commits, so names and addresses are cut after 1,000 characters, and the message after 32,768: it
+    keeps its beginning and its trailers.
+    """
 
     commit_id: str
     tree_id: str
@@ -72,6 +76,14 @@ class CommitInfo:
     author: Signature
     committer: Signature
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitParents:
+    """A commit of a history, and its parents; ids are 40 hex digits."""
+
+    commit_id: str
+    parents: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +161,11 @@ class ObjectReader(Protocol):
         """Return the file at ``path`` in a commit; ``None`` if there is none."""
         ...
 
-    def files_beginning(self, commit_id: str, beginnings: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
-        """Return the files of a commit whose paths begin with each text: path and blob id, by path.
+    def files_beginning(self, commit_id: str, beginnings: Iterable[str]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+        """Yield each text with the files of a commit whose paths begin with it: path and blob id, by path.
 
-        Only the last name may be incomplete: ``notes/a`` finds ``notes/a.md`` but not ``notes/a/b.md``.
+        Only the last name may be incomplete: ``notes/a`` finds ``notes/a.md`` but not ``notes/a/b.md``. A text is taken
+        when the files of the one before were. Texts in the order of paths cost least.
         """
         ...
 
@@ -178,7 +191,14 @@ class CommitReader(ObjectReader, Protocol):
         """Return the object id that a ref holds, given its full name; ``None`` if there is none."""
         ...
 
-    def history(self, tips: Sequence[str], known: Callable[[str], bool]) -> list[CommitInfo]:
+    def peel(self, object_id: str) -> str | None:
+        """Return the id of the commit that an object is, or that it names as a tag; ``None`` if it leads to none.
+
+        A tag may name a tag, and so on up to ten; what stands behind more is not looked for.
+        """
+        ...
+
+    def history(self, tips: Sequence[str], known: Callable[[str], bool]) -> list[CommitParents]:
         """Return all commits that ``tips`` reach and that are not known, each once, parents before children.
 
         The walk does not go past a known commit; a tip that does not lead to a commit is skipped.

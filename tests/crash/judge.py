@@ -161,7 +161,8 @@ class Judge:
 def _by_request(repository: GitRepository) -> dict[str, CommitInfo]:
     """The commits of the branch by their request id (by their own id if they have none)."""
     found: dict[str, CommitInfo] = {}
-    for info in repository.history([repository.refs()["refs/heads/main"]], lambda _: False):
+    for commit in repository.history([repository.refs()["refs/heads/main"]], lambda _: False):
+        info = repository.commit_info(commit.commit_id)
         request_id = trailers.trailers_of(info.message).get(trailers.REQUEST, info.commit_id)
         assert request_id not in found, f"two commits of request {request_id}"
         found[request_id] = info

@@ -7,11 +7,15 @@ from dataclasses import replace
 from typing import Any, Final
 
 import pytest
+from integration.pushes import push_files
 from integration.worlds import World
 from memotree_storage.commit import session_commit
 from memotree_storage.mirror import staged_merge
 from memotree_storage.model import codec
-from memotree_storage.postgres import database
+from memotree_storage.model.codec import encode_entry
+from memotree_storage.model.node import new_id
+from memotree_storage.model.paths import entry_path, node_path
+from memotree_storage.postgres import database, projector
 
 pytestmark = pytest.mark.requirement("STORE-9")
 
@@ -59,3 +63,14 @@ async def test_rows_of_a_long_result_are_built_in_pieces(world: World, monkeypat
     monkeypatch.setattr(database.asyncio, "sleep", counted)
     assert len(await world.alive(await world.head())) == _MANY + 1
     assert turns == _MANY // 10
+
+
+async def test_rows_of_a_big_commit_are_written_in_pieces(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of nodes, and those of files that are no entries."""
+    written: list[int] = []
+    in_turns = projector.in_turns
+    monkeypatch.setattr(projector, "in_turns", lambda rows: (written.append(len(rows)), in_turns(rows))[1])
+    nodes = {entry_path(node): encode_entry(node) for node in world.nodes(_MANY)}
+    push_files(world, nodes | {node_path(new_id()): b"no entry" for _ in range(2 * _MANY)})
+    await world.store.catch_up(world.workspace)
+    assert written == [_MANY, _MANY, 2 * _MANY], "versions, placements, faults"

@@ -26,7 +26,7 @@ import pytest
 from endpoints import endpoint_in_a_thread
 from integration.node_packages import needs_node, node_modules
 from memotree_storage.embedded.qdrant import EmbeddedQdrant
-from memotree_storage.model.paths import entry_stems
+from memotree_storage.model.paths import node_stem
 from psycopg import conninfo
 from typer.testing import CliRunner
 
@@ -131,7 +131,7 @@ class Bindings:
 
     def real(self, text: str) -> str:
         """The text with every known value, or beginning of one, replaced by the real one."""
-        text = re.sub(_FILE, lambda path: entry_stems(self._meant(path[0][-16:]))[1], text)
+        text = re.sub(_FILE, lambda path: node_stem(self._meant(path[0][-16:])), text)
         return _WORD.sub(lambda word: self._meant(word[0]), text)
 
     def _meant(self, word: str) -> str:

@@ -10,10 +10,10 @@ from memotree_storage.model.node import new_id
 from memotree_storage.postgres.registry import RevisionNotFoundError
 
 from memotree.history import HistoryOperations
-from memotree.history.log import PAGE_BYTES, SessionIsNoCommitError
+from memotree.history.log import SessionIsNoCommitError
 from memotree.request.lookup import AmbiguousIdError, NodeNotFoundError
 from memotree.request.messages import timestamp
-from memotree.request.pages import InvalidPageSizeError, InvalidPageTokenError
+from memotree.request.pages import PAGE_BYTES, InvalidPageSizeError, InvalidPageTokenError
 from memotree.v1 import history_service_pb2 as pb
 
 # --- the log ---------------------------------------------------------------------------------------------------------

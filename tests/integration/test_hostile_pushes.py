@@ -8,18 +8,24 @@ from unittest.mock import ANY
 
 import psycopg
 import pytest
-from integration.pushes import OpenAgain, differences, push, rows
+from by_hand import tags_of_tags
+from integration.histories import git
+from integration.pushes import OpenAgain, differences, push, push_files, rows, session_of
 from integration.worlds import World
 from memotree_storage.git import diff, entry_files, packfile
+from memotree_storage.git.database import ObjectDatabase
 from memotree_storage.git.objects import BLOB, COMMIT, TREE, encode_commit
 from memotree_storage.git.pack import PackWriter
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.git.trees import PathTakenError
 from memotree_storage.index.search import SearchQuery
+from memotree_storage.mirror import catch_up
 from memotree_storage.mirror.catch_up import CommitNotMirroredError
-from memotree_storage.model.node import ID_ALPHABET
+from memotree_storage.model import trailers
+from memotree_storage.model.node import ID_ALPHABET, new_id
+from memotree_storage.model.paths import node_path
 from memotree_storage.model.workspace import service_signature
-from memotree_storage.ports import CommitDraft, CommitInfo, Signature
+from memotree_storage.ports import CommitDraft, CommitInfo, Signature, TagDraft
 from memotree_storage.postgres import archive_versions
 from memotree_storage.postgres import rows as version_rows
 from memotree_storage.postgres.database import DatabaseFailedError, DatabaseFullError
@@ -27,8 +33,10 @@ from memotree_storage.postgres.reach import DatabaseUnavailableError
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
+from memotree.history import HistoryOperations
 from memotree.maintenance import MaintenanceOperations
 from memotree.request.pages import PageTokens
+from memotree.v1 import history_service_pb2 as pb
 from memotree.v1 import maintenance_service_pb2 as maintenance_pb
 
 pytestmark = pytest.mark.requirement("STORE-8")
@@ -106,8 +114,80 @@ async def test_long_names_and_messages_are_cut_in_the_mirror_alone(world: World)
     assert kept.startswith("A subject\n\nword ")
     assert kept.endswith("\n…\n\nMemoTree-Request: of-a-program\n")
     assert len(kept) <= 32_768
-    assert world.repository.commit_info(made).message == message
+    assert git(world, "log", "-1", "--format=%B", made).rstrip() == message.rstrip()
     assert await differences(world.store, world.workspace) == []
+
+
+async def test_of_long_messages_only_what_is_kept_is_handed_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few kilobytes that are pushed may be many commits with a message of 40 MB."""
+    handed_on: list[int] = []
+    for reader in ("trailers_of", "cut_message"):
+        function = getattr(trailers, reader)
+
+        def noted(message: str, *rest: Any, function: Callable[..., Any] = function) -> Any:
+            handed_on.append(len(message))
+            return function(message, *rest)
+
+        monkeypatch.setattr(trailers, reader, noted)
+    held: list[int] = []
+    mirror = catch_up._mirror
+
+    async def counted(conn: Any, workspace_id: str, repository: Any, commits: list[CommitInfo], *rest: Any) -> None:
+        held.append(sum(len(commit.message) for commit in commits))
+        await mirror(conn, workspace_id, repository, commits, *rest)
+
+    monkeypatch.setattr(catch_up, "_mirror", counted)
+    monkeypatch.setattr(catch_up, "_BATCH", 2)
+    made = [commit_by_hand(world.repository, "A subject\n\n" + "a: b\n" * 200_000) for _ in range(6)]
+    read = noted_reads(monkeypatch)
+    await world.store.catch_up(world.workspace)
+    assert sum(map(read.count, made)) <= 2 * len(made) + 2, "to walk the history, and to mirror; the tip also as a ref"
+    assert len(held) == 3
+    assert max(held) <= 2 * 32_768
+    assert max(handed_on) < 200_000
+
+
+def noted_reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The id of each object that is read from now on."""
+    read: list[str] = []
+    reading = ObjectDatabase.read
+    monkeypatch.setattr(ObjectDatabase, "read", lambda self, name: (read.append(name.hex()), reading(self, name))[1])
+    return read
+
+
+async def test_tags_that_lead_to_no_commit_are_followed_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    head = world.repository.refs()["refs/heads/main"]
+    blob = next(world.repository.diff(None, head)).new_blob
+    assert blob is not None
+    *_, astray = tags_of_tags(world.repository, blob, BLOB, 30)
+    for number in range(20):
+        assert world.repository.move_ref(f"refs/tags/astray-{number}", None, astray)
+    read = noted_reads(monkeypatch)
+    await world.open()
+    assert read.count(astray) == 1
+    assert len(read) < 30
+    read.clear()
+    await world.open()
+    assert read == []
+
+
+async def test_the_message_of_a_tag_is_cut_in_answers_and_a_page_of_tags_ends_early(
+    world: World, history: HistoryOperations
+) -> None:
+    head = world.repository.refs()["refs/heads/main"]
+    for number in range(40):
+        tag = TagDraft(f"tag-{number:02}", f"{number} says {'x' * 100_000}\n", service_signature())
+        assert world.repository.move_ref(f"refs/tags/{tag.name}", None, world.repository.write_tag(tag, head))
+    await world.store.catch_up(world.workspace)
+    request = pb.ListTagsRequest(workspace=world.workspace, page_size=1000)
+    page = await history.list_tags(request)
+    assert 1 < len(page.tags) < 40
+    assert page.ByteSize() < 4 << 20, "what a client takes by default"
+    assert {len(tag.message) for tag in page.tags} == {65_535}
+    request.page_token = page.next_page_token
+    rest = await history.list_tags(request)
+    assert [tag.message.split()[0] for tag in (*page.tags, *rest.tags)] == [str(number) for number in range(40)]
+    assert rest.next_page_token == ""
 
 
 async def test_a_commit_that_postgresql_refuses_sets_only_its_workspace_aside(world: World, again: OpenAgain) -> None:
@@ -233,6 +313,23 @@ async def test_a_file_that_is_too_large_is_a_fault_and_is_never_unpacked(
     assert world.store.set_aside == {}
 
 
+async def test_a_file_of_many_faults_is_told_briefly_and_a_page_of_faults_ends_early(world: World) -> None:
+    ids = sorted(new_id() for _ in range(400))
+    keys = "".join(f"{chr(0x1F600) * 60}{number:06}: x\n" for number in range(1_000))
+    push_files(world, {node_path(entry_id): f"---\nid: {entry_id}\n{keys}---\n".encode() for entry_id in ids})
+    operations = MaintenanceOperations(world.store, world.pages, world.limits)
+    asked = maintenance_pb.ListFaultsRequest(workspace=world.workspace, page_size=1000)
+    found = []
+    while not found or asked.page_token:
+        page = await operations.list_faults(asked)
+        assert page.ByteSize() < 4 << 20, "what a client takes by default"
+        found += page.faults
+        asked.page_token = page.next_page_token
+    assert [fault.node_id for fault in found] == ids
+    assert max(len(fault.description) for fault in found) < 2_500
+    assert max(map(len, await differences(world.store, world.workspace))) < 3_000
+
+
 async def test_a_text_under_many_names_sets_the_workspace_aside(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entry_files, "MOST_BYTES", 100_000)
     head = world.repository.refs()["refs/heads/main"]
@@ -286,17 +383,20 @@ async def test_a_push_while_refs_are_followed_hides_no_branch(world: World, monk
     """Its new tip is not mirrored yet, so the branch stays where it was in the mirror, until it is."""
     node = world.node()
     await world.put(node)
+    session_id = await world.open()
     during = PushDuring(monkeypatch, world)
     push(world, "main", world.node())
     await world.store.catch_up(world.workspace)
     assert during.pushed == 1
     assert await world.head()
+    assert (await session_of(world, session_id)).state == "open", "its branch is still there"
     assert await world.put(world.node())  # mirrors what was pushed, and goes on from there
     during.again()
     await world.store.rebuild(world.workspace)
     assert during.pushed == 2
     assert node.id in await world.alive(await world.head())
-    assert await world.put(world.node())
+    await world.stage(session_id, world.node())
+    assert await world.commit(session_id) == await world.head()
     assert await differences(world.store, world.workspace) == []
 
 

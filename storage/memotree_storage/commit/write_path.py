@@ -175,7 +175,7 @@ def _files(repository: CommitStore, new: NewCommit) -> dict[str, bytes | None]:
     All files with its id are removed, whatever their slugs are, so that it has one file afterwards.
     """
     files: dict[str, bytes | None] = {}
-    for present in entry_files(repository, new.parent, new.entries).values():
+    for present in entry_files(repository, new.parent, sorted(new.entries)).values():
         files.update(dict.fromkeys(file.path for file in present))
     for entry_id, entry in new.entries.items():
         if entry is not None:

@@ -16,6 +16,7 @@ from typing import Final
 from dulwich.errors import ApplyDeltaError
 from dulwich.pack import PackIndex
 
+from memotree_storage.git.delta_chains import DeltaChains, Place
 from memotree_storage.git.disk import disk_errors
 from memotree_storage.git.objects import (
     COMMIT,
@@ -28,14 +29,17 @@ from memotree_storage.git.objects import (
     tag_target,
 )
 from memotree_storage.git.packfile import (
+    OpenMaps,
     Pack,
-    PackCaches,
     StoredObject,
     TooLarge,
     check_loose_size,
     find_offset,
     index_entries,
 )
+
+MOST_TAGS: Final = 10
+"""Tags of tags that are followed, since a push can bring a chain of any length."""
 
 _SMALL: Final = 4096
 """Up to this many objects, a pack's index goes into the shared dictionary."""
@@ -53,10 +57,11 @@ class ObjectDatabase:
     def __init__(self, objects: Path) -> None:
         self.pack_folder = objects / "pack"
         self._loose_folder = objects
-        self._caches = PackCaches()
+        self._maps = OpenMaps()
+        self._chains = DeltaChains()
         self._scanning = Lock()
         self._packs: dict[str, Pack] = {}
-        self._places: dict[bytes, tuple[Pack, int]] = {}
+        self._places: dict[bytes, Place] = {}
         self._large: tuple[tuple[Pack, PackIndex], ...] = ()
         self._damaged: set[str] = set()
         self.rescan()
@@ -65,7 +70,8 @@ class ObjectDatabase:
         """Release all maps and caches."""
         with self._scanning:
             self._packs, self._places, self._large = {}, {}, ()
-            self._caches.clear()
+            self._maps.clear()
+            self._chains.clear()
 
     def read(self, name: bytes) -> StoredObject:
         """Return kind and bytes of an object, verified against its id.
@@ -82,7 +88,7 @@ class ObjectDatabase:
                 except FileNotFoundError:
                     found = None
                 except TooLarge as error:
-                    raise ObjectTooLargeError(name.hex(), error.size, error.limit) from None
+                    raise ObjectTooLargeError(name.hex(), error.told) from None
                 except _BROKEN as error:
                     raise ObjectDamagedError(name.hex()) from error
                 if found is not None:
@@ -103,9 +109,11 @@ class ObjectDatabase:
         return data
 
     def peel(self, name: bytes) -> tuple[bytes, int, bytes]:
-        """Follow annotated tags to the object they point to; return its id, kind and bytes."""
+        """Follow annotated tags, up to `MOST_TAGS`, to the object they point to; return its id, kind and bytes."""
         kind, data = self.read(name)
-        while kind == TAG:
+        for _ in range(MOST_TAGS):
+            if kind != TAG:
+                break
             name = tag_target(name.hex(), data)
             kind, data = self.read(name)
         return name, kind, data
@@ -130,7 +138,7 @@ class ObjectDatabase:
         with self._scanning:
             if pack_name in self._packs:
                 return
-            pack = Pack(self.pack_folder, pack_name, self._caches)
+            pack = Pack(self.pack_folder, pack_name, self._maps)
             if len(offsets) > _SMALL:
                 self._large = (*self._large, (pack, pack.load_index()))
             else:
@@ -155,7 +163,7 @@ class ObjectDatabase:
     def _load(
         self,
         names: Iterable[str],
-        places: dict[bytes, tuple[Pack, int]] | None = None,
+        places: dict[bytes, Place] | None = None,
         packs: dict[str, Pack] | None = None,
         large: tuple[tuple[Pack, PackIndex], ...] = (),
     ) -> None:
@@ -164,7 +172,7 @@ class ObjectDatabase:
         packs = {} if packs is None else packs
         damaged = set()
         for name in sorted(names):
-            pack = Pack(self.pack_folder, name, self._caches)
+            pack = Pack(self.pack_folder, name, self._maps)
             try:
                 index = pack.load_index()
             except FileNotFoundError:
@@ -180,14 +188,19 @@ class ObjectDatabase:
         self._places, self._packs, self._large, self._damaged = places, packs, large, damaged
 
     def _read_once(self, name: bytes) -> StoredObject | None:
+        place = self._locate(name)
+        return self._read_loose(name) if place is None else self._chains.read(place, self._locate, self.read)
+
+    def _locate(self, name: bytes) -> Place | None:
+        """The pack that has an object, and where; ``None`` if none has it."""
         place = self._places.get(name)
         if place is not None:
-            return place[0].read(place[1], self.read)
+            return place
         for pack, index in self._large:
             offset = find_offset(index, name)
             if offset is not None:
-                return pack.read(offset, self.read)
-        return self._read_loose(name)
+                return pack, offset
+        return None
 
     def _read_loose(self, name: bytes) -> StoredObject | None:
         path = self._loose_path(name)
@@ -200,11 +213,7 @@ class ObjectDatabase:
         return KIND_NUMBERS[kind], data
 
     def _known(self, name: bytes) -> bool:
-        return (
-            name in self._places
-            or any(find_offset(index, name) is not None for _, index in self._large)
-            or self._loose_path(name).is_file()
-        )
+        return self._locate(name) is not None or self._loose_path(name).is_file()
 
     def _loose_path(self, name: bytes) -> Path:
         digits = name.hex()

@@ -6,20 +6,18 @@ A file is named by an id and a slug, so a commit that people made can have sever
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import tee
 from typing import Final
 
 from memotree_storage.errors import CorruptError, FieldViolation
 from memotree_storage.git.objects import ObjectTooLargeError
 from memotree_storage.model.codec import InvalidFileError, decode_entry
 from memotree_storage.model.node import Entry
-from memotree_storage.model.paths import ENTRY_PATHS, Kind, entry_stems, parse_path
+from memotree_storage.model.paths import ENTRY_PATHS, Kind, archive_stem, node_stem, parse_path
 from memotree_storage.ports import ObjectReader, PathChange
 
 MOST_BYTES: Final = 4 << 30
 """Bytes of the files that one commit may change; an import of a million nodes has about two thousand million."""
-
-_AT_ONCE: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,37 +105,46 @@ class EntryDecoder:
 
 
 def entry_files(repository: ObjectReader, commit_id: str, ids: Iterable[str]) -> dict[str, list[EntryFile]]:
-    """Return all files of a commit with one of these ids, by id; the first file of an id is the entry."""
-    stems = {entry_id: entry_stems(entry_id) for entry_id in ids}
-    found = repository.files_beginning(commit_id, [stem for both in stems.values() for stem in both])
-    return {
-        entry_id: [
-            EntryFile(path, parsed[0], blob)
-            for stem in both
-            for path, blob in found[stem]
-            if (parsed := parse_path(path)) is not None
-        ]
-        for entry_id, both in stems.items()
-    }
+    """Return all files of a commit with one of these ids, by id; the first file of an id is the entry.
+
+    Sorted ids read each folder once, however large it is.
+    """
+    return dict(_files_by_id(repository, commit_id, ids))
 
 
 def diff_entries(repository: ObjectReader, old: str | None, new: str) -> Iterator[EntryDifference | SecondFile]:
     """Yield the entries whose files differ between two commits, each once, and their surplus files in ``new``."""
     changes = repository.diff(old, new, ENTRY_PATHS)
-    seen: set[str] = set()
     if old is None:
         yield from _first_files(changes)
         return
-    while batch := list(islice(changes, _AT_ONCE)):
-        parsed = (parse_path(change.path) for change in batch)
-        ids = [found[1] for found in parsed if found is not None]
-        fresh = list(dict.fromkeys(entry_id for entry_id in ids if entry_id not in seen))
-        seen.update(fresh)
-        before, after = entry_files(repository, old, fresh), entry_files(repository, new, fresh)
-        for entry_id in fresh:
-            yield EntryDifference(entry_id, _first(before[entry_id]), _first(after[entry_id]))
-            for file in after[entry_id][1:]:
-                yield SecondFile(file.path, after[entry_id][0].path, entry_id)
+    # The ids come in the order of paths, and both sides are read along with them: each folder once, however large.
+    ids = tee(_changed_ids(changes))
+    sides = (_files_by_id(repository, commit, each) for commit, each in zip((old, new), ids, strict=True))
+    for (entry_id, before), (_, after) in zip(*sides, strict=True):
+        yield EntryDifference(entry_id, _first(before), _first(after))
+        for file in after[1:]:
+            yield SecondFile(file.path, after[0].path, entry_id)
+
+
+def _files_by_id(repository: ObjectReader, commit_id: str, ids: Iterable[str]) -> Iterator[tuple[str, list[EntryFile]]]:
+    """Yield each id with its files; an id is taken when those of the one before were."""
+    own, of_archives, of_nodes = tee(ids, 3)
+    archives = repository.files_beginning(commit_id, map(archive_stem, of_archives))
+    nodes = repository.files_beginning(commit_id, map(node_stem, of_nodes))
+    for entry_id, (_, as_archive), (_, as_node) in zip(own, archives, nodes, strict=True):
+        named = [(path, parse_path(path), blob) for path, blob in (*as_archive, *as_node)]
+        yield entry_id, [EntryFile(path, parsed[0], blob) for path, parsed, blob in named if parsed is not None]
+
+
+def _changed_ids(changes: Iterable[PathChange]) -> Iterator[str]:
+    """Yield the id of each changed file, each once."""
+    seen: set[str] = set()
+    for change in changes:
+        parsed = parse_path(change.path)
+        if parsed is not None and parsed[1] not in seen:
+            seen.add(parsed[1])
+            yield parsed[1]
 
 
 def _first(files: Sequence[EntryFile]) -> EntryFile | None:

@@ -7,13 +7,14 @@ The formats are those of Git's ``Documentation/gitformat-*`` and ``fsck.c``. Obj
 import codecs
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from functools import lru_cache
 from hashlib import sha1
 from typing import Final
 
 from memotree_storage.errors import CorruptError, FieldViolation, InvalidInputError, NotFoundError
+from memotree_storage.model import trailers
 from memotree_storage.ports import CommitInfo, Signature, TagDraft
 
 COMMIT: Final = 1
@@ -33,6 +34,22 @@ _LAST_SECOND: Final = int((datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC) - _EPO
 _FIRST_SECOND: Final = int((datetime(1, 1, 2, tzinfo=UTC) - _EPOCH).total_seconds())
 
 
+MOST_PARENTS: Final = 100
+"""Parents that a commit may have; the widest merge in the history of Linux has 66."""
+
+LONGEST_TAG_MESSAGE: Final = 65_536
+"""Characters that are read of a tag's message; Git has all."""
+
+LONGEST_IDENTITY: Final = 1_000
+"""Characters that are read of a name or an address; Git has all."""
+
+_MOST_LINES: Final = 1_000
+"""Lines that are read before a message; those that MemoTree knows come first."""
+
+_CHARACTER: Final = 4
+"""The most bytes of a character."""
+
+_LONGEST_ZONE: Final = 16
 _LONGEST_ENCODING: Final = 40
 _TEXT_CODECS: Final = (
     *("ascii", "big5", "cp", "euc_", "gb", "hz", "iso2022_", "iso8859", "johab", "koi8", "mac", "ptcp154", "shift_jis"),
@@ -72,8 +89,20 @@ class ObjectTooLargeError(CorruptError):
 
     reason = "OBJECT_TOO_LARGE"
 
-    def __init__(self, object_id: str, size: int, limit: int) -> None:
-        super().__init__(f"Object {object_id} has {size:,} bytes, and MemoTree reads at most {limit:,}.")
+    def __init__(self, object_id: str, told: str) -> None:
+        super().__init__(f"Object {object_id} {told}.")
+
+
+class TooManyParentsError(CorruptError):
+    """A commit has more parents than MemoTree reads, as a small push can bring one."""
+
+    reason = "TOO_MANY_PARENTS"
+
+    def __init__(self, commit_id: str) -> None:
+        super().__init__(
+            f"Commit {commit_id} has more than {MOST_PARENTS} parents, so it is not read. Move the branches that have "
+            "it back with git."
+        )
 
 
 class InvalidSignatureError(InvalidInputError):
@@ -203,16 +232,16 @@ def parse_commit(commit_id: str, data: bytes) -> CommitInfo:
     """Parse the text of a commit object.
 
     Text that is not valid in the commit's encoding gets replacement characters; a time that Python cannot represent is
-    replaced by the nearest one that it can.
+    replaced by the nearest one that it can. A long message keeps its beginning and its trailers.
 
     Raises:
         ObjectDamagedError: The commit names no tree, or an id in it is malformed.
+        TooManyParentsError: It has more than `MOST_PARENTS`.
     """
     head, _, message = data.partition(b"\n\n")
     tree, parents, encoding = "", [], "utf-8"
     author = committer = b""
-    for line in head.split(b"\n"):
-        keyword, _, value = line.partition(b" ")
+    for keyword, value in _head_lines(head):
         if keyword == b"tree" and not tree:
             tree = value.decode("ascii", "replace")
         elif keyword == b"parent":
@@ -222,7 +251,9 @@ def parse_commit(commit_id: str, data: bytes) -> CommitInfo:
         elif keyword == b"committer" and not committer:
             committer = value
         elif keyword == b"encoding":
-            encoding = value.decode("ascii", "replace")
+            encoding = value[: _LONGEST_ENCODING + 1].decode("ascii", "replace")
+    if len(parents) > MOST_PARENTS:
+        raise TooManyParentsError(commit_id)
     if not all(map(is_hex_id, (tree, *parents))):
         raise ObjectDamagedError(commit_id)
     return CommitInfo(
@@ -231,30 +262,56 @@ def parse_commit(commit_id: str, data: bytes) -> CommitInfo:
         parents=tuple(parents),
         author=parse_signature(author, encoding),
         committer=parse_signature(committer, encoding),
-        message=_decode(message, encoding),
+        message=_parse_message(message, encoding, trailers.LONGEST_MESSAGE),
     )
+
+
+def _head_lines(head: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield keyword and value of the first lines before a message."""
+    start = 0
+    for _ in range(_MOST_LINES):
+        end = head.find(b"\n", start)
+        keyword, _, value = head[start : None if end < 0 else end].partition(b" ")
+        yield keyword, value
+        if end < 0:
+            return
+        start = end + 1
+
+
+def _parse_message(data: bytes, encoding: str, limit: int) -> str:
+    """Decode a message and cut it to ``limit`` characters; no more is decoded than can be kept."""
+    most = _CHARACTER * (limit + 1)
+    if len(data) <= most:
+        return trailers.cut_message(_decode(data, encoding), limit)
+    ending = data.rstrip(b"\n")[-limit:]  # trailers are kept up to a quarter of the limit
+    _, blank, last = ending.rpartition(b"\n\n")
+    kept = _decode(last if blank else b"", encoding)
+    return trailers.cut_message(f"{_decode(data[:most], encoding)}\n…\n\n{kept}\n", limit)
 
 
 def parse_signature(line: bytes, encoding: str = "utf-8") -> Signature:
     """Parse ``Name <email> seconds +hhmm``; parts that are missing or broken become empty, or 1970 for the time."""
     identity, _, time = line.rpartition(b">")
-    name, email = _parse_identity(identity, encoding)
+    name, _, email = identity.partition(b"<")
     seconds, _, zone = time.strip().partition(b" ")
     try:
         second = min(max(int(seconds), _FIRST_SECOND), _LAST_SECOND)
     except ValueError:
         second = 0
     try:
-        when = datetime.fromtimestamp(second, _parse_zone(zone))
+        when = datetime.fromtimestamp(second, _parse_zone(zone[:_LONGEST_ZONE]))
     except (ValueError, OverflowError):  # near the greatest or smallest date, some zones are out of range
         when = datetime.fromtimestamp(second, UTC)
-    return Signature(name, email, when)
+    return Signature(_parse_identity(name, encoding), _parse_identity(email, encoding), when)
 
 
-@lru_cache(maxsize=4096)
-def _parse_identity(identity: bytes, encoding: str) -> tuple[str, str]:
-    name, _, email = identity.partition(b"<")
-    return _decode(name.strip(), encoding), _decode(email.strip(), encoding)
+def _parse_identity(part: bytes, encoding: str) -> str:
+    return _decode_identity(part.strip()[: _CHARACTER * LONGEST_IDENTITY], encoding)
+
+
+@lru_cache(maxsize=8192)
+def _decode_identity(part: bytes, encoding: str) -> str:
+    return _decode(part, encoding)[:LONGEST_IDENTITY]
 
 
 @lru_cache(maxsize=256)
@@ -284,7 +341,7 @@ def _codec(encoding: str) -> str:
     Python has others that are no encodings of text, or take time that grows with the square of the length (punycode).
     """
     if len(encoding) <= _LONGEST_ENCODING and encoding.isascii():
-        with contextlib.suppress(LookupError):
+        with contextlib.suppress(LookupError, ValueError):  # unknown, or with a NUL
             name = codecs.lookup(encoding).name
             if name.startswith(_TEXT_CODECS):
                 return name
@@ -294,10 +351,10 @@ def _codec(encoding: str) -> str:
 def parse_tag(data: bytes) -> TagDraft:
     """Parse an annotated tag as tolerantly as a commit; a missing tagger gets the time 1970."""
     head, _, message = data.partition(b"\n\n")
-    fields = dict(line.partition(b" ")[::2] for line in head.split(b"\n"))
+    fields = dict(_head_lines(head))
     return TagDraft(
-        _decode(fields.get(b"tag", b""), "utf-8"),
-        _decode(message, "utf-8"),
+        _decode(fields.get(b"tag", b"")[: _CHARACTER * LONGEST_IDENTITY], "utf-8"),
+        _parse_message(message, "utf-8", LONGEST_TAG_MESSAGE),
         parse_signature(fields.get(b"tagger", b"")),
     )
 

@@ -1,21 +1,20 @@
-"""Reading packs: the offset of an object, and its bytes with deltas applied.
+"""Reading packs: where an object is, what is said before its bytes, and the bytes.
 
 dulwich's pack classes keep two file handles and a cache per pack, and warn if they are dropped without being closed.
 With one pack per commit, and a repack that can run at any time, a reader needs the opposite. This module uses dulwich
-for the formats (index, object header, delta) and accesses packs through memory maps that vanish with their last
+for the formats of indexes and deltas, and accesses packs through memory maps that vanish with their last
 reader: no close, no lock on the read path.
 """
 
 import mmap
 import zlib
-from collections.abc import Callable, Iterator
-from hashlib import sha1
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from dulwich.object_format import SHA1
 from dulwich.objects import RawObjectID
-from dulwich.pack import OFS_DELTA, REF_DELTA, PackIndex, apply_delta, load_pack_index_file, unpack_object_at
+from dulwich.pack import OFS_DELTA, REF_DELTA, PackIndex, load_pack_index_file
 
 from memotree_storage.cache import BoundedCache
 
@@ -31,7 +30,12 @@ A few kilobytes can stand for gigabytes in a pack, so the size is looked at befo
 _ZLIB_SLICE: Final = 8192
 """Compressed bytes passed to zlib at a time; it copies the unused rest, so small slices suit small objects."""
 
-_DELTA_CACHE_BYTES: Final = 32 << 20
+_HEADER_SLICE: Final = 512
+"""The same for the beginning of a delta."""
+
+_DELTA_HEADER: Final = 20
+"""Bytes that have the sizes of a delta's base and of its result."""
+
 _LOOSE_HEADER: Final = 64
 """Bytes that have the kind and the size of a loose object."""
 
@@ -40,80 +44,97 @@ _OPEN_MAPS: Final = 32
 
 
 class TooLarge(Exception):  # noqa: N818 - never leaves the object database
-    """An object is larger than `LARGEST_OBJECT`; ``size`` and ``limit`` are in bytes."""
+    """An object is larger than what is read, or so is all that it is packed with; ``told`` follows its name."""
 
-    def __init__(self, size: int) -> None:
-        super().__init__(size)
-        self.size, self.limit = size, LARGEST_OBJECT
+    def __init__(self, told: str) -> None:
+        super().__init__(told)
+        self.told = told
 
 
-class PackCaches:
-    """What the packs of one repository share: open maps, and the objects that deltas are based on."""
+class Header(NamedTuple):
+    """What a pack says about an object before its bytes.
+
+    Attributes:
+        kind: Its kind, or that of a delta.
+        size: The bytes of the object, or of the delta.
+        base: The base of a delta: its offset, or its id if it may be in another pack; ``None`` for no delta.
+        start: Where the compressed bytes begin.
+    """
+
+    kind: int
+    size: int
+    base: int | bytes | None
+    start: int
+
+
+class OpenMaps(BoundedCache[str, mmap.mmap]):
+    """The packs of one repository that are mapped, by their path."""
 
     def __init__(self) -> None:
-        self.maps: BoundedCache[str, mmap.mmap] = BoundedCache(_OPEN_MAPS)
-        self.bases: BoundedCache[tuple[str, int], StoredObject] = BoundedCache(
-            _DELTA_CACHE_BYTES, lambda value: len(value[1]) + 200
-        )
-
-    def clear(self) -> None:
-        """Drop all maps and objects."""
-        self.maps.clear()
-        self.bases.clear()
+        super().__init__(_OPEN_MAPS)
 
 
 class Pack:
     """One pack file. Reads raise ``FileNotFoundError`` if a repack has removed it and it is not mapped."""
 
-    __slots__ = ("_caches", "_path", "name")
+    __slots__ = ("_file", "_maps", "path")
 
-    def __init__(self, folder: Path, name: str, caches: PackCaches) -> None:
-        self.name = name
-        self._path = folder / f"{name}.pack"
-        self._caches = caches
+    def __init__(self, folder: Path, name: str, maps: OpenMaps) -> None:
+        self._file = folder / f"{name}.pack"
+        self._maps = maps
+        self.path = str(self._file)
 
     def load_index(self) -> PackIndex:
         """Map the pack's index; the map is released with the last reference to it."""
-        path = self._path.with_suffix(".idx")
+        path = self._file.with_suffix(".idx")
         with path.open("rb") as file:
             return load_pack_index_file(path, file, SHA1)
 
-    def read(self, offset: int, read_base: Callable[[bytes], StoredObject]) -> StoredObject:
-        """Return the object at ``offset``; ``read_base`` finds a delta's base by id if it is not in this pack."""
+    def header(self, offset: int) -> Header:
+        """Return what is said about an object before its bytes."""
         contents = self._map()
-        chain: list[tuple[int, bytes]] = []
-        while True:
-            base = self._caches.bases.get((self.name, offset))
-            if base is not None:
+        first = contents[offset]
+        kind, size, start = first >> 4 & 7, first & 0x0F, offset + 1
+        if first & 0x80:
+            rest, start = _number(contents, start)
+            size |= rest << 4
+        if kind == OFS_DELTA:
+            distance, start = _distance(contents, start)
+            if not 0 < distance < offset:
+                raise ValueError(distance)
+            return Header(kind, size, offset - distance, start)
+        if kind == REF_DELTA:
+            return Header(kind, size, contents[start : start + 20], start + 20)
+        return Header(kind, size, None, start)
+
+    def size_of_result(self, delta: Header) -> int:
+        """Return the size of what a delta makes; only its beginning is unpacked."""
+        beginning = _beginning(self._map(), delta.start)
+        return _number(beginning, _number(beginning, 0)[1])[0]
+
+    def unpack(self, header: Header) -> bytes:
+        """Return the bytes of an object, or of its delta; ``ValueError`` if they are not as many as its header says."""
+        contents, place = self._map(), header.start
+        stream = zlib.decompressobj()
+        pieces: list[bytes] = []
+        missing = header.size
+        while not stream.eof and missing >= 0:
+            compressed = contents[place : place + _ZLIB_SLICE]
+            if not compressed:
                 break
-            _refuse_large(_size_at(contents, offset))
-            unpacked, _ = unpack_object_at(contents, offset, sha1, zlib_bufsize=_ZLIB_SLICE)
-            data = b"".join(unpacked.decomp_chunks)
-            if unpacked.pack_type_num == OFS_DELTA and isinstance(unpacked.delta_base, int):
-                chain.append((offset, data))
-                offset -= unpacked.delta_base
-            elif unpacked.pack_type_num == REF_DELTA and isinstance(unpacked.delta_base, bytes):
-                chain.append((offset, data))
-                base = read_base(unpacked.delta_base)
-                break
-            else:
-                base = (unpacked.pack_type_num, data)
-                if chain:
-                    self._caches.bases.put((self.name, offset), base)
-                break
-        kind, data = base
-        for place, delta in reversed(chain):
-            _refuse_large(_number(delta, _number(delta, 0)[1])[0])
-            data = b"".join(apply_delta(data, delta))
-            self._caches.bases.put((self.name, place), (kind, data))
-        return kind, data
+            place += len(compressed)
+            pieces.append(stream.decompress(compressed))
+            missing -= len(pieces[-1])
+        if missing or not stream.eof:
+            raise ValueError(missing)
+        return b"".join(pieces)
 
     def _map(self) -> mmap.mmap:
-        contents = self._caches.maps.get(self.name)
+        contents = self._maps.get(self.path)
         if contents is None:
-            with self._path.open("rb") as file:
+            with self._file.open("rb") as file:
                 contents = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            self._caches.maps.put(self.name, contents)
+            self._maps.put(self.path, contents)
         return contents
 
 
@@ -124,21 +145,41 @@ def check_loose_size(data: bytes) -> None:
         TooLarge: It is.
     """
     header = zlib.decompressobj().decompress(data, _LOOSE_HEADER).partition(b"\0")[0]
-    _refuse_large(int(header.rpartition(b" ")[2]))
+    refuse_large(int(header.rpartition(b" ")[2]))
 
 
-def _refuse_large(size: int) -> None:
+def refuse_large(size: int) -> None:
+    """Refuse an object of a size in bytes.
+
+    Raises:
+        TooLarge: It is larger than `LARGEST_OBJECT`.
+    """
     if size > LARGEST_OBJECT:
-        raise TooLarge(size)
+        raise TooLarge(f"has {size:,} bytes, and MemoTree reads at most {LARGEST_OBJECT:,}")
 
 
-def _size_at(contents: mmap.mmap, offset: int) -> int:
-    """The unpacked size of an object, or of its delta: four bits in the first byte, then seven in each."""
-    first = contents[offset]
-    if not first & 0x80:
-        return first & 0x0F
-    rest, _ = _number(contents, offset + 1)
-    return first & 0x0F | rest << 4
+def _beginning(contents: mmap.mmap, start: int) -> bytes:
+    """The first bytes of a delta, or all if they are fewer."""
+    stream = zlib.decompressobj()
+    found = b""
+    while len(found) < _DELTA_HEADER and not stream.eof:
+        piece = contents[start : start + _HEADER_SLICE]
+        if not piece:
+            raise ValueError(start)
+        found += stream.decompress(piece, _DELTA_HEADER - len(found))
+        start += len(piece)
+    return found
+
+
+def _distance(contents: mmap.mmap, place: int) -> tuple[int, int]:
+    """How far before a delta its base is, and the place after that: seven bits a byte, the highest first."""
+    byte = contents[place]
+    number = byte & 0x7F
+    while byte & 0x80:
+        place += 1
+        byte = contents[place]
+        number = number + 1 << 7 | byte & 0x7F
+    return number, place + 1
 
 
 def _number(data: bytes | mmap.mmap, place: int) -> tuple[int, int]:

@@ -28,9 +28,21 @@ from memotree_storage.git.pack import PackWriter
 from memotree_storage.git.recovery import LEFTOVER_AGE, recover
 from memotree_storage.git.refs import RefStore, check_ref_name
 from memotree_storage.git.trees import TreeReader, TreeWriter
-from memotree_storage.ports import CommitDraft, CommitInfo, PathChange, PathScope, TagDraft, WrittenCommit
+from memotree_storage.ports import (
+    CommitDraft,
+    CommitInfo,
+    CommitParents,
+    PathChange,
+    PathScope,
+    TagDraft,
+    WrittenCommit,
+)
 
 _BLOB_CACHE_BYTES: Final = 32 << 20
+_REMEMBERED: Final = 20_000
+"""Objects whose commit is remembered, and commits whose tree is: their bytes may be many, and are read once."""
+
+_NO_COMMIT: Final = ""
 _PACKED_FOLDERS: Final = ("refs/heads", "refs/tags")
 _SLICE: Final = 50
 """Refs whose files are removed while the write lock is held."""
@@ -59,6 +71,8 @@ class GitRepository:
         self._objects = ObjectDatabase(path / "objects")
         self._trees = TreeReader(self._objects)
         self._blobs: BoundedCache[str, bytes] = BoundedCache(_BLOB_CACHE_BYTES, lambda data: len(data) + 150)
+        self._commits: BoundedCache[str, str] = BoundedCache(_REMEMBERED)
+        self._roots: BoundedCache[str, bytes] = BoundedCache(_REMEMBERED)
 
     @classmethod
     def create(cls, path: Path, *, description: str = "") -> "GitRepository":
@@ -83,8 +97,8 @@ class GitRepository:
     def close(self) -> None:
         """Release files and caches."""
         self._objects.close()
-        self._trees.clear()
-        self._blobs.clear()
+        for cache in (self._trees, self._blobs, self._commits, self._roots):
+            cache.clear()
 
     def __enter__(self) -> Self:
         return self
@@ -169,7 +183,9 @@ class GitRepository:
 
     def commit_info(self, commit_id: str) -> CommitInfo:
         """Return a commit; the id of a tag object is peeled to its commit."""
-        return parse_commit(*self._objects.commit(raw_id(commit_id, "commit")))
+        found = parse_commit(*self._objects.commit(raw_id(commit_id, "commit")))
+        self._roots.put(found.commit_id, raw_id(found.tree_id, "tree"))
+        return found
 
     def diff(self, old: str | None, new: str, scope: PathScope | None = None) -> Iterator[PathChange]:
         """Yield the files that differ between two commits, by path; ``old=None`` yields all files of ``new``."""
@@ -189,13 +205,13 @@ class GitRepository:
         blob = self._trees.find(self._root(commit_id), path)
         return None if blob is None else self.read_blob(blob.hex())
 
-    def files_beginning(self, commit_id: str, beginnings: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
-        """Return the files of a commit whose paths begin with each text: path and blob id, by path.
+    def files_beginning(self, commit_id: str, beginnings: Iterable[str]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+        """Yield each text with the files of a commit whose paths begin with it: path and blob id, by path.
 
-        Reads only the trees on the way to the last name of each text.
+        Reads only the trees on the way to the last name of each text, and each of them once if the texts come in the
+        order of paths.
         """
-        root = self._root(commit_id)
-        return {beginning: self._trees.find_beginning(root, beginning) for beginning in beginnings}
+        return self._trees.find_beginning(self._root(commit_id), beginnings)
 
     # --- beyond the port ---------------------------------------------------------------------------------------------
 
@@ -223,7 +239,7 @@ class GitRepository:
 
     def _peeled(self, object_id: str) -> str | None:
         try:
-            return self.commit_info(object_id).commit_id
+            return self.peel(object_id)
         except ObjectMissingError:
             return None
 
@@ -240,11 +256,23 @@ class GitRepository:
         kind, data = self._objects.read(raw_id(object_id, "tag"))
         return parse_tag(data) if kind == TAG else None
 
-    def history(self, tips: Sequence[str], known: Callable[[str], bool]) -> list[CommitInfo]:
+    def peel(self, object_id: str) -> str | None:
+        """Return the id of the commit that an object leads to through at most ten tags; ``None`` if it leads to none.
+
+        It is remembered, also that there is none.
+        """
+        found = self._commits.get(object_id)
+        if found is None:
+            name, kind, _ = self._objects.peel(raw_id(object_id, "commit"))
+            found = name.hex() if kind == COMMIT else _NO_COMMIT
+            self._commits.put(object_id, found)
+        return found or None
+
+    def history(self, tips: Sequence[str], known: Callable[[str], bool]) -> list[CommitParents]:
         """Return all commits that ``tips`` reach and that are not known, each once, parents before children.
 
-        The walk does not go past a known commit; a tip that does not lead to a commit is skipped. Takes about 1 KB of
-        memory and 30 microseconds per commit.
+        The walk does not go past a known commit; a tip that does not lead to a commit is skipped. Takes about half a
+        kilobyte of memory and 30 microseconds per commit.
         """
         return walk_history(self._objects, tips, known)
 
@@ -259,4 +287,5 @@ class GitRepository:
             return recover(self.path, self._journal, self._refs, LEFTOVER_AGE if exclusive else None)
 
     def _root(self, commit_id: str) -> bytes:
-        return raw_id(self.commit_info(commit_id).tree_id, "tree")
+        root = self._roots.get(commit_id)
+        return raw_id(self.commit_info(commit_id).tree_id, "tree") if root is None else root

@@ -6,7 +6,7 @@ and raw entries), so that changing one entry of a thousand is a binary search, a
 
 import re
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, Protocol
@@ -30,6 +30,9 @@ _ENTRY_COST: Final = 160
 
 _PLAIN_NAME: Final = re.compile(r"[0-9A-Za-z_][0-9A-Za-z_.-]*")
 """Names that no file system takes for ``.git``; they need no further check."""
+
+_NO_NAME: Final = b"\0"
+"""A name that no tree can have."""
 
 _FOLDER_MODE: Final = b"40000 "
 _FILE_MODE: Final = b"100644 "
@@ -151,37 +154,64 @@ class TreeReader:
 
     def find(self, root: bytes, path: str) -> bytes | None:
         """Return the blob id of the file at ``path`` below ``root``; ``None`` if there is none."""
-        tree, name = self._folder_of(root, path)
+        folders, name = _split_for_reading(path)
+        tree = _Folders(self, root).at(folders)
         return None if tree is None else row_blob(tree.row(name))
 
-    def find_beginning(self, root: bytes, beginning: str) -> list[tuple[str, str]]:
-        """Return path and blob id (hex) of the files whose paths begin with a text that ends within their last name."""
-        tree, name = self._folder_of(root, beginning)
-        found: list[tuple[str, str]] = []
-        if tree is None:
-            return found
-        folder = beginning[: beginning.rfind("/") + 1]
-        for place in range(bisect_left(tree.keys, name), len(tree.keys)):
-            key = tree.keys[place]
-            if not key.startswith(name):
-                break
-            blob = None if key.endswith(b"/") else row_blob(tree.rows[place])
-            if blob is not None:
-                found.append((folder + key.decode("utf-8", "surrogateescape"), blob.hex()))
-        return found
+    def find_beginning(self, root: bytes, beginnings: Iterable[str]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+        """Yield each text with path and blob id (hex) of the files whose paths begin with it, up to their last name.
 
-    def _folder_of(self, root: bytes, path: str) -> tuple[Tree | None, bytes]:
-        """Return the folder of a path (``None`` if there is none) and the last name of the path."""
-        try:
-            *folders, name = path.encode("utf-8", "surrogateescape").split(b"/")
-        except UnicodeEncodeError:
-            return None, b""
-        for folder in folders:
-            row = self.load(root).row(folder + b"/")
+        Texts in the order of paths read each folder once, also one that is too large for the cache.
+        """
+        way = _Folders(self, root)
+        for beginning in beginnings:
+            folders, name = _split_for_reading(beginning)
+            tree = way.at(folders)
+            yield beginning, [] if tree is None else _files_in(tree, beginning[: beginning.rfind("/") + 1], name)
+
+
+class _Folders:
+    """Loads folders below a root by their paths, and keeps the trees on the way to the latest one."""
+
+    def __init__(self, reader: TreeReader, root: bytes) -> None:
+        self._reader = reader
+        self._names: list[bytes] = []
+        self._trees = [reader.load(root)]
+
+    def at(self, names: list[bytes]) -> Tree | None:
+        """Return the folder at a path, given by its names; ``None`` if there is none."""
+        while self._names != names[: len(self._names)]:
+            self._names.pop()
+            self._trees.pop()
+        for name in names[len(self._names) :]:
+            row = self._trees[-1].row(name + b"/")
             if row is None:
-                return None, name
-            root = row_id(row)
-        return self.load(root), name
+                return None
+            self._names.append(name)
+            self._trees.append(self._reader.load(row_id(row)))
+        return self._trees[-1]
+
+
+def _split_for_reading(path: str) -> tuple[list[bytes], bytes]:
+    """Return the folders of a path and its last name, encoded as in trees."""
+    try:
+        *folders, name = path.encode("utf-8", "surrogateescape").split(b"/")
+    except UnicodeEncodeError:
+        return [_NO_NAME], b""
+    return folders, name
+
+
+def _files_in(tree: Tree, folder: str, beginning: bytes) -> list[tuple[str, str]]:
+    """Path and blob id (hex) of the files of a folder whose names begin so."""
+    found: list[tuple[str, str]] = []
+    for place in range(bisect_left(tree.keys, beginning), len(tree.keys)):
+        key = tree.keys[place]
+        if not key.startswith(beginning):
+            break
+        blob = None if key.endswith(b"/") else row_blob(tree.rows[place])
+        if blob is not None:
+            found.append((folder + key.decode("utf-8", "surrogateescape"), blob.hex()))
+    return found
 
 
 class ObjectSink(Protocol):

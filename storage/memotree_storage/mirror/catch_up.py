@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -22,7 +23,7 @@ from memotree_storage.model.codec import InvalidFileError
 from memotree_storage.model.node import Entry
 from memotree_storage.model.paths import shown_path
 from memotree_storage.model.workspace import KEEP_PREFIX, SERVICE_EMAIL, service_signature
-from memotree_storage.ports import CommitInfo, CommitReader, CommitStore, TagDraft
+from memotree_storage.ports import CommitInfo, CommitParents, CommitReader, CommitStore, TagDraft
 from memotree_storage.postgres import projector, refs, registry, sessions, staging, tree
 from memotree_storage.postgres.database import Connection, Database, get_setting, put_setting
 from memotree_storage.postgres.line_joins import join_lines
@@ -146,7 +147,8 @@ async def catch_up(
             await registry.lock_workspace(conn, workspace_id)
             # Another task may have mirrored some of them since `known` was read.
             there = await projector.known_commits(conn, workspace_id, [commit.commit_id for commit in batch])
-            missing = [commit for commit in batch if commit.commit_id not in there]
+            lacking = [commit for commit in batch if commit.commit_id not in there]
+            missing = await in_store_thread(_read, repository, lacking)
             await _mirror(conn, workspace_id, repository, missing, branches)
             await _settle(conn, workspace_id, entries, missing, waiting)
             faults.point("recovery.projected")
@@ -169,9 +171,11 @@ async def catch_up_in_transaction(
     waiting = await _waiting_sessions(conn, workspace_id, repository)
     default = await registry.default_branch(conn, workspace_id)
     commits, branches = await in_store_thread(_missing, repository, known, default)
-    await _mirror(conn, workspace_id, repository, commits, branches)
-    await _settle(conn, workspace_id, entries, commits, waiting)
-    await _make_tags(commits, waiting)
+    for batch in _batches(commits):
+        missing = await in_store_thread(_read, repository, batch)
+        await _mirror(conn, workspace_id, repository, missing, branches)
+        await _settle(conn, workspace_id, entries, missing, waiting)
+        await _make_tags(missing, waiting)
     await follow_refs(conn, workspace_id, repository)
 
 
@@ -187,7 +191,8 @@ async def replay_in_transaction(
     default = await registry.default_branch(conn, workspace_id)
     commits, branches = await in_store_thread(_missing, repository, set(), default, found)
     for done, batch in enumerate(_batches(commits)):
-        await _mirror(conn, workspace_id, repository, batch, branches)
+        missing = await in_store_thread(_read, repository, batch)
+        await _mirror(conn, workspace_id, repository, missing, branches)
         if report is not None:
             report("commits", min((done + 1) * _BATCH, len(commits)), len(commits))
     await follow_refs(conn, workspace_id, repository, found)
@@ -218,28 +223,23 @@ def _peeled(repository: CommitReader, found: Mapping[str, str]) -> dict[str, tup
     """Each ref's object and the commit it peels to; tags of trees or blobs are left out, since they name no state."""
     peeled = {}
     for name, target in found.items():
-        try:
-            peeled[name] = (target, repository.commit_info(target).commit_id)
-        except ObjectMissingError:
-            continue
+        with suppress(ObjectMissingError):
+            commit_id = repository.peel(target)
+            if commit_id is not None:
+                peeled[name] = (target, commit_id)
     return peeled
 
 
 def _missing(
     repository: CommitReader, known: set[str], default_branch: str, followed: Mapping[str, str] | None = None
-) -> tuple[list[CommitInfo], "_Branches"]:
+) -> tuple[list[CommitParents], "_Branches"]:
     """The commits to mirror, and their branches: what refs and sessions reach, and what is not known."""
     found = repository.refs()
     held = {target for name, target in found.items() if name.startswith(KEEP_PREFIX)}
     if followed is None:
         followed = mirrored_refs(found)
-    commits = []
-    for tip in sorted(held.union(followed.values())):
-        try:
-            commits.append(repository.commit_info(tip).commit_id)
-        except ObjectMissingError:
-            continue
-    missing = repository.history(commits, known.__contains__)
+    tips = _peeled(repository, {target: target for target in sorted(held.union(followed.values()))})
+    missing = repository.history([commit_id for _, commit_id in tips.values()], known.__contains__)
     heads = {name.removeprefix(BRANCHES): tip for name, tip in followed.items() if name.startswith(BRANCHES)}
     return missing, _Branches(missing, heads, default_branch)
 
@@ -253,7 +253,7 @@ class _Branches:
         default_branch: Comes first; the others follow in the order of their names.
     """
 
-    def __init__(self, missing: Iterable[CommitInfo], heads: Mapping[str, str], default_branch: str) -> None:
+    def __init__(self, missing: Iterable[CommitParents], heads: Mapping[str, str], default_branch: str) -> None:
         parents = {commit.commit_id: next(iter(commit.parents), None) for commit in missing}
         self._of: dict[str, str] = {}
         self._passing: dict[str, set[str]] = defaultdict(set)
@@ -288,8 +288,10 @@ class _Waiting:
 
     async def session_of(self, commit: CommitInfo) -> str | None:
         """The id of the waiting session that made a commit, or ``None``."""
+        if commit.committer.email not in self._committers:
+            return None
         session_id = trailers.trailers_of(commit.message).get(trailers.SESSION, "")
-        if session_id not in self._sessions or commit.committer.email not in self._committers:
+        if session_id not in self._sessions:
             return None
         if session_id not in self._since:
             self._since[session_id] = await in_store_thread(_since, self.repository, *self._sessions[session_id])
@@ -420,6 +422,11 @@ def _make_tag(repository: CommitStore, name: str, commit: CommitInfo) -> None:
         return  # a person wrote a trailer with a name that no tag can have
 
 
-def _batches(commits: list[CommitInfo]) -> Iterator[list[CommitInfo]]:
+def _batches(commits: list[CommitParents]) -> Iterator[list[CommitParents]]:
     for start in range(0, len(commits), _BATCH):
         yield commits[start : start + _BATCH]
+
+
+def _read(repository: CommitReader, commits: Iterable[CommitParents]) -> list[CommitInfo]:
+    """The commits of a batch with their messages, which are in memory only as long as they are mirrored."""
+    return [repository.commit_info(commit.commit_id) for commit in commits]

@@ -159,7 +159,7 @@ async def unreadable_files(snapshot: Snapshot, repository: CommitReader, after: 
 
 def _still_there(repository: CommitReader, commit_id: str, rows: Sequence[tuple[str, str, str]]) -> list[TreeFault]:
     """Those files that are at a commit as they were at the commit that made them unreadable."""
-    now = repository.files_beginning(commit_id, [path for path, _, _ in rows])
+    now = _blobs(repository, commit_id, [path for path, _, _ in rows])
     by_commit: defaultdict[str, list[str]] = defaultdict(list)
     for path, _, made in rows:
         by_commit[made].append(path)
@@ -167,15 +167,14 @@ def _still_there(repository: CommitReader, commit_id: str, rows: Sequence[tuple[
     found = []
     for path, description, _ in rows:
         parsed = parse_path(path)
-        if dict(now[path]).get(path) == then.get(path):
+        if now[path] == then[path]:
             entry_id = "" if parsed is None else parsed[1]
             found.append(TreeFault(UNREADABLE, entry_id, "", path, 0, description, _MEND_FILE))
     return found
 
 
 def _blobs(repository: CommitReader, commit_id: str, paths: Sequence[str]) -> dict[str, str | None]:
-    found = repository.files_beginning(commit_id, paths)
-    return {path: dict(found[path]).get(path) for path in paths}
+    return {path: dict(found).get(path) for path, found in repository.files_beginning(commit_id, paths)}
 
 
 def tell_fault(repository: CommitReader, commit_id: str, fault: FaultRow) -> TreeFault:

@@ -11,7 +11,7 @@ objects, so that aliases, tags and deep nesting are refused before they can cost
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -26,6 +26,14 @@ from memotree_storage.model.validation import Limits, archive_faults, canonical_
 READ_LIMITS: Final = Limits(content_bytes=1 << 28)
 """Limits for reading: lowering a limit in the service's settings never hides what was committed before."""
 
+MOST_FAULTS: Final = 20
+"""Faults of a file that are told."""
+
+MOST_TOLD: Final = 2_000
+"""Characters of the faults that a message tells, if they are several."""
+
+_LONGEST_FIELD: Final = 100
+_LONGEST_DESCRIPTION: Final = 1_000
 _FENCE: Final = "---\n"
 _CLOSING: Final = re.compile(r"^---[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
 _OPENING: Final = re.compile(r"---[ \t]*\r?\n")
@@ -59,16 +67,27 @@ _SOURCE_KEYS: Final = frozenset({"document", "start", "end", "page", "heading", 
 
 
 class InvalidFileError(InvalidInputError):
-    """A file of the tree is not a valid node or archive; ``path`` names it."""
+    """A file of the tree is not a valid node or archive; ``path`` names it.
+
+    It tells the first faults, `MOST_FAULTS` at most, and how many more there are: anybody may push a file of a million.
+    """
 
     reason = "INVALID_FILE"
 
-    def __init__(self, path: str, faults: list[FieldViolation]) -> None:
-        listed = "; ".join(
-            f"{fault.field} {fault.description}" if fault.field else fault.description for fault in faults
-        )
-        super().__init__(f"{path[:200]!r} cannot be read: {listed}. Correct the file and commit it again.", faults)
+    def __init__(self, path: str, faults: Sequence[FieldViolation]) -> None:
+        told = [_shortened(fault) for fault in faults[:MOST_FAULTS]]
+        listed = [f"{fault.field} {fault.description}".strip() for fault in told]
+        while len(listed) > 1 and sum(map(len, listed)) > MOST_TOLD:
+            listed.pop()
+        if len(listed) < len(faults):
+            listed.append(f"and {len(faults) - len(listed):,} more")
+        message = f"{path[:200]!r} cannot be read: {'; '.join(listed)}. Correct the file and commit it again."
+        super().__init__(message, told)
         self.path = path
+
+
+def _shortened(fault: FieldViolation) -> FieldViolation:
+    return FieldViolation(fault.field[:_LONGEST_FIELD], fault.description[:_LONGEST_DESCRIPTION])
 
 
 # --- Writing ---------------------------------------------------------------------------------------------------------
@@ -157,7 +176,7 @@ def decode_entry(path: str, data: bytes, limits: Limits = READ_LIMITS, types: Ab
             wrote the file may not be installed here.
 
     Raises:
-        InvalidFileError: The file cannot be read or breaks a rule; the error lists every fault.
+        InvalidFileError: The file cannot be read or breaks a rule; the error lists every fault, up to `MOST_FAULTS`.
     """
     place = parse_path(path)
     if place is None:
@@ -210,9 +229,13 @@ class _Reader:
         self.faults: list[FieldViolation] = []
 
     def known(self, keys: AbstractSet[str]) -> None:
-        for key in self._tree:
-            if key not in keys:
-                self.fault(key[:70], f"is an unknown key, known are {', '.join(sorted(keys))}; put it under attributes")
+        self.unknown(self._tree, keys, "", "; put it under attributes")
+
+    def unknown(self, given: Iterable[str], known: AbstractSet[str], prefix: str, way_out: str = "") -> None:
+        description = f"is an unknown key, known are {', '.join(sorted(known))}{way_out}"
+        for key in given:
+            if key not in known:
+                self.fault(f"{prefix}{key[:70]}", description)
 
     def fault(self, field: str, description: str) -> None:
         self.faults.append(FieldViolation(field, description))
@@ -282,9 +305,7 @@ def _read_source(reader: _Reader) -> Source | None:
             reader.fault(f"source.{key}", f"{text[:40]!r} is not a number of up to 16 digits")
             text = "0"
         numbers[key] = int(text)
-    for key in fields:
-        if key not in _SOURCE_KEYS:
-            reader.fault(f"source.{key[:70]}", f"is an unknown key, known are {', '.join(sorted(_SOURCE_KEYS))}")
+    reader.unknown(fields, _SOURCE_KEYS, "source.")
     return Source(
         document_id=fields.get("document", ""),
         start=numbers["start"],

@@ -18,6 +18,9 @@ Tree = dict[str, "str | list[str] | dict[str, str]"]
 MAX_FOREIGN_CHARS: Final = 4 << 20
 """The maximum length of front matter that is not in canonical form; canonical front matter may have any length."""
 
+MAX_LINES: Final = 10_000
+"""The maximum number of lines of front matter that is longer than that; canonical front matter has far fewer."""
+
 _KEY: Final = re.compile(r"[a-z][a-z0-9]*")
 _LOADER: Final = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _MAX_DEPTH: Final = 2
@@ -34,6 +37,10 @@ def parse_front_matter(text: str) -> Tree:
         FrontMatterError: The text is not YAML, repeats a key, nests deeper than a list or mapping in a mapping, or uses
             anchors, aliases or tags.
     """
+    if len(text) > MAX_FOREIGN_CHARS and text.count("\n") > MAX_LINES:
+        raise FrontMatterError(
+            f"its front matter has more than {MAX_FOREIGN_CHARS} characters and more than {MAX_LINES} lines"
+        )
     tree = _parse_canonical(text)
     return _parse_yaml(text) if tree is None else tree
 

@@ -58,12 +58,12 @@ def _any_script(title: str) -> str:
 
 def node_path(node_id: str, title: str = "") -> str:
     """Return the path of a node's file; folders are named by the first four characters of the id."""
-    return f"{_node_stem(node_id)}{_ending(title)}"
+    return f"{node_stem(node_id)}{_ending(title)}"
 
 
 def archive_path(archive_id: str, name: str = "") -> str:
     """Return the path of an archive's file."""
-    return f"{_archive_stem(archive_id)}{_ending(name)}"
+    return f"{archive_stem(archive_id)}{_ending(name)}"
 
 
 def entry_path(entry: Entry) -> str:
@@ -71,9 +71,14 @@ def entry_path(entry: Entry) -> str:
     return node_path(entry.id, entry.title) if isinstance(entry, Node) else archive_path(entry.id, entry.name)
 
 
-def entry_stems(entry_id: str) -> tuple[str, str]:
-    """Return what the paths of all files with an id begin with: as an archive, and as a node."""
-    return _archive_stem(entry_id), _node_stem(entry_id)
+def node_stem(node_id: str) -> str:
+    """Return what the paths of all files of a node begin with."""
+    return f"nodes/{node_id[:2]}/{node_id[2:4]}/{node_id}"
+
+
+def archive_stem(archive_id: str) -> str:
+    """Return what the paths of all files of an archive begin with."""
+    return f"archives/{archive_id}"
 
 
 def parse_path(path: str) -> tuple[Kind, str] | None:
@@ -110,14 +115,6 @@ ENTRY_PATHS: Final = EntryPaths()
 def shown_path(path: str) -> str:
     """Return a path as text that can be stored and shown: people may push names that are not UTF-8, or very long."""
     return path.encode(errors="backslashreplace").decode()[:_SHOWN]
-
-
-def _node_stem(node_id: str) -> str:
-    return f"nodes/{node_id[:2]}/{node_id[2:4]}/{node_id}"
-
-
-def _archive_stem(archive_id: str) -> str:
-    return f"archives/{archive_id}"
 
 
 def _ending(title: str) -> str:

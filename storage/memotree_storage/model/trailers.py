@@ -15,6 +15,9 @@ REQUEST_DIGEST: Final = "MemoTree-Request-Digest"
 TAG: Final = "MemoTree-Tag"
 JOB: Final = "MemoTree-Job"
 
+LONGEST_MESSAGE: Final = 32_768
+"""Characters that are read of a commit's message, with its trailers; Git has all."""
+
 LONGEST_REQUEST_ID: Final = 128
 """Characters that a request id may have."""
 

@@ -104,10 +104,7 @@ async def project(
     state = State(workspace_id, commit.commit_id)
     more = await misplaced.mend_placements(conn, state, place.line_id, place.seq, suspects)
     if faults:
-        await conn.execute(
-            "insert into mirror.fault select %s, %s, * from unnest(%s::text[], %s::text[])",
-            (workspace_id, commit.commit_id, list(faults), list(faults.values())),
-        )
+        await _write_faults(conn, workspace_id, commit.commit_id, faults)
     await conn.execute(
         "update mirror.workspace set commit_count = commit_count + 1, version_count = version_count + %s,"
         " placement_count = placement_count + %s where workspace_id = %s",
@@ -433,3 +430,12 @@ async def _write_placements(conn: Connection, place: LinePosition, rows: Sequenc
     ):
         async for row in in_turns(rows):
             await copy.write_row((place.line_id, row[0], place.seq, row[2], row[4], row[5], row[6]))
+
+
+async def _write_faults(conn: Connection, workspace_id: str, commit_id: str, faults: Mapping[str, str]) -> None:
+    async with (
+        conn.cursor() as cursor,
+        cursor.copy("copy mirror.fault (workspace_id, commit_id, path, description) from stdin") as copy,
+    ):
+        async for fault in in_turns(list(faults.items())):
+            await copy.write_row((workspace_id, commit_id, *fault))

@@ -32,11 +32,6 @@ FIELDS: Final = (
 )
 """The columns that `mirror.version` and `work.staged` have in common, in the order of `Version`."""
 
-LONGEST_MESSAGE: Final = 32_768
-"""Characters of a commit's message that the mirror keeps, with the trailers; Git has all."""
-
-_LONGEST_IDENTITY: Final = 1_000
-
 
 @dataclass(frozen=True, slots=True)
 class Version:
@@ -180,11 +175,11 @@ def targets_of(entry: Entry) -> list[str]:
 def commit_facts(commit: CommitInfo) -> tuple[Any, ...]:
     """The columns of `mirror.commit` after its place, from ``parents`` on.
 
-    Everybody who can push writes commits, so names and messages are cut, and marks that cannot be are none.
+    Everybody who can push writes commits, so marks that cannot be are none.
     """
     marks = trailers.marks_of(commit.message)
     return (
-        *(list(commit.parents), commit.author.name[:_LONGEST_IDENTITY], commit.author.email[:_LONGEST_IDENTITY]),
-        *(commit.author.when, commit.committer.when, trailers.cut_message(commit.message, LONGEST_MESSAGE)),
+        *(list(commit.parents), commit.author.name, commit.author.email),
+        *(commit.author.when, commit.committer.when, commit.message),
         *(marks.session_id, marks.request_id),
     )

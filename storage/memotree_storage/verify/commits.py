@@ -21,8 +21,8 @@ from memotree_storage.model.codec import InvalidFileError
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.model.paths import parse_path, shown_path
 from memotree_storage.model.workspace import KEEP_PREFIX
-from memotree_storage.ports import CommitInfo, CommitReader
-from memotree_storage.postgres.database import Connection
+from memotree_storage.ports import CommitInfo, CommitParents, CommitReader
+from memotree_storage.postgres.database import Connection, fetched
 from memotree_storage.postgres.rows import FIELDS, Version, commit_facts, row_of, targets_of, tombstone_of
 from memotree_storage.verify.report import Difference, Step, in_git, in_postgres
 
@@ -116,7 +116,7 @@ class CommitCheck:
         )
         return {row[0] for row in await cursor.fetchall()}
 
-    def _history(self, known: set[str]) -> tuple[list[CommitInfo], list[Difference]]:
+    def _history(self, known: set[str]) -> tuple[list[CommitParents], list[Difference]]:
         """Return the commits that refs and open sessions reach, then those that only the mirror still has."""
         tips = [
             *mirrored_refs(self._refs).values(),
@@ -133,8 +133,8 @@ class CommitCheck:
 
     # --- what Git says -----------------------------------------------------------------------------------------------
 
-    def _parts(self, commits: Sequence[CommitInfo]) -> Iterator[_Part]:
-        for commit in commits:
+    def _parts(self, commits: Sequence[CommitParents]) -> Iterator[_Part]:
+        for commit in (self._repository.commit_info(each.commit_id) for each in commits):
             part = _Part(commit)
             decoder = EntryDecoder(self._repository)
             try:
@@ -181,26 +181,25 @@ class CommitCheck:
 
     def _standing_faults(self) -> list[Difference]:
         """Report files that are no entries, or cannot be read as such, and still exist at the head of a branch."""
+        paths = {path for faults in self._faults.values() for path in faults}
+        ids = sorted({parsed[1] for path in paths if (parsed := parse_path(path)) is not None})
         found = []
-        heads = {name: target for name, target in self._refs.items() if name.startswith("refs/heads/")}
-        for commit_id, faults in self._faults.items():
-            for path in faults:
-                for name, head in heads.items():
-                    if sentence := self._fault_at(head, path):
-                        sentence = f"On {name}, {sentence} A rebuild cannot repair it."
-                        found.append(in_git("file", sentence, commit_id=commit_id))
+        for name, head in self._refs.items():
+            wrong = self._wrong_files(head, ids) if name.startswith("refs/heads/") else {}
+            for commit_id, faults in self._faults.items():
+                for path in filter(wrong.__contains__, faults):
+                    sentence = f"On {name}, {wrong[path]} A rebuild cannot repair it."
+                    found.append(in_git("file", sentence, commit_id=commit_id))
         return list(dict.fromkeys(found))
 
-    def _fault_at(self, head: str, path: str) -> str:
-        """What is wrong with a file at the head of a branch; "" if nothing is, or if there is no such file."""
-        parsed = parse_path(path)
-        if parsed is None:
-            return ""
-        files = entry_files(self._repository, head, [parsed[1]])[parsed[1]]
-        for file in files:
-            if file.path == path:
-                return self._decode(file)[1] if file is files[0] else SecondFile(path, files[0].path, parsed[1]).fault
-        return ""
+    def _wrong_files(self, head: str, ids: Sequence[str]) -> dict[str, str]:
+        """What is wrong with the files of these ids at the head of a branch, by path."""
+        wrong = {}
+        for entry_id, files in entry_files(self._repository, head, ids).items():
+            for file in files:
+                surplus = SecondFile(file.path, files[0].path, entry_id)
+                wrong[file.path] = self._decode(file)[1] if file is files[0] else surplus.fault
+        return {path: sentence for path, sentence in wrong.items() if sentence}
 
     # --- what the mirror says ----------------------------------------------------------------------------------------
 
@@ -290,7 +289,7 @@ class CommitCheck:
             "select commit_id, path from mirror.fault where workspace_id = %s and commit_id = any(%s)",
             (self._workspace_id, list(ids)),
         )
-        there = {(row[0], row[1]) for row in await cursor.fetchall()}
+        there = {(row[0], row[1]) for row in await fetched(cursor)}
         should = {(commit_id, path) for commit_id in ids for path in map(shown_path, self._faults.get(commit_id, {}))}
         for commit_id in ids:
             if not self._faults.get(commit_id):

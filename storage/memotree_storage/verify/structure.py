@@ -275,7 +275,9 @@ def _peeled(repository: CommitReader, refs: Mapping[str, str]) -> tuple[dict[str
     damaged = []
     for name, target in refs.items():
         try:
-            peeled[name] = (target, repository.commit_info(target).commit_id)
+            commit_id = repository.peel(target)
+            if commit_id is not None:
+                peeled[name] = (target, commit_id)
         except ObjectMissingError as error:
             if not repository.exists(target):
                 damaged.append(in_git("ref", f"{name} points to an object that is missing. {error.message}"))

@@ -20,6 +20,7 @@ from memotree.forest.documents.reader import (
     DocumentTooCostlyError,
     DocumentTooLongError,
     ReadingLimits,
+    _Process,
 )
 
 pytestmark = pytest.mark.requirement("STORE-8", "FOREST-3")
@@ -66,10 +67,16 @@ async def test_a_document_that_cannot_be_read_has_the_error_of_its_reader(reader
     assert (await reader.read(LONG)).text == LONG
 
 
-async def test_a_document_that_takes_too_long_is_refused_and_the_next_one_is_read() -> None:
+async def test_a_document_that_takes_too_long_is_refused_and_the_next_one_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    statuses: list[int] = []
+    ended = _Process.ended
+    monkeypatch.setattr(_Process, "ended", lambda process: (statuses.append(ended(process)), statuses[-1])[1])
     reader = DocumentReader(ReadingLimits(time=SECOND))
     with pytest.raises(DocumentTooCostlyError, match=r"'bomb.pdf' needs more than 1 seconds of processor time"):
         await reader.read(pdf_bomb(3000, 20_000), name="bomb.pdf")
+    assert statuses == [-signal.SIGXCPU], "the system has ended it, not the longer limit of the server"
     assert (await reader.read(LONG)).text == LONG
     await reader.close()
 

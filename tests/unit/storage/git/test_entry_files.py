@@ -1,15 +1,18 @@
 """Which file of a commit holds an entry, if people name files as they like."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from memotree_storage.cache import BoundedCache
 from memotree_storage.conformance.drafts import draft
 from memotree_storage.git.entry_files import EntryDifference, EntryFile, SecondFile, diff_entries, entry_files
 from memotree_storage.git.objects import TREE
 from memotree_storage.git.repository import GitRepository
-from memotree_storage.model.paths import ENTRY_PATHS, parse_path
+from memotree_storage.git.trees import Tree
+from memotree_storage.model.paths import ENTRY_PATHS, archive_path, node_path, parse_path
 from memotree_storage.ports import PathChange
 
 ID, OTHER = "7xk2m9qd4tnvw0ha", "7xk2m9qd4tnvw0hb"
@@ -31,7 +34,7 @@ def test_an_entry_is_found_under_every_name(store: GitRepository) -> None:
     assert head is not None
     assert entry_files(store, head, ["0" * 16, OTHER]) == {
         "0" * 16: [],
-        OTHER: [EntryFile(f"{OTHER_STEM}.md", "node", store.files_beginning(head, [OTHER_STEM])[OTHER_STEM][0][1])],
+        OTHER: [EntryFile(f"{OTHER_STEM}.md", "node", next(store.files_beginning(head, [OTHER_STEM]))[1][0][1])],
     }
 
 
@@ -109,6 +112,27 @@ def test_finding_a_name_reads_no_other_folder(store: GitRepository, monkeypatch:
     monkeypatch.setattr(store._objects, "read", lambda name: (kinds.append((found := read(name))[0]), found)[1])
     assert len(entry_files(store, head, ["3x4y000000000000"])["3x4y000000000000"]) == 1
     assert kinds.count(TREE) == 5, "root, archives, nodes, 3x, 4y"
+
+
+@pytest.mark.requirement("STORE-8")
+def test_a_folder_too_large_for_the_cache_is_read_once_however_many_of_its_entries_change(
+    store: GitRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everyone can push a folder of a million names, which is small if all are the same file."""
+    ids = [f"{number * 10**12:016}" for number in range(1200)]
+    nodes = {node_path(entry_id): b"a" for entry_id in ids}
+    base = store.write_commit(draft(None, nodes)).commit_id
+    archives = {archive_path(entry_id): b"b" for entry_id in ids}
+    head = store.write_commit(draft(base, {node_path(ids[0]): b"b", **archives})).commit_id
+    parsed: Counter[bytes] = Counter()
+    parse = Tree.parse
+    monkeypatch.setattr(Tree, "parse", lambda data: (parsed.update([data]), parse(data))[1])
+    monkeypatch.setattr(store._trees, "_cache", BoundedCache[bytes, Tree](0))
+    assert len(list(diff_entries(store, base, head))) == 1200 + 1200
+    assert max(parsed.values()) <= 4, "by the comparison, and by those who look for archives and for nodes"
+    parsed.clear()
+    assert all(len(files) == 2 for files in entry_files(store, head, ids).values())
+    assert max(parsed.values()) <= 2
 
 
 PLACES = st.sampled_from(

@@ -3,11 +3,26 @@
 import random
 
 import pytest
+from by_hand import tags_of_tags
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from memotree_storage.conformance.drafts import ABSENT, MAIN, WHO, draft
-from memotree_storage.git.objects import COMMIT, TREE, ObjectMissingError, encode_commit, parse_commit
+from memotree_storage.git import objects
+from memotree_storage.git.objects import (
+    BLOB,
+    COMMIT,
+    TREE,
+    ObjectMissingError,
+    TooManyParentsError,
+    encode_commit,
+    parse_commit,
+    parse_tag,
+)
 from memotree_storage.git.pack import PackWriter
 from memotree_storage.git.repository import GitRepository
-from memotree_storage.ports import CommitInfo, TagDraft
+from memotree_storage.model import trailers
+from memotree_storage.ports import CommitParents, TagDraft
+from steps import Steps
 from unit.storage.git.judge import Judge
 
 
@@ -23,7 +38,7 @@ def write_graph(store: GitRepository, parents_of: list[list[int]]) -> list[str]:
     return ids
 
 
-def assert_replayable(found: list[CommitInfo], ids: set[str]) -> None:
+def assert_replayable(found: list[CommitParents], ids: set[str]) -> None:
     seen: set[str] = set()
     for info in found:
         assert info.commit_id not in seen
@@ -68,8 +83,8 @@ def test_tips_may_be_tags_and_repeat_and_lead_to_no_commit(store: GitRepository,
     blob = written.blobs["a"]
     judge.run("tag", "-a", "-m", "a blob", "odd", blob)
     odd = store.refs()["refs/tags/odd"]
-    (info,) = store.history([written.tag_id, written.commit_id, blob, odd, written.tag_id], nothing_known)
-    assert info == store.commit_info(written.commit_id)
+    found = store.history([written.tag_id, written.commit_id, blob, odd, written.tag_id], nothing_known)
+    assert found == [CommitParents(written.commit_id, ())]
     assert store.history([], nothing_known) == []
     with pytest.raises(ObjectMissingError):
         store.history([ABSENT], nothing_known)
@@ -100,7 +115,7 @@ def test_malformed_commits_of_other_programs_can_be_read(
     info = store.commit_info(commit_id)
     assert (info.author.name, info.author.when.year) == (name, year)
     assert info.committer.name == "C"
-    assert store.history([commit_id], nothing_known) == [info]
+    assert store.history([commit_id], nothing_known) == [CommitParents(commit_id, ())]
     if b"\xff" not in header:
         assert info.message == "Smørrebrød"
 
@@ -120,7 +135,9 @@ def test_signed_commits_and_merge_tags_are_read(store: GitRepository, judge: Jud
 
 
 @pytest.mark.requirement("STORE-8", "GIT-8")
-@pytest.mark.parametrize("encoding", ["punycode", "base64", "unicode_escape", "no-such", "x" * 100_000, "\xff"])
+@pytest.mark.parametrize(
+    "encoding", ["punycode", "base64", "unicode_escape", "no-such", "x" * 100_000, "\xff", "\0latin-1"]
+)
 def test_a_message_in_no_encoding_of_text_is_read_as_utf_8(encoding: str) -> None:
     """Some of Python's codecs are no encodings of text; that of punycode takes quadratic time."""
     head = f"tree {'0' * 40}\nauthor A <a@b> 1 +0000\ncommitter A <a@b> 1 +0000\nencoding {encoding}\n\n"
@@ -131,3 +148,75 @@ def test_a_message_in_no_encoding_of_text_is_read_as_utf_8(encoding: str) -> Non
 def test_a_message_is_read_in_the_encoding_of_its_commit(encoding: str) -> None:
     head = f"tree {'0' * 40}\nauthor A <a@b> 1 +0000\ncommitter A <a@b> 1 +0000\nencoding {encoding}\n\n"
     assert parse_commit("0" * 40, head.encode() + "Smørrebrød\n".encode("latin-1")).message == "Smørrebrød\n"
+
+
+HEAD = f"tree {'0' * 40}\nauthor A <a@b> 1 +0000\ncommitter A <a@b> 1 +0000\n"
+WORDS = st.sampled_from(
+    ["\n", "\n\n", "\n\n\n", "Key: value\n", "K: \u8bb0", "word ", "\U0001f600", "\u00e4", " ", "x" * 30]
+)
+
+
+@pytest.mark.requirement("STORE-8")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(message=st.lists(WORDS, max_size=60).map("".join), repeated=st.sampled_from([1, 50]), limit=st.integers(8, 200))
+def test_a_long_message_is_cut_as_if_all_of_it_were_read(
+    monkeypatch: pytest.MonkeyPatch, message: str, repeated: int, limit: int
+) -> None:
+    monkeypatch.setattr(trailers, "LONGEST_MESSAGE", limit)
+    whole = message * repeated
+    assert parse_commit("0" * 40, f"{HEAD}\n{whole}".encode()).message == trailers.cut_message(whole, limit)
+
+
+@pytest.mark.requirement("STORE-8")
+def test_no_more_of_a_commit_or_tag_is_decoded_than_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A push of a few kilobytes can bring any number of commits with a message of 40 MB."""
+    decoded: list[int] = []
+    decode = objects._decode
+    monkeypatch.setattr(
+        objects,
+        "_decode",
+        lambda data, encoding: (decoded.append(len(data) + len(encoding)), decode(data, encoding))[1],
+    )
+    long = b"x" * 2_000_000
+    head = HEAD.encode().replace(b"author A <a@b>", b"author " + long + b"<" + long + b">") + b"encoding " + long
+    info = parse_commit("0" * 40, head + b"\n\n" + long + b"\n\n" + b"Key: value\n" * 200_000)
+    tag = parse_tag(b"tag " + long + b"\ntagger " + long + b"<a@b> 1 " + long + b"\n\n" + long)
+    assert [len(info.message), len(tag.message)] == [32_768, 65_536]
+    assert [len(info.author.name), len(info.author.email), len(tag.tagger.name)] == [1000, 1000, 1000]
+    assert max(decoded) < 300_000
+    assert sum(decoded) < 500_000
+
+
+def test_only_the_first_lines_before_a_message_are_read() -> None:
+    lines = f"tree {'0' * 40}\n" + "x y z\n" * 100_000
+    with Steps() as steps:
+        parse_commit("0" * 40, lines.encode())
+        parse_tag(lines.encode())
+    assert steps.count < 40_000, "of a hundred thousand lines"
+
+
+@pytest.mark.requirement("STORE-8")
+def test_a_commit_with_more_parents_than_anybody_merges_is_refused() -> None:
+    parents = [f"parent {number:040x}\n" for number in range(101)]
+    head, rest = HEAD[:46], HEAD[46:]
+    assert len(parse_commit("0" * 40, "".join([head, *parents[1:], rest]).encode()).parents) == 100
+    with pytest.raises(TooManyParentsError, match="more than 100 parents"):
+        parse_commit("0" * 40, "".join([head, *parents, rest]).encode())
+
+
+@pytest.mark.requirement("STORE-8")
+def test_a_tag_leads_through_ten_tags_and_what_leads_to_no_commit_is_remembered(
+    store: GitRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A push can bring a chain of any length, which would be followed whenever a session is opened."""
+    commit_id = store.write_commit(draft(None, {"a": b"1"})).commit_id
+    named = tags_of_tags(store, commit_id, COMMIT, 11)
+    astray = tags_of_tags(store, store.write_commit(draft(None, {"a": b"1"})).blobs["a"], BLOB, 3)[-1]
+    assert [store.peel(each) for each in (commit_id, named[9], named[10], astray)] == [commit_id, commit_id, None, None]
+    assert store.commit_info(named[9]).commit_id == commit_id
+    for missing in (named[10], astray):
+        assert store.history([missing], nothing_known) == []
+        with pytest.raises(ObjectMissingError):
+            store.commit_info(missing)
+    monkeypatch.setattr(store._objects, "read", None)
+    assert [store.peel(each) for each in (commit_id, named[9], named[10], astray)] == [commit_id, commit_id, None, None]

@@ -2,17 +2,31 @@
 
 import os
 import random
+import struct
 import threading
+import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha1
 from pathlib import Path
 from typing import Any
 
 import pytest
+from dulwich.object_format import SHA1
+from dulwich.pack import OFS_DELTA, REF_DELTA, pack_object_header, write_pack_index_v2
+from memotree_storage.cache import BoundedCache
 from memotree_storage.conformance.drafts import MAIN, draft, files
-from memotree_storage.git import packfile
-from memotree_storage.git.objects import BLOB, TREE, ObjectDamagedError, ObjectMissingError, ObjectTooLargeError
+from memotree_storage.git import delta_chains, packfile
+from memotree_storage.git.objects import (
+    BLOB,
+    TREE,
+    ObjectDamagedError,
+    ObjectMissingError,
+    ObjectTooLargeError,
+    object_id,
+)
 from memotree_storage.git.pack import PackWriter, create_temporary
+from memotree_storage.git.packfile import Pack
 from memotree_storage.git.repository import GitRepository
 from unit.storage.git.judge import Judge
 
@@ -203,8 +217,8 @@ def test_an_object_that_is_too_large_is_refused_before_it_is_unpacked(
             path.unlink()
         judge.run("unpack-objects", "-q", stdin=data)
     unpacked: list[int] = []
-    for name in ("unpack_object_at", "apply_delta"):
-        monkeypatch.setattr(packfile, name, noting(getattr(packfile, name), unpacked))
+    monkeypatch.setattr(Pack, "unpack", noting(Pack.unpack, unpacked))
+    monkeypatch.setattr(delta_chains, "apply_delta", noting(delta_chains.apply_delta, unpacked))
     monkeypatch.setattr(packfile, "LARGEST_OBJECT", 10_000)
     with GitRepository.open(store.path) as fresh:
         assert fresh.read_path(written.commit_id, "small.md") == b"small"
@@ -219,8 +233,163 @@ def noting(unpack: Callable[..., Any], sizes: list[int]) -> Callable[..., Any]:
 
     def noted(*arguments: Any, **options: Any) -> Any:
         found = unpack(*arguments, **options)
-        chunks = found[0].decomp_chunks if isinstance(found, tuple) else found
-        sizes.append(sum(map(len, chunks)))
+        sizes.append(len(found) if isinstance(found, bytes) else sum(map(len, found)))
         return found
 
     return noted
+
+
+SIZE = 20_000
+"""Bytes of each object of a chain."""
+
+COUNT = 300
+
+
+@pytest.mark.requirement("STORE-8")
+@pytest.mark.parametrize("order", ["up", "down", "any"])
+@pytest.mark.parametrize("kept", ["small", "large"])
+def test_a_chain_of_deltas_costs_what_its_length_is_in_whichever_order_it_is_read(
+    store: GitRepository, judge: Judge, monkeypatch: pytest.MonkeyPatch, order: str, kept: str
+) -> None:
+    """Three hundred objects of 9 MB are a push of some kilobytes. The caches hold sixteen of them here."""
+    room = 16 * (SIZE + 200)
+    monkeypatch.setattr(delta_chains, "_SMALL_BYTES", room if kept == "small" else SIZE)
+    monkeypatch.setattr(delta_chains, "_LARGE_BYTES", room)
+    large = BoundedCache[Any, Any](room, delta_chains._weight, heaviest=room)
+    monkeypatch.setattr(delta_chains, "_large", large)
+    texts = chain_texts(COUNT)
+    names = write_chain(judge, texts)
+    unpacked: list[int] = []
+    monkeypatch.setattr(Pack, "unpack", noting(Pack.unpack, unpacked))
+    monkeypatch.setattr(delta_chains, "apply_delta", noting(delta_chains.apply_delta, unpacked))
+    wanted = list(zip(names, texts, strict=True))
+    if order == "any":
+        random.Random(1).shuffle(wanted)
+    with GitRepository.open(store.path) as fresh:
+        for name, text in reversed(wanted) if order == "down" else wanted:
+            assert fresh._objects.read(bytes.fromhex(name)) == (BLOB, text)
+    assert sum(unpacked) < {"up": 2, "down": 20, "any": 30}[order] * COUNT * SIZE, "150 times if nothing is kept"
+
+
+@pytest.mark.requirement("STORE-8")
+def test_deltas_that_name_their_bases_are_read_in_any_number(store: GitRepository, judge: Judge) -> None:
+    """Git makes such a pack if it is asked to; Python does not recurse that deep."""
+    texts = chain_texts(2_000, size=100)
+    names = write_chain(judge, texts, by_name=True)
+    with GitRepository.open(store.path) as fresh:
+        assert fresh.read_blob(names[-1]) == texts[-1]
+        assert fresh.read_blob(names[1_000]) == texts[1_000]
+
+
+@pytest.mark.requirement("STORE-8")
+@pytest.mark.parametrize("by_name", [False, True])
+def test_a_chain_that_unpacks_to_too_much_is_refused_whatever_is_cached(
+    store: GitRepository, judge: Judge, monkeypatch: pytest.MonkeyPatch, *, by_name: bool
+) -> None:
+    monkeypatch.setattr(delta_chains, "_LEAST_UNPACKED", 0)
+    monkeypatch.setattr(delta_chains, "MOST_UNPACKED", 20 * SIZE)
+    texts = chain_texts(30)
+    names = write_chain(judge, texts, by_name=by_name)
+    unpacked: list[int] = []
+    monkeypatch.setattr(delta_chains, "apply_delta", noting(delta_chains.apply_delta, unpacked))
+    with GitRepository.open(store.path) as fresh:
+        with pytest.raises(ObjectTooLargeError, match=r"a chain of deltas of more than 400,000 bytes; `git repack"):
+            fresh.read_blob(names[-1])
+        assert unpacked == []
+        for name, text in zip(names[:15], texts[:15], strict=True):
+            assert fresh.read_blob(name) == text
+        with pytest.raises(ObjectTooLargeError):
+            fresh.read_blob(names[-1])
+
+
+@pytest.mark.requirement("STORE-8")
+def test_a_delta_that_makes_a_large_object_of_a_small_one_is_not_applied(
+    store: GitRepository, judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packfile, "LARGEST_OBJECT", 10_000)
+    small, large = b"x" * 8_000, b"x" * 16_000
+    pack = Deltas(small)
+    name = pack.add(large, [*copied(0, 8_000), *copied(0, 8_000)])
+    pack.write(judge)
+    unpacked: list[int] = []
+    monkeypatch.setattr(delta_chains, "apply_delta", noting(delta_chains.apply_delta, unpacked))
+    with GitRepository.open(store.path) as fresh:
+        assert fresh.read_blob(object_id(BLOB, small).hex()) == small
+        with pytest.raises(ObjectTooLargeError, match="has 16,000 bytes"):
+            fresh.read_blob(name)
+    assert unpacked == []
+
+
+@pytest.mark.requirement("STORE-8")
+def test_deltas_that_are_based_on_each_other_are_not_followed_for_ever(
+    store: GitRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git lets nobody push them, but a disk may be damaged."""
+    monkeypatch.setattr(delta_chains, "MOST_UNPACKED", 100 * delta_chains._LEAST_UNPACKED)
+    one, other = object_id(BLOB, b"one"), object_id(BLOB, b"other")
+    packed = [
+        bytes(pack_object_header(REF_DELTA, base, 3, object_format=SHA1)) + zlib.compress(bytes([3, 1, 0]))
+        for base in (other, one)
+    ]
+    data = b"PACK" + struct.pack(">LL", 2, 2) + b"".join(packed)
+    checksum = sha1(data, usedforsecurity=False).digest()
+    path = store.path / "objects" / "pack" / "pack-odd"
+    path.with_suffix(".pack").write_bytes(data + checksum)
+    with path.with_suffix(".idx").open("wb") as file:
+        places = [(one, 12, 0), (other, 12 + len(packed[0]), 0)]
+        write_pack_index_v2(file, sorted(places), checksum)
+    with GitRepository.open(store.path) as fresh, pytest.raises(ObjectTooLargeError, match="a chain of deltas"):
+        fresh.read_blob(one.hex())
+
+
+def chain_texts(count: int, size: int = SIZE) -> list[bytes]:
+    """Texts that differ in their last bytes."""
+    return [b"x" * (size - 8) + b"%08d" % number for number in range(count)]
+
+
+def write_chain(judge: Judge, texts: list[bytes], *, by_name: bool = False) -> list[str]:
+    """A pack in which each text is a delta of the one before it; the ids of the texts."""
+    pack = Deltas(texts[0], by_name=by_name)
+    rest = [pack.add(text, [*copied(0, len(text) - 8), 8, *text[-8:]]) for text in texts[1:]]
+    pack.write(judge)
+    return [object_id(BLOB, texts[0]).hex(), *rest]
+
+
+def copied(start: int, length: int) -> list[int]:
+    """The bytes of a delta that copy from its base, as in Git's ``Documentation/gitformat-pack``."""
+    return [0b1111_1111, *start.to_bytes(4, "little"), *length.to_bytes(3, "little")]
+
+
+class Deltas:
+    """A pack that is made by hand: a blob, and deltas that are each based on what comes before them."""
+
+    def __init__(self, first: bytes, *, by_name: bool = False) -> None:
+        self._by_name = by_name
+        self._last, self._place = first, 12
+        header = pack_object_header(BLOB, None, len(first), object_format=SHA1)
+        self._objects = [bytes(header) + zlib.compress(first, 1)]
+
+    def add(self, text: bytes, commands: list[int]) -> str:
+        """Add a delta, and return the id of what it makes."""
+        place = self._place + len(self._objects[-1])
+        base: int | bytes = object_id(BLOB, self._last) if self._by_name else place - self._place
+        delta = delta_size(len(self._last)) + delta_size(len(text)) + bytes(commands)
+        kind = REF_DELTA if self._by_name else OFS_DELTA
+        header = pack_object_header(kind, base, len(delta), object_format=SHA1)
+        self._objects.append(bytes(header) + zlib.compress(delta, 1))
+        self._last, self._place = text, place
+        return object_id(BLOB, text).hex()
+
+    def write(self, judge: Judge) -> None:
+        """Have git check the pack and put it into the repository."""
+        data = b"PACK" + struct.pack(">LL", 2, len(self._objects)) + b"".join(self._objects)
+        judge.run("index-pack", "--stdin", "--strict", stdin=data + sha1(data, usedforsecurity=False).digest())
+
+
+def delta_size(size: int) -> bytes:
+    """A size in a delta: seven bits a byte, the lowest first."""
+    encoded = bytearray()
+    while size > 0x7F:
+        encoded.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes([*encoded, size])

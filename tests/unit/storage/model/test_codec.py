@@ -1,5 +1,6 @@
 """The files of the tree: their exact form, the forms that a person may write, and refusals."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ from memotree_storage.model.node import Archive, Node, Relation, Source
 from memotree_storage.model.paths import archive_path, entry_path, node_path, parse_path
 from memotree_storage.model.readme import FORMAT_VERSION, README_PATH, describe_layout, read_format_version
 from memotree_storage.model.validation import Limits
+from steps import Steps
 
 ID = "7xk2m9qd4tnvw0ha"
 OTHER = "c41hz8rjy6ksm3pe"
@@ -194,6 +196,37 @@ def test_a_file_that_is_no_node_is_refused_with_a_hint(data: str | bytes, hint: 
 def test_every_fault_of_a_file_is_listed() -> None:
     error = refused("---\ncolour: red\ntags: a\nattributes: b\n---\n")
     assert {violation.field for violation in error.violations} == {"colour", "tags", "attributes"}
+
+
+@pytest.mark.requirement("STORE-8")
+@pytest.mark.parametrize(
+    ("lines", "field"),
+    [
+        ("".join(f"a{number}: x\n" for number in range(50_000)), "a0"),
+        ("source:\n" + "".join(f"  a{number}: x\n" for number in range(50_000)), "source.a0"),
+        ("tags:\n" + "".join(f'  - "{number:02},{chr(0x2028)}"\n' for number in range(50)), "tags[0]"),
+        ("attributes:\n" + "".join(f"  {chr(0xE000) * 200}{number}: x\n" for number in range(30)), "attributes['"),
+        ("type: " + "x" * 50_000 + "\n" + "".join(f"{chr(0x1F600) * 5_000}{number}: x\n" for number in range(50)), ""),
+    ],
+    ids=["keys", "keys of the source", "tags", "long keys", "attributes"],
+)
+def test_of_many_faults_the_first_are_told(lines: str, field: str) -> None:
+    error = refused(MINIMAL.replace("title: T\n", f"title: T\n{lines}"))
+    assert len(error.message) < 2_500
+    assert 1 < len(error.violations) <= 20
+    assert max(len(fault.field) for fault in error.violations) <= 100
+    assert max(len(fault.description) for fault in error.violations) <= 1_000
+    assert error.violations[0].field.startswith(field)
+    assert re.search(r"; and [0-9,]+ more\. Correct the file", error.message)
+
+
+@pytest.mark.requirement("STORE-8")
+def test_front_matter_of_millions_of_lines_is_not_taken_apart() -> None:
+    """A push of a few kilobytes can bring 272 MB, and each line would be an object."""
+    with Steps() as steps:
+        told = refused("---\n" + "a: b\n" * 1_000_000 + "---\n").message
+    assert "more than 10000 lines" in told
+    assert steps.count < 1_000
 
 
 def test_a_yaml_bomb_is_refused_quickly() -> None:

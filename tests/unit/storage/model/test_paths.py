@@ -12,8 +12,8 @@ from memotree_storage.model.paths import (
     MAX_SLUG_BYTES,
     archive_path,
     entry_path,
-    entry_stems,
     node_path,
+    node_stem,
     parse_path,
     shown_path,
     slug,
@@ -77,7 +77,7 @@ def test_every_title_gives_a_short_name_that_every_file_system_keeps(title: str)
 def test_the_file_of_a_node_with_any_title_can_be_written_and_read(title: str) -> None:
     path = node_path(ID, title)
     assert parse_path(path) == ("node", ID)
-    assert path.startswith(entry_stems(ID)[1])
+    assert path.startswith(node_stem(ID))
     assert split_path(path)[-1].decode() == path.rsplit("/", 1)[1]
 
 
