@@ -354,7 +354,8 @@ class Store:
         async with self.database.connection() as conn:
             cursor = await conn.execute(
                 "select count(*) filter (where not exists (select from mirror.outbox o"
-                " where o.version_id = v.version_id and not o.changed)), count(*)"
+                " where o.version_id = v.version_id and not o.changed)), count(*), count(*) filter (where not exists ("
+                "select from mirror.outbox o where o.version_id = v.version_id and not o.changed and not o.counted))"
                 " from mirror.version v join mirror.line l using (line_id) where l.workspace_id = %s"
                 " and not v.dead and not v.is_archive",
                 (workspace_id,),
@@ -363,7 +364,7 @@ class Store:
             if await leaf_features.missing(conn, workspace_id, 1):
                 return False
             counted = (await frequencies.read(conn, workspace_id, ())).versions
-        if row is None or (row[0] and not counted):
+        if row is None or (row[2] and not counted):
             return False
         return int(row[0]) <= await self.index.count(workspace_id) <= int(row[1])
 
