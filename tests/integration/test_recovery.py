@@ -345,7 +345,8 @@ async def test_after_both_mirrors_are_lost_no_ref_of_a_lost_session_is_left(
     for _ in range(2):
         async with again() as store:
             await store.maintenance.stop()  # its rounds come at any moment
-            await collect_unreachable_lines(store.database, world.workspace, world.repository)
+            lock = store.locks.workspaces.of(world.workspace)
+            await collect_unreachable_lines(store.database, world.workspace, world.repository, lock)
             assert await differences(store, world.workspace) == []
             await store.rebuild(world.workspace)
             assert await differences(store, world.workspace) == []

@@ -101,12 +101,22 @@ async def session_transaction(
     point is given, a cancellation after the block waits until COMMIT has ended.
     """
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(store.locks.sessions.of(session_id))
-        await store.settle(session_id)
+        await stack.enter_async_context(_settled(store, session_id))
         conn = await stack.enter_async_context(store.database.transaction())
         yield conn
         if commit_point is not None:
             commit_point.reached = True
+
+
+@asynccontextmanager
+async def _settled(store: Store, session_id: str) -> AsyncIterator[None]:
+    """The lock of a session none of whose commits has failed after its branch had moved, as far as rows can tell."""
+    while True:
+        await store.settle(session_id)
+        async with store.locks.sessions.of(session_id):
+            if session_id not in store.unsettled:  # else a commit failed so while this call waited for the lock
+                yield
+                return
 
 
 def _note_unsettled(
