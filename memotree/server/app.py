@@ -256,6 +256,7 @@ def _channel_options(settings: Settings) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", int(settings.max_message_bytes * GRPC_LIMIT_FACTOR)),
         ("grpc.max_send_message_length", -1),  # the client decides what it accepts
         ("grpc.max_concurrent_streams", max(1, settings.max_concurrent_calls // _SHARE_OF_A_CONNECTION)),
+        ("grpc.server_handshake_timeout_ms", 10_000),  # with the default of 120 s, silent connections use up all files
         ("grpc.keepalive_time_ms", 60_000),
         ("grpc.keepalive_timeout_ms", 20_000),
         ("grpc.keepalive_permit_without_calls", 1),
