@@ -18,10 +18,12 @@ from memotree.gateways.http import http_app
 from memotree.gateways.http_connection import HttpConnection
 from memotree.gateways.mcp import mcp_server
 from memotree.gateways.tool_definitions import chosen_tools
-from memotree.server.calls import RunningCalls, most_begun, most_half_open
+from memotree.server.calls import RunningCalls, most_begun, most_half_open, most_unread
 from memotree.server.half_open import HalfOpenCalls
 from memotree.server.listen import address, listening, loopback
 from memotree.server.readiness import Readiness
+from memotree.server.unread import ANSWER_SECONDS, PATIENCE_SECONDS
+from memotree.server.waiting import WaitingCalls
 from memotree.settings import Settings
 
 LINGER_SECONDS: Final = 1.0
@@ -98,7 +100,11 @@ class _Uvicorn(uvicorn.Server):
             access_log=False,
             lifespan="off",
             limit_concurrency=most_begun(most_calls),
-            http=partial(HttpConnection, HalfOpenCalls(most_half_open(most_calls))),  # type: ignore[arg-type]
+            http=partial(  # type: ignore[arg-type]
+                HttpConnection,
+                HalfOpenCalls(most_half_open(most_calls)),
+                WaitingCalls(most_unread(most_calls), ANSWER_SECONDS, PATIENCE_SECONDS),
+            ),
             ws="none",
             server_header=False,
             timeout_graceful_shutdown=LINGER_SECONDS,  # type: ignore[arg-type] # uvicorn accepts fractions of a second

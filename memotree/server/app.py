@@ -20,7 +20,8 @@ from grpc_reflection.v1alpha import reflection
 
 from memotree.server.announcement import Announcement, announce, withdraw
 from memotree.server.binding import check, contract, handlers
-from memotree.server.calls import RunningCalls, most_begun, most_half_open
+from memotree.server.calls import RunningCalls, most_half_open
+from memotree.server.connections import close_connection
 from memotree.server.half_open import HalfOpenCalls
 from memotree.server.health import Health
 from memotree.server.interceptors import CallInterceptor
@@ -28,6 +29,7 @@ from memotree.server.listen import PortTakenError, address, loopback, refuse_tak
 from memotree.server.logs import configure_logging
 from memotree.server.readiness import Readiness
 from memotree.server.request_reading import GRPC_LIMIT_FACTOR, RequestReader
+from memotree.server.unread import UnreadAnswers
 from memotree.settings import Settings
 
 Operations = Mapping[str, object]
@@ -114,9 +116,10 @@ class Server:
         self._on_stop = tuple(on_stop)
         self._host = loopback(settings.host)
         self._port = 0
-        self._calls = RunningCalls(settings.max_concurrent_calls)
+        self._unread = UnreadAnswers(lambda peer: close_connection(self._port, peer))
+        self._calls = RunningCalls(settings.max_concurrent_calls, self._unread.make_room)
         half_open = HalfOpenCalls(most_half_open(settings.max_concurrent_calls))
-        self._reader = RequestReader(settings.max_message_bytes, half_open)
+        self._reader = RequestReader(settings.max_message_bytes, half_open, self._unread)
         self._hurry = asyncio.Event()
         self._stopping: asyncio.Task[None] | None = None
         self._grpc: Any = None
@@ -190,9 +193,8 @@ class Server:
 
     def _build(self) -> Any:
         server = aio.server(
-            interceptors=(CallInterceptor(self._calls, self._reader),),
+            interceptors=(CallInterceptor(self._calls, self._reader, self._unread),),
             options=_channel_options(self._settings),
-            maximum_concurrent_rpcs=most_begun(self._settings.max_concurrent_calls),
         )
         absent = object()  # has no operations, so each RPC answers UNIMPLEMENTED with a message
         for name, service in contract().items():
@@ -254,6 +256,7 @@ def _channel_options(settings: Settings) -> list[tuple[str, int]]:
         ("grpc.max_receive_message_length", int(settings.max_message_bytes * GRPC_LIMIT_FACTOR)),
         ("grpc.max_send_message_length", -1),  # the client decides what it accepts
         ("grpc.max_concurrent_streams", max(1, settings.max_concurrent_calls // _SHARE_OF_A_CONNECTION)),
+        ("grpc.server_handshake_timeout_ms", 10_000),  # with the default of 120 s, silent connections use up all files
         ("grpc.keepalive_time_ms", 60_000),
         ("grpc.keepalive_timeout_ms", 20_000),
         ("grpc.keepalive_permit_without_calls", 1),

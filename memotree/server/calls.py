@@ -1,7 +1,7 @@
 """Counts the running calls, so that a stop can wait for them, and refuses those that the server cannot take."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -15,13 +15,18 @@ def most_half_open(limit: int) -> int:
     return limit + _MORE_BEGUN
 
 
-def most_begun(limit: int) -> int:
-    """How many calls may have begun when gRPC, or uvicorn, refuses further ones itself, without details.
+def most_unread(limit: int) -> int:
+    """How many clients over HTTP may not read their answers, beside ``limit`` calls that run."""
+    return limit + _MORE_BEGUN
 
-    That is well above those that run and those that are half-open, so that refusals of our own have room: a call holds
-    no place while its refusal is sent.
+
+def most_begun(limit: int) -> int:
+    """How many calls may have begun over HTTP when uvicorn refuses further ones itself, without details.
+
+    That is well above those that run and those that wait for their clients, so that refusals of our own have room: a
+    call holds no place while its refusal is sent. gRPC refuses none: it would count those whose clients do not read.
     """
-    return limit + most_half_open(limit) + _MORE_BEGUN
+    return limit + most_half_open(limit) + most_unread(limit) + _MORE_BEGUN
 
 
 class ServerStoppingError(UnavailableError):
@@ -53,10 +58,12 @@ class RunningCalls:
 
     Args:
         limit: How many calls may run at once; ``None`` for any number.
+        make_room: Ends a call that only waits for its client, if there is one, and tells whether there was.
     """
 
-    def __init__(self, limit: int | None = None) -> None:
+    def __init__(self, limit: int | None = None, make_room: Callable[[], bool] = lambda: False) -> None:
         self._limit = limit
+        self._make_room = make_room
         self._count = 0
         self._admitted = 0
         self._closed = False
@@ -93,7 +100,7 @@ class RunningCalls:
         """
         if self._closed:
             raise ServerStoppingError
-        if self._limit is not None and self._admitted >= self._limit:
+        if self._limit is not None and self._admitted >= self._limit and not self._make_room():
             raise TooManyCallsError(self._limit)
         self._admitted += 1
         try:

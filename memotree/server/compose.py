@@ -3,9 +3,11 @@
 import asyncio
 import gc
 import os
+import resource
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Final
 
 from memotree_storage.embedded.lock import DataFolderLock
 from memotree_storage.embedded.postgres import EmbeddedPostgres
@@ -42,12 +44,16 @@ from memotree.sessions import SessionOperations
 from memotree.settings import Settings
 from memotree.workspaces import WorkspaceOperations
 
+_MOST_FILES: Final = 65_536
+"""How many files the server asks for where the system has no limit."""
+
 
 def serve(
     settings: Settings, on_ready: Callable[[Server], None] | None = None, side_server: MakeSideServer | None = None
 ) -> None:
     """Run a server with all its stores until SIGTERM, SIGINT or SIGHUP."""
     collect_rarely()
+    allow_many_files()
     os.umask(0o077)  # what the server writes is for its user only
     run(settings, compose, on_ready, side_server)
 
@@ -60,6 +66,19 @@ def collect_rarely() -> None:
     """
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+
+
+def allow_many_files() -> None:
+    """Let this process open as many files as it may.
+
+    Each connection is a file. Systems begin a process with a limit of about a thousand, for programs that wait for
+    files with ``select``; idle clients would soon use it up. The server and those that it starts do not do that.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else hard
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with suppress(ValueError, OSError):  # some kernels permit less than they say; then the limit stays as it is
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 @asynccontextmanager

@@ -19,6 +19,7 @@ from memotree.server.calls import RunningCalls
 from memotree.server.half_open import RequestNotReceivedError
 from memotree.server.request_reading import RequestMissingError, RequestReader
 from memotree.server.unknown_methods import unknown
+from memotree.server.unread import AnswerNotReadError, UnreadAnswers
 
 CONTRACT: Final = "/memotree."
 """The prefix of the path of our RPCs; of health and reflection, only the requests are read here."""
@@ -38,11 +39,13 @@ class CallInterceptor(aio.ServerInterceptor):
     Args:
         calls: Counts the calls.
         reader: Reads the requests.
+        unread: Sends the answers.
     """
 
-    def __init__(self, calls: RunningCalls, reader: RequestReader) -> None:
+    def __init__(self, calls: RunningCalls, reader: RequestReader, unread: UnreadAnswers) -> None:
         self._calls = calls
         self._reader = reader
+        self._unread = unread
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
         """The handler of a call."""
@@ -55,12 +58,13 @@ class CallInterceptor(aio.ServerInterceptor):
         if handler.response_streaming:
 
             async def stream(_requests: object, context: Context) -> None:
-                await self._guard(method, handler, context, _write_all)
+                await self._guard(method, handler, context, self._write_all)
 
             return grpc.stream_stream_rpc_method_handler(stream)
 
         async def single(_requests: object, context: Context) -> bytes:
             answer: bytes = await self._guard(method, handler, context, _answer_one)
+            self._unread.leave(context, len(answer))
             return answer
 
         return grpc.stream_unary_rpc_method_handler(single)
@@ -79,26 +83,47 @@ class CallInterceptor(aio.ServerInterceptor):
             await refuse(method, error, context)
         record = CallRecord(method)
         bind_contextvars(call=record.call_id)  # gRPC gives each call a context of its own
-        with self._calls.running():
-            try:
-                with self._calls.admitted():
-                    _refuse_late(context)
-                    request = self._reader.read(method, handler.request_deserializer, raw)
-                    record.request_id = getattr(request, "request_id", "")
-                    result = await run(handler, request, context)
-            except asyncio.CancelledError as error:
-                task = asyncio.current_task()
-                if (
-                    task is None or not task.cancelling()
-                ):  # something inside the call was cancelled, not the call itself
-                    await record.fail(error, context)
-                record.log(Code.DEADLINE_EXCEEDED if context.time_remaining() == 0 else Code.CANCELLED)
-                raise
-            except Exception as error:  # noqa: BLE001 - the edge of the service: every error becomes a status here
+        try:
+            with self._calls.running():
+                return await self._run(handler, context, raw, record, run)
+        except AnswerNotReadError as error:  # not while it runs: a stop does not wait until the client has read that
+            await record.fail(error, context)
+
+    async def _run(
+        self,
+        handler: Any,
+        context: Context,
+        raw: bytes,
+        record: CallRecord,
+        run: Callable[[Any, Any, Context], Awaitable[Any]],
+    ) -> Any:
+        """Run one call whose request has arrived. Errors: ``AnswerNotReadError``; all others are reported."""
+        try:
+            with self._calls.admitted():
+                _refuse_late(context)
+                request = self._reader.read(record.method, handler.request_deserializer, raw)
+                record.request_id = getattr(request, "request_id", "")
+                result = await run(handler, request, context)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or not task.cancelling():  # something inside the call was cancelled, not the call itself
                 await record.fail(error, context)
-            else:
-                record.log(Code.OK)
-                return result
+            record.log(Code.DEADLINE_EXCEEDED if context.time_remaining() == 0 else Code.CANCELLED)
+            raise
+        except AnswerNotReadError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the edge of the service: every error becomes a status here
+            await record.fail(error, context)
+        else:
+            record.log(Code.OK)
+            return result
+
+    async def _write_all(self, handler: Any, request: Any, context: Context) -> None:
+        """Send what the operation yields; if the client disconnects, the generator is closed at once, not by the GC."""
+        await context.send_initial_metadata(())
+        async with aclosing(handler.unary_stream(request, context)) as responses:
+            async for response in responses:
+                await self._unread.write(context, handler.response_serializer(response))
 
 
 def _refuse_late(context: Context) -> None:
@@ -110,10 +135,3 @@ async def _answer_one(handler: Any, request: Any, context: Context) -> bytes:
     """The encoded response of a unary call."""
     encoded: bytes = handler.response_serializer(await handler.unary_unary(request, context))
     return encoded
-
-
-async def _write_all(handler: Any, request: Any, context: Context) -> None:
-    """Send what the operation yields; if the client disconnects, the generator is closed at once, not by the GC."""
-    async with aclosing(handler.unary_stream(request, context)) as responses:
-        async for response in responses:
-            await context.write(handler.response_serializer(response))

@@ -6,7 +6,6 @@ little more than a message may have (``GRPC_LIMIT_FACTOR``). Above that it answe
 details.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from memotree_storage.errors import InvalidInputError, TooLargeError
 
 from memotree.server.call_record import Context, refuse
 from memotree.server.half_open import HalfOpenCalls, RequestNotReceivedError
+from memotree.server.unread import AnswerNotReadError, UnreadAnswers
 
 GRPC_LIMIT_FACTOR: Final = 1.25
 """gRPC's own limit for a message, as a multiple of ours; what lies between is refused with details."""
@@ -66,25 +66,21 @@ class RequestReader:
     Args:
         most: The most bytes of a message.
         half_open: Counts the calls whose request has not arrived.
+        unread: Sends the answers of reflection.
     """
 
-    def __init__(self, most: int, half_open: HalfOpenCalls) -> None:
+    def __init__(self, most: int, half_open: HalfOpenCalls, unread: UnreadAnswers) -> None:
         self._most = most
         self._half_open = half_open
+        self._unread = unread
 
     async def receive(self, context: Context) -> bytes | None:
         """The next message of a call, as it was sent; ``None`` if there is none.
 
         Errors: ``RequestNotReceivedError``.
         """
-        loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(None) as limit:
-                call = self._half_open.begin(context.peer(), lambda: limit.reschedule(loop.time()))
-                try:
-                    raw = await context.read()
-                finally:
-                    call.end()
+            raw = await self._half_open.wait(context.peer(), context.read())
         except TimeoutError:
             raise RequestNotReceivedError from None
         return None if raw is aio.EOF else raw
@@ -120,13 +116,17 @@ class RequestReader:
         async def watch(_requests: object, context: Context) -> None:
             await handler.unary_stream(await self._only(method, handler, context), context)
 
-        async def exchange(_requests: object, context: Context) -> AsyncIterator[Any]:
-            async for answer in handler.stream_stream(self._all(method, handler, context), context):
-                yield answer
+        async def exchange(_requests: object, context: Context) -> None:
+            await context.send_initial_metadata(())
+            try:
+                async for answer in handler.stream_stream(self._all(method, handler, context), context):
+                    await self._unread.write(context, handler.response_serializer(answer))
+            except AnswerNotReadError as error:
+                await refuse(method, error, context)
 
         coding = {"response_serializer": handler.response_serializer}
         if handler.request_streaming:
-            return grpc.stream_stream_rpc_method_handler(exchange, **coding)
+            return grpc.stream_stream_rpc_method_handler(exchange)
         if handler.response_streaming:
             return grpc.stream_stream_rpc_method_handler(watch, **coding)
         return grpc.stream_unary_rpc_method_handler(single, **coding)

@@ -11,5 +11,4 @@ async def mirror_pushed(store: Store, workspace_id: str) -> None:
     async with store.database.connection() as conn:
         behind = await is_behind(conn, workspace_id, repository)
     if behind:
-        async with store.locks.workspaces.of(workspace_id):
-            await store.catch_up(workspace_id)
+        await store.catch_up(workspace_id)

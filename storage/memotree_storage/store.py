@@ -5,8 +5,8 @@ without gRPC. `memotree_storage.commit` changes what it holds.
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -119,7 +119,7 @@ class Store:
         self.locks = StoreLocks()
         self.background = BackgroundTasks()
         self.indexer = Indexer(database, index, embedder, self.entries)
-        self.maintenance = BackgroundMaintenance(database, self.repositories, index, request_retention)
+        self.maintenance = BackgroundMaintenance(database, self.repositories, index, request_retention, self.locks)
         self.placed: BoundedCache[tuple[str, int, str, str], PlacedVersion] = BoundedCache(_PLACED)
         """Entries at commits, with their place in the tree, by (workspace, its generation, commit, entry)."""
         self.generations: Counter[str] = Counter()
@@ -179,7 +179,15 @@ class Store:
         self.maintenance.notice(workspace_id)
 
     async def catch_up(self, workspace_id: str, report: Report | None = None) -> int:
-        """Mirror the commits and refs that the mirror lacks; return the number of new commits."""
+        """Mirror the commits and refs that the mirror lacks; return the number of new commits.
+
+        It waits for the lock of the workspace, so the caller must not hold it, nor the lock of a session.
+        """
+        async with self.locks.workspaces.of(workspace_id):
+            return await self._catch_up(workspace_id, report)
+
+    async def _catch_up(self, workspace_id: str, report: Report | None = None) -> int:
+        """The same for a caller that holds the lock of the workspace."""
         repository = await in_store_thread(self.repositories.get, workspace_id)
         with self.following(workspace_id):
             result = await catch_up(self.database, workspace_id, repository, self.entries, report)
@@ -203,12 +211,14 @@ class Store:
     async def settle(self, session_id: str) -> None:
         """Before a session is edited: follow Git, if a commit of it failed after its branch had moved.
 
-        Otherwise the edit would be made on changes that are committed already.
+        Otherwise the edit would be made on changes that are committed already. As with `catch_up`, the caller must not
+        hold the lock of the session.
         """
         workspace_id = self.unsettled.get(session_id)
         if workspace_id is not None:
-            await self.catch_up(workspace_id)
-            self.unsettled.pop(session_id, None)
+            async with self.locks.workspaces.of(workspace_id):  # while it is held, no commit of the session can fail
+                await self._catch_up(workspace_id)
+                self.unsettled.pop(session_id, None)
 
     @property
     def set_aside(self) -> dict[str, str]:
@@ -236,15 +246,15 @@ class Store:
         """
         info = await in_store_thread(self.repositories.describe, workspace_id)
         repository = await in_store_thread(self.repositories.get, workspace_id)
-        async with self.locks.workspaces.of(workspace_id), self.database.transaction() as conn:
-            await conn.execute("set local statement_timeout = 0")
-            # Take the lock that the removal needs now: upgrading it later would wait for the holders of the weaker one.
-            await conn.execute("select from mirror.workspace where workspace_id = %s for update", (workspace_id,))
-            await self._follow(conn, workspace_id, repository)
-            await projector.forget(conn, workspace_id)
-            await _register(conn, info)
-            with self.following(workspace_id):
-                await replay_in_transaction(conn, workspace_id, repository, report)
+        async with self.locks.workspaces.of(workspace_id):
+            # In a transaction of its own, since it may hold sessions, whose edits must not wait for the whole history.
+            async with self._held(workspace_id) as conn:
+                await self._follow(conn, workspace_id, repository)
+            async with self._held(workspace_id) as conn:
+                await projector.forget(conn, workspace_id)
+                await _register(conn, info)
+                with self.following(workspace_id):
+                    await replay_in_transaction(conn, workspace_id, repository, report)
         self._not_recovered.pop(workspace_id, None)
         self.forget_cached(workspace_id)  # the old rows may be wrong, since a rebuild was asked for
         await self._index(workspace_id, report, meaning=meaning)
@@ -281,6 +291,17 @@ class Store:
         async with self.database.connection() as conn:
             await projector.forget_gone(conn, workspace_id, gone)
         self.indexer.notice(workspace_id)  # it sleeps again if nothing is left to do
+
+    @asynccontextmanager
+    async def _held(self, workspace_id: str) -> AsyncIterator[Connection]:
+        """A transaction that holds the row of a workspace, if it has one, with the lock that its removal needs.
+
+        Upgrading a weaker lock later would wait for all who hold that.
+        """
+        async with self.database.transaction() as conn:
+            await conn.execute("set local statement_timeout = 0")
+            await conn.execute("select from mirror.workspace where workspace_id = %s for update", (workspace_id,))
+            yield conn
 
     async def _follow(self, conn: Connection, workspace_id: str, repository: CommitStore) -> None:
         """Settle sessions with commits that are not mirrored yet, before the mirror forgets their base commits."""
@@ -372,9 +393,7 @@ class Store:
         if taken_at is None:
             return
         workspace_id = info.workspace_id
-        async with self.locks.workspaces.of(workspace_id), self.database.transaction() as conn:
-            await conn.execute("set local statement_timeout = 0")
-            await conn.execute("select from mirror.workspace where workspace_id = %s for update", (workspace_id,))
+        async with self.locks.workspaces.of(workspace_id), self._held(workspace_id) as conn:
             forgotten = await forget_lost(conn, workspace_id, repository, taken_at)
             if forgotten.mirror_is_ahead:
                 await self._follow(conn, workspace_id, repository)
@@ -402,7 +421,8 @@ class Store:
         async with self.database.connection() as conn:
             cursor = await conn.execute(
                 "select count(*) filter (where not exists (select from mirror.outbox o"
-                " where o.version_id = v.version_id and not o.changed)), count(*)"
+                " where o.version_id = v.version_id and not o.changed)), count(*), count(*) filter (where not exists ("
+                "select from mirror.outbox o where o.version_id = v.version_id and not o.changed and not o.counted))"
                 " from mirror.version v join mirror.line l using (line_id) where l.workspace_id = %s"
                 " and not v.dead and not v.is_archive",
                 (workspace_id,),
@@ -411,7 +431,7 @@ class Store:
             if await leaf_features.missing(conn, workspace_id, 1):
                 return False
             counted = (await frequencies.read(conn, workspace_id, ())).versions
-        if row is None or (row[0] and not counted):
+        if row is None or (row[2] and not counted):
             return False
         return int(row[0]) <= await self.index.count(workspace_id) <= int(row[1])
 

@@ -156,7 +156,8 @@ async def test_a_collected_line_overrides_nothing_any_more(world: World) -> None
     await world.store.indexer.drain(world.workspace)
     history = HistoryOperations(world.store, world.pages, world.limits)
     await history.delete_branch(history_service_pb2.DeleteBranchRequest(workspace=world.workspace, name="side"))
-    assert len(await collect_unreachable_lines(world.store.database, world.workspace, world.repository)) == 1
+    lock = world.store.locks.workspaces.of(world.workspace)
+    assert len(await collect_unreachable_lines(world.store.database, world.workspace, world.repository, lock)) == 1
     async with world.store.database.connection() as conn:
         row = await (await conn.execute("select count(*) from mirror.overridden")).fetchone()
     assert row == (0,)

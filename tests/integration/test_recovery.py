@@ -150,6 +150,17 @@ async def test_a_start_repairs_a_mirror_that_has_lost_rows(world: World, again: 
         assert await differences(store, world.workspace) == []
 
 
+@pytest.mark.requirement("STORE-3")
+async def test_a_start_notices_lost_terms_of_versions_that_wait_to_be_flushed(world: World, again: OpenAgain) -> None:
+    await world.store.indexer.stop()  # nothing is flushed in the background
+    await world.put(*world.nodes(3))
+    await world.store.indexer.drain(world.workspace)
+    await run(world.store, LOST_ROWS["terms"])
+    async with again() as store:
+        await store.indexer.drain(world.workspace)
+        assert await differences(store, world.workspace) == []
+
+
 # --- commits that were cut off ---------------------------------------------------------------------------------------
 
 
@@ -339,7 +350,8 @@ async def test_after_both_mirrors_are_lost_no_ref_of_a_lost_session_is_left(
     for _ in range(2):
         async with again() as store:
             await store.maintenance.stop()  # its rounds come at any moment
-            await collect_unreachable_lines(store.database, world.workspace, world.repository)
+            lock = store.locks.workspaces.of(world.workspace)
+            await collect_unreachable_lines(store.database, world.workspace, world.repository, lock)
             assert await differences(store, world.workspace) == []
             await store.rebuild(world.workspace)
             assert await differences(store, world.workspace) == []

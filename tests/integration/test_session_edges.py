@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 from integration.worlds import World
+from memotree_storage.concurrency.locks import KeyedLocks
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.model.node import Node
 from memotree_storage.postgres import sessions, staging
@@ -220,6 +221,30 @@ async def test_the_id_of_a_workspace_given_as_a_session_blocks_nobody(world: Wor
     async with asyncio.timeout(DEADLINE):
         with pytest.raises(SessionNotFoundError):
             await world.commit(world.workspace)
+        assert await world.put(world.node())
+
+
+@pytest.mark.requirement("STORE-8")
+@pytest.mark.parametrize("kind", ["joins", "workspaces"])
+async def test_the_id_of_a_workspace_given_as_a_session_waits_for_no_lock_of_the_workspace(
+    world: World, kind: str
+) -> None:
+    locks: KeyedLocks = getattr(world.store.locks, kind)
+    request = sessions_pb.DiscardSessionRequest(workspace=world.workspace, session_id=world.workspace)
+    async with locks.of(world.workspace), asyncio.timeout(DEADLINE):
+        with pytest.raises(SessionNotFoundError):
+            await world.sessions.discard_session(request)
+
+
+@pytest.mark.requirement("STORE-8")
+async def test_a_call_with_a_session_of_another_workspace_waits_for_no_call_of_that_session(world: World) -> None:
+    other = await World.create(world.store, world.pages, world.limits, name="other")
+    theirs = await other.open()
+    rebase = sessions_pb.RebaseSessionRequest(workspace=world.workspace, session_id=theirs)
+    async with world.store.locks.sessions.of(theirs), asyncio.timeout(DEADLINE):
+        for call in (world.commit(theirs, request_id="once"), world.sessions.rebase_session(rebase)):
+            with pytest.raises(SessionNotFoundError):
+                await call
         assert await world.put(world.node())
 
 

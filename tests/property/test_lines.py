@@ -236,7 +236,9 @@ class Histories(RuleBasedStateMachine):
         self.behind = quiet
 
     async def _collect(self) -> None:
-        await collect_unreachable_lines(self.harness.store.database, self.workspace, self.repository)
+        store = self.harness.store
+        lock = store.locks.workspaces.of(self.workspace)
+        await collect_unreachable_lines(store.database, self.workspace, self.repository, lock)
 
     async def _told_faults(self, commit_id: str) -> list[tuple[str, str]]:
         async with self.harness.store.database.connection() as conn:

@@ -143,8 +143,7 @@ async def commit_entries(
         return await finish_past_commit_point(partial(_import, store, order))
     except (ImportRacedError, ImportBrokenError):
         # The rollback took back that the mirror followed Git; who reads again has to read what this was compared with.
-        async with store.locks.workspaces.of(workspace_id):
-            await store.catch_up(workspace_id)
+        await store.catch_up(workspace_id)
         raise
 
 

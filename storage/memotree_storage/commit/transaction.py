@@ -15,8 +15,9 @@ from memotree_storage.concurrency.cancellation import CommitPoint, retry_until_d
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.mirror.catch_up import catch_up_in_transaction, is_behind
 from memotree_storage.ports import CommitStore
-from memotree_storage.postgres import registry
+from memotree_storage.postgres import registry, sessions
 from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.sessions import SessionNotFoundError
 from memotree_storage.store import Store
 
 P = ParamSpec("P")
@@ -101,12 +102,22 @@ async def session_transaction(
     point is given, a cancellation after the block waits until COMMIT has ended.
     """
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(store.locks.sessions.of(session_id))
-        await store.settle(session_id)
+        await stack.enter_async_context(_settled(store, session_id))
         conn = await stack.enter_async_context(store.database.transaction())
         yield conn
         if commit_point is not None:
             commit_point.reached = True
+
+
+@asynccontextmanager
+async def _settled(store: Store, session_id: str) -> AsyncIterator[None]:
+    """The lock of a session none of whose commits has failed after its branch had moved, as far as rows can tell."""
+    while True:
+        await store.settle(session_id)
+        async with store.locks.sessions.of(session_id):
+            if session_id not in store.unsettled:  # else a commit failed so while this call waited for the lock
+                yield
+                return
 
 
 def _note_unsettled(
@@ -120,6 +131,16 @@ def _note_unsettled(
     """When a transaction ends: note its session if its commit may have been made and the rows do not show it."""
     if kind is not None and commit_point.reached:
         store.unsettled[session_id] = workspace_id
+
+
+async def _has_session(store: Store, workspace_id: str, session_id: str) -> bool:
+    """Whether a workspace has a session; one that made a commit may have been lost with the schema ``work`` since."""
+    async with store.database.connection() as conn:
+        try:
+            await sessions.find_session(conn, workspace_id, session_id)
+        except SessionNotFoundError:
+            return False
+        return True
 
 
 @asynccontextmanager
@@ -139,7 +160,8 @@ async def workspace_transaction(
         store: An open store.
         workspace_id: The workspace.
         commit_point: Of the call; `finish_past_commit_point` makes it.
-        session_id: A session whose lock is needed too.
+        session_id: A session whose lock is needed too. It is not waited for if the workspace has no such session: a
+            call of another workspace may hold it for long.
         follow: Mirror first what other programs have written to Git.
         admit: Refuse a workspace that is set aside; what may mend or delete it does not ask for this.
         repair: Runs in the background as in `transaction`; the mirroring of Git when none is given.
@@ -150,9 +172,10 @@ async def workspace_transaction(
     """
     if admit:
         await store.admit(workspace_id)
+    has_session = bool(session_id) and await _has_session(store, workspace_id, session_id)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(store.locks.workspaces.of(workspace_id))
-        if session_id:
+        if has_session:
             await stack.enter_async_context(store.locks.sessions.of(session_id))
             stack.push(partial(_note_unsettled, store, workspace_id, session_id, commit_point))
         held = await stack.enter_async_context(

@@ -6,7 +6,10 @@ workspace would then block every other call of the server.
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import Final
 from weakref import WeakValueDictionary
+
+_VERIFICATIONS: Final = 2
 
 
 class KeyedLocks:
@@ -34,8 +37,11 @@ class StoreLocks:
         joins: Of a workspace, while archives are joined in it.
         workspaces: Of a workspace.
         sessions: Of a session.
+        verifications: Of the store, before all others: so many workspaces are verified at once. A verification holds a
+            connection for as long as its caller takes to read what it finds.
     """
 
     joins: KeyedLocks = field(default_factory=KeyedLocks)
     workspaces: KeyedLocks = field(default_factory=KeyedLocks)
     sessions: KeyedLocks = field(default_factory=KeyedLocks)
+    verifications: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_VERIFICATIONS))

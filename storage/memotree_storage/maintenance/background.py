@@ -8,6 +8,7 @@ import psycopg
 import structlog
 
 from memotree_storage.concurrency.cancellation import cancel_and_wait
+from memotree_storage.concurrency.locks import StoreLocks
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import MemoTreeError
 from memotree_storage.git.maintenance import PACK_LIMIT, MaintenanceReport, count_packs, maintain
@@ -33,15 +34,22 @@ class BackgroundMaintenance:
         repositories: The repositories.
         index: The index.
         retention: How long the result of a request id is kept.
+        locks: The locks of the store.
     """
 
     def __init__(
-        self, database: Database, repositories: Repositories, index: IndexWriter, retention: timedelta
+        self,
+        database: Database,
+        repositories: Repositories,
+        index: IndexWriter,
+        retention: timedelta,
+        locks: StoreLocks,
     ) -> None:
         self._database = database
         self._repositories = repositories
         self._index = index
         self._retention = retention
+        self._locks = locks
         self._waiting: set[str] = set()
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -98,7 +106,9 @@ class BackgroundMaintenance:
 
     async def _collect(self, workspace_id: str) -> None:
         repository = await in_store_thread(self._repositories.get, workspace_id)
-        gone = await collect_unreachable_lines(self._database, workspace_id, repository)
+        gone = await collect_unreachable_lines(
+            self._database, workspace_id, repository, self._locks.workspaces.of(workspace_id)
+        )
         if gone:
             _log.info("collected lines that no ref or session reaches", workspace=workspace_id, lines=len(gone))
 

@@ -5,6 +5,7 @@ before the lock is taken are counted under the lock. Rows and frequencies are re
 frequencies always equal those that a rebuild would count.
 """
 
+import asyncio
 from typing import Final
 
 import structlog
@@ -19,29 +20,38 @@ from memotree_storage.postgres.database import Connection, Database
 _log: Final = structlog.get_logger(__name__)
 
 
-async def collect_unreachable_lines(database: Database, workspace_id: str, repository: CommitReader) -> list[int]:
+async def collect_unreachable_lines(
+    database: Database, workspace_id: str, repository: CommitReader, lock: asyncio.Lock
+) -> list[int]:
     """Remove the lines that no ref, tag or session reaches, and return their ids.
 
     Removes nothing while the mirror is behind, because commits are mirrored before the refs that reach them. If
     ``git gc`` has deleted texts of these lines, the terms of the remaining lines are counted from zero instead.
+
+    Args:
+        database: The database.
+        workspace_id: The workspace.
+        repository: Its repository.
+        lock: The lock of the workspace, taken before the connection that changes rows.
 
     Raises:
         WorkspaceNotFoundError: The workspace is gone.
         DatabaseUnavailableError: PostgreSQL does not answer.
     """
     try:
-        return await _LineCollection(workspace_id, repository, anew=False).run(database)
+        return await _LineCollection(workspace_id, repository, lock, anew=False).run(database)
     except TextGoneError as error:
         _log.info("terms are counted again from the remaining lines", workspace=workspace_id, why=error.message)
-        return await _LineCollection(workspace_id, repository, anew=True).run(database)
+        return await _LineCollection(workspace_id, repository, lock, anew=True).run(database)
 
 
 class _LineCollection:
     """One attempt: subtracts the terms of the removed lines, or with ``anew`` counts those of the remaining ones."""
 
-    def __init__(self, workspace_id: str, repository: CommitReader, *, anew: bool) -> None:
+    def __init__(self, workspace_id: str, repository: CommitReader, lock: asyncio.Lock, *, anew: bool) -> None:
         self._workspace_id = workspace_id
         self._repository = repository
+        self._lock = lock
         self._anew = anew
         self._tally = TermCountUpdate(repository, skip_lost=anew)
 
@@ -49,7 +59,7 @@ class _LineCollection:
         async with database.connection() as conn:
             if not await self._find(conn):
                 return []
-        async with database.transaction() as conn:
+        async with self._lock, database.transaction() as conn:
             await conn.execute("set local statement_timeout = 0")  # a batch of the indexer may take longer
             # The indexer marks versions as counted; that set must not change until their counts are subtracted.
             await registry.lock_workspace(conn, self._workspace_id, alone=True)

@@ -75,7 +75,8 @@ async def check_index(store: Store, workspace_id: str) -> AsyncIterator[Differen
         await _find_missing(conn, workspace_id, look)
     if look.clean:
         return
-    async with store.database.transaction() as conn:  # yields nothing in here: a slow reader must not hold the lock
+    # It yields nothing in here: a slow reader must not hold the lock.
+    async with store.locks.workspaces.of(workspace_id), store.database.transaction() as conn:
         await registry.lock_workspace(conn, workspace_id)
         await store.indexer.current(workspace_id, meaning=False)
         look = _PointCheck()

@@ -1,7 +1,7 @@
 """The whole verification: a snapshot of the mirror is compared with the refs of the same moment, then the index."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.ports import CommitReader
@@ -25,14 +25,21 @@ async def verify(store: Store, workspace_id: str) -> AsyncGenerator[Difference |
     may have been made of the wrong rows.
 
     Commits made meanwhile are not compared and not delayed, except while points that seemed wrong are checked again.
-    Memory grows with the number of commits (about 1 KB each), of entries in one commit (about 0.2 KB each) and of
-    distinct terms (about 0.1 KB each).
+    Few verifications run at once; further ones wait. Memory grows with the number of commits (about 1 KB each), of
+    entries in one commit (about 0.2 KB each) and of distinct terms (about 0.1 KB each).
 
     Raises:
         WorkspaceNotFoundError: There is no such workspace.
         DatabaseUnavailableError: PostgreSQL does not answer.
         IndexUnavailableError: The index does not answer.
     """
+    async with store.locks.verifications, aclosing(_verify(store, workspace_id)) as found:
+        async for each in found:
+            yield each
+
+
+async def _verify(store: Store, workspace_id: str) -> AsyncGenerator[Difference | Step, None]:
+    """The same at once."""
     repository = await in_store_thread(store.repositories.get, workspace_id)
     if workspace_id in store.set_aside:
         yield in_git("workspace", f"The workspace takes no changes. {store.set_aside[workspace_id]}")
@@ -75,10 +82,12 @@ async def _snapshot(
     store: Store, workspace_id: str, repository: CommitReader
 ) -> AsyncIterator[tuple[Connection, Mapping[str, str]]]:
     """A connection with a snapshot of the mirror, and the refs that the repository had at the same moment."""
-    async with store.database.repeatable_read() as conn:
-        await conn.execute("set local statement_timeout = 0")  # it reads everything, however long that takes
-        async with store.database.transaction() as holding:
-            await registry.lock_workspace(holding, workspace_id)
-            refs = await in_store_thread(repository.refs)
-            await conn.execute("select 1")  # the first statement takes the snapshot
+    async with AsyncExitStack() as stack:
+        async with store.locks.workspaces.of(workspace_id):
+            conn = await stack.enter_async_context(store.database.repeatable_read())
+            await conn.execute("set local statement_timeout = 0")  # it reads everything, however long that takes
+            async with store.database.transaction() as holding:
+                await registry.lock_workspace(holding, workspace_id)
+                refs = await in_store_thread(repository.refs)
+                await conn.execute("select 1")  # the first statement takes the snapshot
         yield conn, refs

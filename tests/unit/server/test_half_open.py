@@ -20,6 +20,8 @@ from memotree.server.calls import most_begun, most_half_open
 from memotree.server.half_open import HalfOpenCalls, RequestNotReceivedError
 from memotree.server.health import MOST_WATCHERS, Health
 from memotree.server.request_reading import RequestReader
+from memotree.server.unread import UnreadAnswers
+from memotree.server.waiting import WaitingCalls
 from memotree.settings import Settings
 
 pytestmark = pytest.mark.requirement("STORE-8")
@@ -164,7 +166,7 @@ class _Silent:
 
 
 async def test_a_request_that_does_not_arrive_in_time_ends_its_call() -> None:
-    reader = RequestReader(1000, HalfOpenCalls(8, seconds=0.01))
+    reader = RequestReader(1000, HalfOpenCalls(8, seconds=0.01), UnreadAnswers(lambda _: None))
     context: Any = _Silent()
     with pytest.raises(RequestNotReceivedError, match="send it again"):
         await asyncio.wait_for(reader.receive_only("x", context), 60)
@@ -212,7 +214,9 @@ async def http_port() -> AsyncIterator[Any]:
 
         async def start(half_open: HalfOpenCalls) -> int:
             config = uvicorn.Config(app, log_config=None, lifespan="off", ws="none")
-            make = partial(HttpConnection, half_open, config=config, server_state=ServerState(), app_state={})
+            make = partial(
+                HttpConnection, half_open, WaitingCalls(), config=config, server_state=ServerState(), app_state={}
+            )
             server = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)
             await stack.enter_async_context(server)
             port: int = server.sockets[0].getsockname()[1]

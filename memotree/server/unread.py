@@ -1,0 +1,89 @@
+"""Answers that their clients do not read: no call waits long for its reader, and their memory is bounded.
+
+gRPC takes an answer only as far as its client has room for it, and cannot take it back. So a call whose client does not
+read is ended, and its last answer and its status stay in gRPC until the client reads them, cancels the call or closes
+the connection. If too much stays so, the connection that has most of it is closed.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from memotree_storage.errors import TooLargeError
+
+from memotree.server.call_record import Context
+from memotree.server.waiting import WaitingCalls
+
+ANSWER_SECONDS: Final = 60.0
+"""How long a client may take to have room for the next answer of a stream."""
+
+PATIENCE_SECONDS: Final = 1.0
+"""How long it may take also while other calls need the place; one that reads takes less."""
+
+LEFT_BYTES: Final = 2**28
+"""The most bytes that may stay in gRPC for clients that do not read."""
+
+LEFT_SECONDS: Final = 10.0
+"""How long an answer may stay there also while there are more; a client that reads takes less for a large one."""
+
+CALL_BYTES: Final = 2**15
+"""About what gRPC holds for a call besides its answer."""
+
+
+class AnswerNotReadError(TooLargeError):
+    """The client of a stream did not read its answers in time, or its place was needed for the call of another one."""
+
+    reason = "ANSWER_NOT_READ"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The client did not read the answers of this call, so the server ended it: it waits at most "
+            f"{ANSWER_SECONDS:g} seconds for room for the next one, less while there are too many calls. Send the call "
+            "again, and read its answers as they come."
+        )
+
+
+class UnreadAnswers:
+    """The answers of one server that are on their way to their clients; belongs to one event loop.
+
+    Args:
+        close: Closes the connection of a peer.
+        seconds: How long the client of a stream may take to have room for the next answer.
+        patience: How long it may take also while other calls need the place.
+        left_bytes: The most bytes that may stay in gRPC for clients that do not read.
+        left_seconds: How long an answer may stay there in any case.
+    """
+
+    def __init__(
+        self,
+        close: Callable[[str], None],
+        *,
+        seconds: float = ANSWER_SECONDS,
+        patience: float = PATIENCE_SECONDS,
+        left_bytes: int = LEFT_BYTES,
+        left_seconds: float = LEFT_SECONDS,
+    ) -> None:
+        self._close = close
+        self._written = WaitingCalls(seconds=seconds, patience=patience)
+        self._left = WaitingCalls(left_bytes, patience=left_seconds)
+
+    def make_room(self) -> bool:
+        """End a stream whose client does not read, for a call that needs its place; tell whether there was one."""
+        return self._written.make_room()
+
+    async def write(self, context: Context, answer: bytes) -> None:
+        """Send an answer of a stream, whose initial metadata has been sent: no status could follow both at once.
+
+        Errors: ``AnswerNotReadError``; only the status of the call may be sent after it.
+        """
+        try:
+            await self._written.wait(context.peer(), context.write(answer))
+        except TimeoutError:
+            self.leave(context, len(answer))
+            raise AnswerNotReadError from None
+
+    def leave(self, context: Context, size: int) -> None:
+        """Leave an answer of some bytes to gRPC; the call ends when its client has it."""
+        peer: str = context.peer()
+        left = self._left.begin(peer, partial(self._close, peer), CALL_BYTES + size)
+        context.add_done_callback(lambda _: left.end())

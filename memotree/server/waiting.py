@@ -1,0 +1,111 @@
+"""Calls that wait for their clients: they do not last, and take no room from other clients."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class WaitingCalls:
+    """Calls that wait for their clients in one way; belongs to one event loop.
+
+    When they have as much room as they may have, a further one ends the oldest one of the peer that has most. So a
+    client that does not let the server wait is never locked out.
+
+    Args:
+        most: How much room they may have together; ``None`` for any.
+        seconds: How long a call may wait; ``None`` for ever.
+        patience: Seconds that a call may wait in any case.
+    """
+
+    def __init__(self, most: int | None = None, seconds: float | None = None, patience: float = 0.0) -> None:
+        self._most = most
+        self._seconds = seconds
+        self._patience = patience
+        self._by_peer: dict[str, dict[WaitingCall, None]] = {}
+        self._rooms: dict[str, int] = {}
+        self._room = 0
+
+    def begin(self, peer: str, give_up: Callable[[], None], room: int = 1) -> "WaitingCall":
+        """Count a call as waiting until its ``end``.
+
+        Args:
+            peer: What the calls of one client have in common.
+            give_up: Called once if the call waits for too long, or must make room; not after ``end``.
+            room: How much room it takes.
+        """
+        if self._most is not None and self._room >= self._most:
+            self.make_room()
+        return WaitingCall(self, peer, give_up, room, self._seconds)
+
+    async def wait(self, peer: str, client: Awaitable[T]) -> T:
+        """Await what a client must do, and count the call as waiting meanwhile.
+
+        Errors: ``TimeoutError`` if it waits for too long, or must make room.
+        """
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(None) as limit:
+            call = self.begin(peer, lambda: limit.reschedule(loop.time()))
+            try:
+                return await client
+            finally:
+                call.end()
+
+    def make_room(self) -> bool:
+        """End the oldest call of the peer that takes most room; tell whether there was one that has waited enough."""
+        since = asyncio.get_running_loop().time() - self._patience
+        peers = (peer for peer, calls in self._by_peer.items() if next(iter(calls)).since <= since)
+        peer = max(peers, key=self._rooms.__getitem__, default=None)
+        if peer is None:
+            return False
+        next(iter(self._by_peer[peer])).give_up()
+        return True
+
+    def add(self, call: "WaitingCall") -> None:
+        """Count a call; for ``WaitingCall``."""
+        self._by_peer.setdefault(call.peer, {})[call] = None
+        self._rooms[call.peer] = self._rooms.get(call.peer, 0) + call.room
+        self._room += call.room
+
+    def remove(self, call: "WaitingCall") -> None:
+        """Count a call no longer; for ``WaitingCall``."""
+        calls = self._by_peer[call.peer]
+        del calls[call]
+        self._room -= call.room
+        self._rooms[call.peer] -= call.room
+        if not calls:
+            del self._by_peer[call.peer], self._rooms[call.peer]
+
+
+class WaitingCall:
+    """One call that waits; ``WaitingCalls.begin`` makes it."""
+
+    __slots__ = ("_calls", "_give_up", "_timer", "_waits", "peer", "room", "since")
+
+    def __init__(
+        self, calls: WaitingCalls, peer: str, give_up: Callable[[], None], room: int, seconds: float | None
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.peer = peer
+        self.room = room
+        self.since = loop.time()
+        self._calls = calls
+        self._give_up = give_up
+        self._waits = True
+        self._timer = None if seconds is None else loop.call_later(seconds, self.give_up)
+        calls.add(self)
+
+    def end(self) -> None:
+        """The call waits no longer, or has ended; has no effect the second time."""
+        if self._waits:
+            self._waits = False
+            if self._timer is not None:
+                self._timer.cancel()
+            self._calls.remove(self)
+
+    def give_up(self) -> None:
+        """End the call because it has waited for too long, or must make room."""
+        if self._waits:
+            self.end()
+            self._give_up()

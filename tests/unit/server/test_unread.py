@@ -1,0 +1,343 @@
+"""Answers that their clients do not read lock nobody out."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, ExitStack
+from functools import partial
+from typing import Any
+
+import pytest
+import uvicorn
+from grpc import aio  # type: ignore[import-untyped]  # grpcio ships no types
+from grpc_reflection.v1alpha import reflection_pb2
+from integration.wires import Refusal
+from uvicorn.server import ServerState
+
+from memotree.gateways.http_connection import HttpConnection
+from memotree.server import app
+from memotree.server.app import Server
+from memotree.server.calls import most_begun
+from memotree.server.connections import close_connection
+from memotree.server.half_open import HalfOpenCalls
+from memotree.server.unread import CALL_BYTES, AnswerNotReadError, UnreadAnswers
+from memotree.server.waiting import WaitingCalls
+from memotree.settings import Settings
+from memotree.v1 import maintenance_service_pb2 as maintenance
+from memotree.v1 import session_service_pb2 as sessions
+
+pytestmark = pytest.mark.requirement("STORE-8")
+
+GET_SESSION = "/memotree.v1.SessionService/GetSession"
+BACK_UP = "/memotree.v1.MaintenanceService/BackUp"
+REFLECTION = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+CALLS = 16
+"""The calls that may run at once in these tests; a quarter of them on one connection."""
+SHARE = CALLS // 4
+LARGE = 1 << 18
+"""The bytes of an answer that is larger than what these clients take before they read."""
+OPTIONS = (("grpc.use_local_subchannel_pool", 1), ("grpc.http2.bdp_probe", 0))
+
+
+class Endless:
+    """Backups without an end, and large sessions."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Semaphore(0)
+        self.ended = asyncio.Semaphore(0)
+
+    async def back_up(self, _request: object) -> AsyncIterator[maintenance.BackUpResponse]:
+        try:
+            self.begun.release()
+            while True:
+                yield maintenance.BackUpResponse(chunk=bytes(LARGE))
+        finally:
+            self.ended.release()
+
+    async def get_session(self, request: sessions.GetSessionRequest) -> sessions.GetSessionResponse:
+        self.begun.release()
+        return sessions.GetSessionResponse(session=sessions.Session(id="x" * LARGE if request.session_id else ""))
+
+
+LARGE_SESSION = sessions.GetSessionRequest(session_id="large").SerializeToString()
+
+
+class Clients:
+    """A server whose limits for unread answers a test sets, and clients with a connection each."""
+
+    def __init__(self, settings: Settings, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.operations = Endless()
+        self._settings = settings.model_copy(update={"max_concurrent_calls": CALLS})
+        self._stack = stack
+        self._patch = monkeypatch
+        self._address = ""
+
+    async def serve(self, **limits: float) -> Server:
+        self._patch.setattr(app, "UnreadAnswers", partial(UnreadAnswers, **limits))
+        operations = {"SessionService": self.operations, "MaintenanceService": self.operations}
+        server = await self._stack.enter_async_context(Server(self._settings, operations, partial=True))
+        self._address = server.address
+        return server
+
+    async def channel(self) -> Any:
+        channel = await self._stack.enter_async_context(aio.insecure_channel(self._address, options=OPTIONS))
+        await asyncio.wait_for(channel.channel_ready(), 60)
+        return channel
+
+    async def unread(self, count: int, path: str, request: bytes = b"") -> list[Any]:
+        """Calls whose answers nobody reads, as many on each connection as it may have; they have begun."""
+        channels = [await self.channel() for _ in range(-(-count // SHARE))]
+        calls = []
+        for number in range(count):
+            calls.append(channels[number // SHARE].unary_stream(path)(request))
+            await asyncio.wait_for(self.operations.begun.acquire(), 60)
+        return calls
+
+
+@pytest.fixture
+async def clients(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Clients]:
+    async with AsyncExitStack() as stack:
+        yield Clients(settings, stack, monkeypatch)
+
+
+async def refused(call: Any) -> Refusal:
+    """How a stream ends."""
+    try:
+        while await call.read() is not aio.EOF:
+            pass
+    except aio.AioRpcError as error:
+        return Refusal.of(error)
+    raise AssertionError("the stream was not refused")
+
+
+async def test_the_oldest_stream_of_the_connection_with_most_unread_ones_gives_its_place_to_another_call(
+    clients: Clients,
+) -> None:
+    await clients.serve(patience=0)
+    streams = await clients.unread(CALLS, BACK_UP)
+    for stream in (streams[0], streams[SHARE]):
+        await clients.unread(1, BACK_UP)
+        await asyncio.wait_for(clients.operations.ended.acquire(), 60)
+        told = await asyncio.wait_for(refused(stream), 60)
+        assert (told.code, told.reason) == ("RESOURCE_EXHAUSTED", "ANSWER_NOT_READ")
+        assert "read its answers as they come" in told.message
+    assert clients.operations.ended.locked(), "the others run"
+
+
+async def test_a_stream_whose_client_has_just_made_room_keeps_its_place(clients: Clients) -> None:
+    await clients.serve(patience=60)
+    await clients.unread(CALLS, BACK_UP)
+    other = await clients.channel()
+    with pytest.raises(aio.AioRpcError) as caught:
+        await asyncio.wait_for(other.unary_unary(GET_SESSION)(b""), 60)
+    assert Refusal.of(caught.value).reason == "TOO_MANY_CALLS"
+    assert clients.operations.ended.locked()
+
+
+async def test_a_stream_ends_if_its_client_does_not_read_in_time(clients: Clients) -> None:
+    await clients.serve(seconds=0.05)
+    (stream,) = await clients.unread(1, BACK_UP)
+    await asyncio.wait_for(clients.operations.ended.acquire(), 60)
+    assert (await asyncio.wait_for(refused(stream), 60)).reason == "ANSWER_NOT_READ"
+
+
+async def test_a_stop_does_not_wait_for_clients_that_do_not_read(clients: Clients) -> None:
+    server = await clients.serve(seconds=0.05)
+    await clients.unread(SHARE, BACK_UP)
+    for _ in range(SHARE):
+        await asyncio.wait_for(clients.operations.ended.acquire(), 60)
+    await asyncio.wait_for(server.stop(3600), 60)
+
+
+async def test_a_stream_of_reflection_ends_if_its_client_does_not_read_in_time(
+    clients: Clients, log_lines: list[Any]
+) -> None:
+    await clients.serve(seconds=0.05)
+    ask = reflection_pb2.ServerReflectionRequest(file_containing_symbol="memotree.v1.NodeService").SerializeToString()
+
+    async def questions() -> AsyncIterator[bytes]:
+        for _ in range(100):
+            yield ask
+        await asyncio.Event().wait()
+
+    stream = (await clients.channel()).stream_stream(REFLECTION)(questions())
+    async with asyncio.timeout(60):
+        while not any(line.get("reason") == "ANSWER_NOT_READ" for line in log_lines):  # noqa: ASYNC110 - a log tells nobody
+            await asyncio.sleep(0.01)
+    assert (await asyncio.wait_for(refused(stream), 60)).reason == "ANSWER_NOT_READ"
+
+
+async def test_more_unread_answers_than_calls_may_begin_lock_nobody_out(clients: Clients) -> None:
+    await clients.serve()
+    await clients.unread(most_begun(CALLS) + SHARE, GET_SESSION, LARGE_SESSION)
+    other = await clients.channel()
+    await asyncio.wait_for(other.unary_unary(GET_SESSION)(b""), 60)
+
+
+async def test_if_too_many_bytes_are_unread_the_connection_with_most_of_them_is_closed(clients: Clients) -> None:
+    await clients.serve(left_bytes=SHARE * LARGE, left_seconds=0)
+    (kept,) = await clients.unread(1, GET_SESSION, LARGE_SESSION)
+    most = await clients.unread(SHARE, GET_SESSION, LARGE_SESSION)
+    (last,) = await clients.unread(1, GET_SESSION, LARGE_SESSION)
+    for call in most:
+        assert (await asyncio.wait_for(refused(call), 60)).code == "UNAVAILABLE"
+    for call in (kept, last):
+        assert len(await asyncio.wait_for(call.read(), 60)) > LARGE
+
+
+async def test_an_answer_that_was_read_counts_no_longer(clients: Clients) -> None:
+    await clients.serve(left_bytes=2 * CALL_BYTES, left_seconds=0)
+    channel = await clients.channel()
+    for _ in range(8):
+        assert len(await asyncio.wait_for(channel.unary_unary(GET_SESSION)(LARGE_SESSION), 60)) > LARGE
+
+
+class _Full:
+    """The context of a call whose client has no room."""
+
+    def __init__(self) -> None:
+        self.done: list[Any] = []
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
+
+    async def write(self, _answer: bytes) -> None:
+        await asyncio.Event().wait()
+
+    def add_done_callback(self, callback: Any) -> None:
+        self.done.append(callback)
+
+
+async def test_an_ended_stream_counts_until_its_client_has_its_status() -> None:
+    closed: list[str] = []
+    unread = UnreadAnswers(closed.append, seconds=0.01, left_bytes=CALL_BYTES, left_seconds=0)
+    first, second = _Full(), _Full()
+    for context in (first, second):
+        with pytest.raises(AnswerNotReadError):
+            await asyncio.wait_for(unread.write(context, b"x"), 60)
+    assert closed == [first.peer()]
+    second.done[0](second)
+    with pytest.raises(AnswerNotReadError):
+        await asyncio.wait_for(unread.write(_Full(), b"x"), 60)
+    assert closed == [first.peer()]
+
+
+async def test_the_peer_with_most_room_makes_room_and_not_the_one_with_most_calls() -> None:
+    ended: list[str] = []
+    calls = WaitingCalls(10)
+    for name, room in (("a1", 2), ("a2", 2), ("b1", 6), ("c1", 1)):
+        calls.begin(name[0], partial(ended.append, name), room)
+    assert ended == ["b1"]
+
+
+@pytest.fixture(params=["127.0.0.1", "::1", "::ffff:127.0.0.1"])
+def listening(request: pytest.FixtureRequest) -> Iterator[socket.socket]:
+    """A listening socket of a family; gRPC listens on IPv4 addresses with sockets for IPv6."""
+    host: str = request.param
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as listens:
+        listens.bind((host, 0))
+        listens.listen()
+        yield listens
+
+
+def test_only_the_connection_of_the_peer_is_closed(listening: socket.socket) -> None:
+    port = listening.getsockname()[1]
+    with ExitStack() as stack:
+        pairs = []
+        for _ in range(3):
+            client = stack.enter_context(socket.create_connection(listening.getsockname()[:2], timeout=60))
+            pairs.append((client, stack.enter_context(listening.accept()[0])))
+        host, number = pairs[1][0].getsockname()[:2]
+        plain = host.removeprefix("::ffff:")
+        peer = f"ipv6:%5B{plain}%5D:{number}" if ":" in plain else f"ipv4:{plain}:{number}"
+        for closed in (port + 1, port):
+            close_connection(closed, peer)
+            for each, (client, ours) in enumerate(pairs):
+                if closed == port and each == 1:
+                    assert client.recv(1) == b""
+                else:
+                    ours.sendall(b"x")
+                    assert client.recv(1) == b"x"
+
+
+GET = b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n"
+BODY = 1 << 24
+"""The bytes of an answer over HTTP that is larger than what the buffers of a connection hold."""
+
+
+@pytest.fixture
+async def http_port() -> AsyncIterator[Any]:
+    """Starts a port whose answers over HTTP are large, and whose unread ones count as given."""
+
+    async def answer(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": bytes(BODY)})
+
+    async with AsyncExitStack() as stack:
+
+        async def start(unread: WaitingCalls) -> int:
+            config = uvicorn.Config(answer, log_config=None, lifespan="off", ws="none")
+            state = {"config": config, "server_state": ServerState(), "app_state": {}}
+            make = partial(HttpConnection, HalfOpenCalls(8), unread, **state)
+            server = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)
+            await stack.enter_async_context(server)
+            port: int = server.sockets[0].getsockname()[1]
+            return port
+
+        yield start
+
+
+async def ask(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+    writer.write(GET)
+    await writer.drain()
+    return reader, writer
+
+
+async def received(reader: asyncio.StreamReader) -> int:
+    """How many bytes arrive until the connection ends, or the answer has."""
+    count = 0
+    try:
+        while count < BODY and (part := await asyncio.wait_for(reader.read(1 << 20), 60)):
+            count += len(part)
+    except ConnectionError:
+        pass
+    return count
+
+
+async def test_a_connection_over_http_whose_answer_is_not_read_in_time_is_closed(http_port: Any) -> None:
+    unread = WaitingCalls(seconds=0.05)
+    port = await http_port(unread)
+    reader, writer = await ask(port)
+    async with asyncio.timeout(60):
+        while not writer.is_closing() and not reader.at_eof():
+            await asyncio.sleep(0.01)
+            writer.write(b"x")
+    assert await received(reader) < BODY
+    writer.close()
+
+
+async def test_connections_over_http_that_nobody_reads_make_room(http_port: Any) -> None:
+    port = await http_port(WaitingCalls(2))
+    pairs = []
+    for _ in range(3):
+        pairs.append(await ask(port))
+        await asyncio.wait_for(pairs[-1][0].readexactly(1), 60)
+    reader, writer = await ask(port)
+    assert await received(reader) >= BODY
+    assert await received(pairs[0][0]) < BODY
+    assert await received(pairs[2][0]) >= BODY - 1
+    for _, each in [*pairs, (reader, writer)]:
+        each.close()
+
+
+async def test_a_connection_over_http_that_has_read_its_answer_counts_no_longer(http_port: Any) -> None:
+    port = await http_port(WaitingCalls(1))
+    reader, writer = await ask(port)
+    assert await received(reader) >= BODY
+    unread = await ask(port)
+    await asyncio.wait_for(unread[0].readexactly(1), 60)
+    writer.write(GET)
+    assert await received(reader) > 0
+    for each in (writer, unread[1]):
+        each.close()
