@@ -7,7 +7,7 @@ without gRPC. `memotree_storage.commit` changes what it holds.
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -69,15 +69,6 @@ class WorkspaceSetAsideError(FailedPreconditionError):
 
     def __init__(self, why: str) -> None:
         super().__init__(f"The workspace takes no changes until this is mended: {why} Then send the call again.")
-
-
-@dataclass(frozen=True, slots=True)
-class RowCounts:
-    """How many rows the mirror of a workspace has."""
-
-    commits: int
-    versions: int
-    placements: int
 
 
 class Store:
@@ -333,13 +324,10 @@ class Store:
                 except MemoTreeError as error:
                     self._not_recovered[workspace_id] = error.message
                 else:
-                    if await self._alone(info, self._enter) and await self._alone(info, self._follow_again):
+                    if await self._alone(info, self._enter) and await self._alone(info, self._recover_rows):
                         self._not_recovered.pop(workspace_id, None)
         if workspace_id in self._not_recovered:
             raise WorkspaceSetAsideError(self._not_recovered[workspace_id])
-
-    async def _follow_again(self, info: WorkspaceInfo) -> None:
-        await self.catch_up(info.workspace_id)
 
     async def _alone(self, info: WorkspaceInfo, step: Callable[[WorkspaceInfo], Awaitable[None]]) -> bool:
         """Run one step of a workspace's recovery; if it fails, set the workspace aside and go on with the others.
@@ -373,6 +361,11 @@ class Store:
             _log.warning("recovered", workspace=info.name, what=sentence)
         await self._forget_lost(info, repository)
         await self.maintenance.release_ownerless(workspace_id)
+        await self._recover_rows(info)
+
+    async def _recover_rows(self, info: WorkspaceInfo) -> None:
+        """Make the rows and the index of a workspace what Git says, also after an attempt that was cut off."""
+        workspace_id = info.workspace_id
         if not await self._counts_agree(workspace_id):
             _log.warning("the mirror of a workspace has lost rows and is rebuilt", workspace=info.name)
             await self.rebuild(workspace_id, meaning=False)  # all workspaces and calls wait for this
@@ -411,10 +404,8 @@ class Store:
         )
 
     async def _counts_agree(self, workspace_id: str) -> bool:
-        async with self.database.transaction() as conn:
-            noted = await counts(conn, workspace_id)
-            await projector.count_rows(conn, workspace_id)
-            return noted == await counts(conn, workspace_id)
+        async with self.database.connection() as conn:
+            return all(one.noted == one.there for one in await projector.row_counts(conn, workspace_id))
 
     async def _index_agrees(self, workspace_id: str) -> bool:
         """Whether the index has as many points as it should (pending ones may exist), all leaf features, and terms."""
@@ -466,16 +457,6 @@ class Store:
                 if workspace.workspace_id not in present:
                     _log.warning("a workspace no longer has a repository", workspace=workspace.name)
                     await projector.forget(conn, workspace.workspace_id)
-
-
-async def counts(conn: Connection, workspace_id: str) -> RowCounts:
-    """The row counts that the watermark of a workspace records."""
-    cursor = await conn.execute(
-        "select commit_count, version_count, placement_count from mirror.workspace where workspace_id = %s",
-        (workspace_id,),
-    )
-    row = await cursor.fetchone()
-    return RowCounts(*row) if row else RowCounts(0, 0, 0)
 
 
 async def _register(conn: Connection, info: WorkspaceInfo) -> None:

@@ -19,7 +19,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -59,6 +59,7 @@ class SimulatedDisk:
     _contents: dict[int, bytes] = field(default_factory=dict)
     _names: Listing = field(default_factory=dict)
     _renamed: list[set[int]] = field(default_factory=list)
+    _kept: list[int] = field(default_factory=list)
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -74,15 +75,25 @@ class SimulatedDisk:
         finally:
             for name, function in real.items():
                 setattr(os, name, function)
+            while self._kept:
+                os.close(self._kept.pop())
 
     def _step(self, name: str, real: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         with self._lock:
+            self._keep(arguments)
             done = real(*arguments, **options)
             if name in ("rename", "replace"):
                 self._renamed.append({Path(one).parent.stat().st_ino for one in arguments[:2]})
             if any(isinstance(one, (str, os.PathLike)) and str(self.root) in os.fspath(one) for one in arguments):
                 self._cut(f"{name} {arguments[0]}")
             return done
+
+    def _keep(self, arguments: tuple[Any, ...]) -> None:
+        """Keep files open that lose a name, so that no later file gets the inode of one that is gone."""
+        for one in arguments:
+            if isinstance(one, (str, os.PathLike)) and Path(one).is_relative_to(self.root):
+                with suppress(OSError):
+                    self._kept.append(os.open(one, os.O_RDONLY | os.O_NOFOLLOW))
 
     def _sync(self, real: Callable[[int], None], descriptor: int) -> None:
         with self._lock:

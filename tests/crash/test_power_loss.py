@@ -167,3 +167,27 @@ def test_a_power_cut_after_a_restore_keeps_it(tmp_path: Path, reboot: Callable[[
         info
     ]
     check(tmp_path / "after" / "data" / "workspaces" / f"{info.workspace_id}.git", None, "the least")
+
+
+def test_a_power_cut_while_refs_are_packed_loses_none_and_brings_none_back(
+    repository: GitRepository, tmp_path: Path, reboot: Callable[[], None]
+) -> None:
+    first = commit(repository, None, 0)
+    for name in ("kept", "other", "deleted"):
+        assert repository.move_ref(f"refs/heads/{name}", None, first)
+    disk = SimulatedDisk(repository.path, mark="packing")
+    with disk.recording():
+        assert repository.pack_refs() == 4
+        second = commit(repository, first, 1)
+        assert repository.pack_refs() >= 1
+        assert repository.move_ref("refs/heads/deleted", first, None)
+        disk.mark = "deleted"
+        commit(repository, second, 2)
+    reboot()
+    for cut, kind, path in cuts_of(disk, tmp_path):
+        told = f"{kind} after {cut.step}"
+        check(path, second if cut.mark == "deleted" else first, told)
+        with GitRepository.open(path) as store:
+            refs = store.refs()
+        assert (refs.get("refs/heads/kept"), refs.get("refs/heads/other")) == (first, first), told
+        assert cut.mark != "deleted" or "refs/heads/deleted" not in refs, told

@@ -23,7 +23,7 @@ from memotree_storage.model.node import new_id
 from memotree_storage.model.workspace import KEEP_PREFIX, WORKSPACE_REF, WorkspaceInfo
 from memotree_storage.ports import CommitDraft, IndexUnavailableError
 from memotree_storage.postgres import registry, staging
-from memotree_storage.store import Store
+from memotree_storage.store import Store, WorkspaceSetAsideError
 
 from memotree.history import HistoryOperations
 from memotree.v1 import history_service_pb2 as history_pb
@@ -159,6 +159,59 @@ async def test_a_start_notices_lost_terms_of_versions_that_wait_to_be_flushed(wo
     async with again() as store:
         await store.indexer.drain(world.workspace)
         assert await differences(store, world.workspace) == []
+
+
+async def lose_rows(world: World) -> None:
+    """Lose a row that later commits do not miss."""
+    await world.store.indexer.drain(world.workspace)
+    assert await run(world.store, "delete from mirror.placement where from_seq = 5 and dead") == 1
+
+
+async def fail(*_: object, **__: object) -> None:
+    raise RuntimeError("as if it was cut off")
+
+
+@pytest.mark.requirement("STORE-3")
+async def test_a_start_repairs_what_an_earlier_start_could_not(
+    lived_in: World, again: OpenAgain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await lose_rows(lived_in)
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "rebuild", fail)
+        async with again() as store:
+            assert list(store.set_aside) == [lived_in.workspace]
+    async with again() as store:
+        assert store.set_aside == {}
+        assert await differences(store, lived_in.workspace) == []
+
+
+@pytest.mark.requirement("STORE-3")
+async def test_a_workspace_with_lost_rows_takes_changes_only_when_it_is_rebuilt(
+    lived_in: World, again: OpenAgain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await lose_rows(lived_in)
+    async with contextlib.AsyncExitStack() as stack:
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "rebuild", fail)
+            store = await stack.enter_async_context(again())
+            with pytest.raises(WorkspaceSetAsideError):
+                await lived_in.on(store).put(lived_in.node())
+        await lived_in.on(store).put(lived_in.node())
+        assert store.set_aside == {}
+        assert await differences(store, lived_in.workspace) == []
+
+
+@pytest.mark.requirement("STORE-3")
+async def test_the_removal_of_a_branch_does_not_hide_lost_rows_from_a_start(
+    lived_in: World, history: HistoryOperations, again: OpenAgain
+) -> None:
+    await lose_rows(lived_in)
+    await history.delete_branch(history_pb.DeleteBranchRequest(workspace=lived_in.workspace, name="side"))
+    lock = lived_in.store.locks.workspaces.of(lived_in.workspace)
+    assert await collect_unreachable_lines(lived_in.store.database, lived_in.workspace, lived_in.repository, lock)
+    assert await differences(lived_in.store, lived_in.workspace)
+    async with again() as store:
+        assert await differences(store, lived_in.workspace) == []
 
 
 # --- commits that were cut off ---------------------------------------------------------------------------------------

@@ -21,6 +21,18 @@ from memotree_storage.postgres.tree import Snapshot, State
 _FEW: Final = 100
 _LINE_BITS: Final = 52  # doubles hold such integers exactly, and so do the filters of the index
 
+_ROW_COUNTS: Final = """
+  select 'commit', w.commit_count, (select count(*) from mirror.commit c where c.workspace_id = w.workspace_id)
+    from mirror.workspace w where w.workspace_id = %(workspace)s
+  union all
+  select 'version', w.version_count, (select count(*) from mirror.version v join mirror.line l using (line_id)
+                                       where l.workspace_id = w.workspace_id)
+    from mirror.workspace w where w.workspace_id = %(workspace)s
+  union all
+  select 'placement', w.placement_count, (select count(*) from mirror.placement p join mirror.line l using (line_id)
+                                           where l.workspace_id = w.workspace_id)
+    from mirror.workspace w where w.workspace_id = %(workspace)s"""
+
 
 class MirrorGapError(CorruptError):
     """A commit cannot be mirrored because its parent is not mirrored yet."""
@@ -57,6 +69,15 @@ class LinePosition:
 
     line_id: int
     seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowCount:
+    """How many rows of a kind a workspace has, as its watermark notes with each commit, and as they are there."""
+
+    kind: str
+    noted: int
+    there: int
 
 
 async def project(
@@ -175,11 +196,21 @@ async def remove_lines(conn: Connection, workspace_id: str, lines: Sequence[int]
     Does not subtract their terms from the frequencies: see `memotree_storage.maintenance.line_collection`.
     """
     await outbox.lock(conn, workspace_id, lines)
+    # What is left is not counted instead: that would hide from the next start that other rows are lost.
+    await conn.execute(
+        """
+        update mirror.workspace set
+          commit_count = commit_count - (select count(*) from mirror.commit where line_id = any(%(lines)s)),
+          version_count = version_count - (select count(*) from mirror.version where line_id = any(%(lines)s)),
+          placement_count = placement_count - (select count(*) from mirror.placement where line_id = any(%(lines)s))
+        where workspace_id = %(workspace)s
+        """,
+        {"workspace": workspace_id, "lines": list(lines)},
+    )
     await conn.execute(
         "delete from mirror.line where workspace_id = %s and line_id = any(%s)", (workspace_id, list(lines))
     )
     await _note_gone(conn, workspace_id, lines)
-    await count_rows(conn, workspace_id)
 
 
 async def forget(conn: Connection, workspace_id: str) -> None:
@@ -223,20 +254,10 @@ async def line_ids(conn: Connection, workspace_id: str) -> list[int]:
     return [row[0] for row in await cursor.fetchall()]
 
 
-async def count_rows(conn: Connection, workspace_id: str) -> None:
-    """Count the rows of a workspace and store the counts in its watermark."""
-    await conn.execute(
-        """
-        update mirror.workspace set
-          commit_count = (select count(*) from mirror.commit where workspace_id = %(workspace)s),
-          version_count = (select count(*) from mirror.version join mirror.line using (line_id)
-                            where workspace_id = %(workspace)s),
-          placement_count = (select count(*) from mirror.placement join mirror.line using (line_id)
-                              where workspace_id = %(workspace)s)
-        where workspace_id = %(workspace)s
-        """,
-        {"workspace": workspace_id},
-    )
+async def row_counts(conn: Connection, workspace_id: str) -> list[RowCount]:
+    """Count the rows of a workspace, at one moment; all of them are read."""
+    cursor = await conn.execute(_ROW_COUNTS, {"workspace": workspace_id})
+    return [RowCount(*row) for row in await cursor.fetchall()]
 
 
 async def _place(conn: Connection, workspace_id: str, parent: str | None, branch: LineBranch) -> LinePosition:

@@ -8,25 +8,13 @@ from memotree_storage.errors import CorruptError
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.mirror.catch_up import mirrored_refs, odd_refs
 from memotree_storage.ports import CommitReader
-from memotree_storage.postgres import registry
+from memotree_storage.postgres import projector, registry
 from memotree_storage.postgres.database import Connection
 from memotree_storage.store import Store
 from memotree_storage.verify.report import Difference, Step, in_git, in_postgres
 
 _MOST_LISTED: Final = 10_000
 """Rows that one check reports; that is plenty to see that a mirror is broken."""
-
-_COUNTS: Final = """
-  select 'commit', w.commit_count, (select count(*) from mirror.commit c where c.workspace_id = w.workspace_id)
-    from mirror.workspace w where w.workspace_id = %(workspace)s
-  union all
-  select 'version', w.version_count, (select count(*) from mirror.version v join mirror.line l using (line_id)
-                                       where l.workspace_id = w.workspace_id)
-    from mirror.workspace w where w.workspace_id = %(workspace)s
-  union all
-  select 'placement', w.placement_count, (select count(*) from mirror.placement p join mirror.line l using (line_id)
-                                           where l.workspace_id = w.workspace_id)
-    from mirror.workspace w where w.workspace_id = %(workspace)s"""
 
 _LINES: Final = """
   select l.line_id, l.tip_seq, count(c.seq), min(c.seq), max(c.seq)
@@ -123,13 +111,14 @@ class _Structure:
 
     def __init__(self, conn: Connection, workspace_id: str) -> None:
         self._conn = conn
+        self._workspace_id = workspace_id
         self._arguments = {"workspace": workspace_id, "limit": _MOST_LISTED}
 
     async def counts(self) -> list[Difference]:
         return [
-            in_postgres("count", f"The watermark says {noted} {kind} rows, but there are {there}.")
-            for kind, noted, there in await self._rows(_COUNTS)
-            if noted != there
+            in_postgres("count", f"The watermark says {one.noted} {one.kind} rows, but there are {one.there}.")
+            for one in await projector.row_counts(self._conn, self._workspace_id)
+            if one.noted != one.there
         ]
 
     async def lines(self) -> list[Difference]:
