@@ -137,6 +137,7 @@ async def test_a_tree_that_is_deeper_can_be_read_and_moved_upwards(world: World)
 async def _rows(world: World, commit_id: str, node: Node, archive_id: str) -> int:
     """The rows that PostgreSQL fetches for a node with its path, the tree, and the paths of all nodes."""
     async with world.store.database.transaction() as conn:
+        await conn.execute("set local enable_seqscan = off")  # a small table is read whole, which a big one is not
         snapshot = Snapshot(conn, State(world.workspace, commit_id))
         for _ in range(2):  # the first time also reads the catalogue
             begun = await _fetched(conn)
@@ -156,13 +157,13 @@ async def _fetched(conn: Any) -> int:
 async def test_a_chain_of_twice_the_length_costs_twice_as_much(world: World) -> None:
     """In rows and in what each row holds: no row has the whole path to it."""
     cost = []
-    for length in (150, 300):
+    for length in (300, 600):  # of a table of 150 rows, all are read
         nodes = chain(world, length)
         archive = replace(world.archive, id=nodes[0].id[:-1] + "z", name=f"chain {length}")
         nodes = [replace(node, archive_id=archive.id) for node in nodes]
         head = await commit_entries(world.store, world.workspace, "main", [archive, *nodes], "Import")
         cost.append(await _rows(world, head, nodes[-1], archive.id))
-    assert cost[1] <= 2.2 * cost[0]
+    assert 1.8 * cost[0] <= cost[1] <= 2.2 * cost[0]
 
 
 # --- Trees that others than an agent make ---
