@@ -16,7 +16,8 @@ from memotree_storage.postgres.views import ViewKey
 from memotree.canvas import view_rendering
 from memotree.history import HistoryOperations
 from memotree.request import lookup
-from memotree.v1 import history_service_pb2, session_service_pb2
+from memotree.v1 import history_service_pb2, session_service_pb2, workspace_service_pb2
+from memotree.workspaces import WorkspaceOperations
 
 pytestmark = pytest.mark.requirement("STORE-9")
 
@@ -190,6 +191,22 @@ async def test_a_page_of_archives_goes_on_where_the_one_before_ended(world: Worl
     assert "archive 0004 b" in names
     assert renamed.name not in names
     assert deleted.name not in names
+
+
+async def test_a_page_of_archives_is_asked_for_as_long_as_it_is(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await _add_archives(world, range(12))
+    asked: list[int | None] = []
+    archives = archive_versions.archives
+
+    def telling(snapshot: Snapshot, **options: Any) -> Awaitable[object]:
+        asked.append(options.get("limit"))
+        return archives(snapshot, **options)
+
+    monkeypatch.setattr(archive_versions, "archives", telling)
+    workspaces = WorkspaceOperations(world.store, world.pages, world.limits)
+    order = workspace_service_pb2.ListArchivesRequest(workspace=world.workspace, page_size=3)
+    page = await workspaces.list_archives(order)
+    assert (len(page.archives), asked) == (3, [4])
 
 
 def _of(world: World, conn: Any, session_id: str) -> Snapshot:

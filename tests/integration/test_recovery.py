@@ -369,6 +369,28 @@ async def test_a_stop_waits_for_a_repack(world: World, monkeypatch: pytest.Monke
     assert ended.is_set()
 
 
+async def test_refs_are_packed_in_the_background_when_they_are_many_files(
+    world: World, history: HistoryOperations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "_LOOSE_REFS", 2)
+    packed = asyncio.Event()
+    pack, loop = GitRepository.pack_refs, asyncio.get_running_loop()
+
+    def telling(self: GitRepository, limit: int) -> int:
+        done = pack(self, limit)
+        if done:
+            loop.call_soon_threadsafe(packed.set)
+        return done
+
+    monkeypatch.setattr(GitRepository, "pack_refs", telling)
+    for name in ("one", "two", "three"):
+        await history.create_branch(history_pb.CreateBranchRequest(workspace=world.workspace, name=name))
+    await world.put(world.node())
+    await asyncio.wait_for(packed.wait(), DEADLINE)
+    assert not (world.repository.path / "refs" / "heads" / "one").exists()
+    assert {"refs/heads/one", "refs/heads/two", "refs/heads/three"} <= world.repository.refs().keys()
+
+
 async def test_a_stop_ends_background_work_even_if_the_first_cancellation_is_lost(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

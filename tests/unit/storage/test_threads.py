@@ -4,7 +4,13 @@ import asyncio
 import threading
 
 import pytest
-from memotree_storage.concurrency.threads import LONG_TEXT, in_long_thread, in_store_thread, in_thread_if_long
+from memotree_storage.concurrency.threads import (
+    LONG_TEXT,
+    in_long_thread,
+    in_store_thread,
+    in_thread_if_long,
+    in_turns,
+)
 
 
 @pytest.mark.requirement("STORE-8")
@@ -45,3 +51,10 @@ async def test_long_comparisons_occupy_no_thread_that_others_need() -> None:
 async def test_only_a_long_text_is_worth_a_thread(characters: int, is_here: bool) -> None:
     thread = await in_thread_if_long(characters, threading.get_ident)
     assert (thread == threading.get_ident()) is is_here
+
+
+@pytest.mark.requirement("STORE-9")
+async def test_others_run_between_the_pieces_of_a_long_loop() -> None:
+    others = asyncio.create_task(asyncio.sleep(0, "run"))
+    seen = [others.done() async for _ in in_turns(range(10_000))]
+    assert (seen[0], seen[-1], len(seen)) == (False, True, 10_000)
