@@ -29,6 +29,12 @@ async def test_stores_that_agree_have_no_differences(lived_in: World) -> None:
     assert await differences(lived_in) == []
 
 
+async def test_an_index_that_is_made_again_is_the_same(lived_in: World) -> None:
+    """Its points are written with their ends, and with what overrides them on other lines."""
+    await lived_in.store.reindex(lived_in.workspace)
+    assert await differences(lived_in) == []
+
+
 async def test_an_empty_workspace_has_no_differences(world: World) -> None:
     assert await differences(world) == []
 
