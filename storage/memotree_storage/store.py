@@ -120,6 +120,7 @@ class Store:
         self.unsettled: dict[str, str] = {}
         """Sessions with a commit that their rows may not show yet, and the workspace of each."""
         self._not_recovered: dict[str, str] = {}
+        self._incomplete: set[str] = set()  # lost rows, and not rebuilt yet
         self._not_followed: dict[str, str] = {}
         self._admission = KeyedLocks()
         self.search = Search(database, index, embedder, self.indexer)
@@ -247,6 +248,7 @@ class Store:
                 with self.following(workspace_id):
                     await replay_in_transaction(conn, workspace_id, repository, report)
         self._not_recovered.pop(workspace_id, None)
+        self._incomplete.discard(workspace_id)
         self.forget_cached(workspace_id)  # the old rows may be wrong, since a rebuild was asked for
         await self._index(workspace_id, report, meaning=meaning)
 
@@ -318,16 +320,19 @@ class Store:
         if workspace_id not in self._not_recovered:
             return
         async with self._admission.of(workspace_id):
-            if workspace_id in self._not_recovered:
+            if workspace_id in self._not_recovered and workspace_id not in self._incomplete:
                 try:
                     info = await in_store_thread(self.repositories.describe, workspace_id)
                 except MemoTreeError as error:
                     self._not_recovered[workspace_id] = error.message
                 else:
-                    if await self._alone(info, self._enter) and await self._alone(info, self._recover_rows):
+                    if await self._alone(info, self._enter) and await self._alone(info, self._follow_again):
                         self._not_recovered.pop(workspace_id, None)
         if workspace_id in self._not_recovered:
             raise WorkspaceSetAsideError(self._not_recovered[workspace_id])
+
+    async def _follow_again(self, info: WorkspaceInfo) -> None:
+        await self.catch_up(info.workspace_id)
 
     async def _alone(self, info: WorkspaceInfo, step: Callable[[WorkspaceInfo], Awaitable[None]]) -> bool:
         """Run one step of a workspace's recovery; if it fails, set the workspace aside and go on with the others.
@@ -341,14 +346,18 @@ class Store:
             raise
         except MemoTreeError as error:
             if info.workspace_id not in self._not_followed:
-                self._not_recovered[info.workspace_id] = error.message
+                self._set_aside(info, error.message)
             _log.error("a workspace could not be recovered; verify it", workspace=info.name, why=error.message)
         except Exception as error:  # noqa: BLE001 - damaged data may break any reader
-            self._not_recovered[info.workspace_id] = f"It could not be recovered ({type(error).__name__}); see the log."
+            self._set_aside(info, f"It could not be recovered ({type(error).__name__}); see the log.")
             _log.exception("a workspace could not be recovered; verify it", workspace=info.name)
         else:
             return True
         return False
+
+    def _set_aside(self, info: WorkspaceInfo, why: str) -> None:
+        incomplete = " Its rows are incomplete; rebuild it." if info.workspace_id in self._incomplete else ""
+        self._not_recovered[info.workspace_id] = why + incomplete
 
     async def _enter(self, info: WorkspaceInfo) -> None:
         async with self.database.transaction() as conn:
@@ -361,12 +370,8 @@ class Store:
             _log.warning("recovered", workspace=info.name, what=sentence)
         await self._forget_lost(info, repository)
         await self.maintenance.release_ownerless(workspace_id)
-        await self._recover_rows(info)
-
-    async def _recover_rows(self, info: WorkspaceInfo) -> None:
-        """Make the rows and the index of a workspace what Git says, also after an attempt that was cut off."""
-        workspace_id = info.workspace_id
         if not await self._counts_agree(workspace_id):
+            self._incomplete.add(workspace_id)
             _log.warning("the mirror of a workspace has lost rows and is rebuilt", workspace=info.name)
             await self.rebuild(workspace_id, meaning=False)  # all workspaces and calls wait for this
             return

@@ -11,6 +11,7 @@ import pytest
 from integration.pushes import differences, push
 from integration.worlds import World
 from memotree_storage import store
+from memotree_storage.concurrency.locks import TooManyVerificationsError
 from memotree_storage.maintenance.line_collection import collect_unreachable_lines
 from memotree_storage.postgres import registry
 from memotree_storage.postgres.database import Database
@@ -30,8 +31,8 @@ Call = Callable[[], Awaitable[Any]]
 
 @pytest.fixture
 async def small(world: World, database_url: str) -> AsyncIterator[World]:
-    """The world with a pool of three connections, for which calls wait only briefly."""
-    database = Database(database_url, min_size=1, max_size=3, patience=timedelta(seconds=0.2))
+    """The world with a pool of three connections."""
+    database = Database(database_url, min_size=3, max_size=3, patience=timedelta(seconds=10))
     await database.open()
     many, world.store.database = world.store.database, database
     try:
@@ -49,11 +50,21 @@ async def held(world: World) -> AsyncIterator[None]:
         yield
 
 
-async def wait_without_connections(world: World, calls: list[Call]) -> list[Any]:
-    """Begin calls while the workspace is held; another call is answered meanwhile. Returns their results."""
+async def somebody_waits(lock: asyncio.Lock, count: int = 1) -> None:
+    """Return when so many tasks wait for a lock."""
+    while len(lock._waiters or ()) < count:  # noqa: ASYNC110 - a lock tells nobody who waits
+        await asyncio.sleep(0.005)
+
+
+async def wait_without_connections(world: World, calls: list[Call], at_once: int = CALLS) -> list[Any]:
+    """Begin calls while the workspace is held; when all or ``at_once`` of them wait, another call is answered.
+
+    Returns their results.
+    """
     async with held(world):
         waiting = [asyncio.ensure_future(call()) for call in calls]
-        await asyncio.wait(waiting, timeout=0.5)
+        async with asyncio.timeout(60):
+            await somebody_waits(world.store.locks.workspaces.of(world.workspace), at_once)
         assert not any(task.done() for task in waiting)
         assert await world.head()
     return await asyncio.gather(*waiting)
@@ -63,7 +74,7 @@ async def test_verifications_that_wait_for_a_workspace_hold_no_connection(small:
     async def verified() -> list[str]:
         return await differences(small.store, small.workspace)
 
-    assert await wait_without_connections(small, [verified] * CALLS) == [[]] * CALLS
+    assert await wait_without_connections(small, [verified] * CALLS, at_once=2) == [[]] * CALLS
 
 
 async def test_a_second_look_at_the_index_waits_without_a_connection(small: World) -> None:
@@ -112,8 +123,7 @@ async def test_an_edit_that_waits_for_a_commit_follows_git_if_the_commit_is_cut_
     lock = world.store.locks.sessions.of(session_id)
     async with lock:
         edit = asyncio.ensure_future(creating(world, session_id)())
-        while not lock._waiters:  # noqa: ASYNC110 - a lock tells nobody who waits
-            await asyncio.sleep(0.005)
+        await somebody_waits(lock)
         world.store.unsettled[session_id] = world.workspace
     await edit
     assert world.store.unsettled == {}
@@ -136,18 +146,32 @@ async def test_unreachable_lines_are_collected_without_a_connection_that_waits(s
 
 
 async def test_verifications_whose_readers_are_slow_leave_connections_to_others(small: World) -> None:
-    goes_on = asyncio.Event()
+    begun, goes_on = asyncio.Semaphore(0), asyncio.Event()
 
     async def read_slowly() -> None:
         async for _ in verify(small.store, small.workspace):
+            begun.release()
             await goes_on.wait()
 
     running = [asyncio.ensure_future(read_slowly()) for _ in range(2 * CALLS)]
-    await asyncio.wait(running, timeout=0.5)
+    async with asyncio.timeout(60):
+        await begun.acquire()
+        await begun.acquire()
     assert not any(task.done() for task in running)
     assert await small.head()
     goes_on.set()
     await asyncio.gather(*running)
+
+
+async def test_only_a_few_verifications_wait_for_others(small: World) -> None:
+    """So they take no more than their share of the calls that may run."""
+    async with held(small):
+        calls = [asyncio.ensure_future(differences(small.store, small.workspace)) for _ in range(20)]
+        refused, _ = await asyncio.wait(calls, timeout=60, return_when=asyncio.FIRST_COMPLETED)
+        assert {type(call.exception()) for call in refused} == {TooManyVerificationsError}
+    ended = await asyncio.gather(*calls, return_exceptions=True)
+    assert [isinstance(one, TooManyVerificationsError) for one in ended] == [False] * 18 + [True] * 2
+    assert await differences(small.store, small.workspace) == []
 
 
 async def test_a_rebuild_holds_no_session_while_it_mirrors_the_history(

@@ -5,11 +5,28 @@ workspace would then block every other call of the server.
 """
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakValueDictionary
 
+from memotree_storage.errors import UnavailableError
+
 _VERIFICATIONS: Final = 2
+_WAITING_VERIFICATIONS: Final = 16
+
+
+class TooManyVerificationsError(UnavailableError):
+    """As many verifications run and wait as may."""
+
+    reason = "TOO_MANY_VERIFICATIONS"
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"{_VERIFICATIONS} verifications run and {_WAITING_VERIFICATIONS} wait, which is the most; send the call "
+            "again when some have ended."
+        )
 
 
 class KeyedLocks:
@@ -26,6 +43,34 @@ class KeyedLocks:
         return lock
 
 
+class Verifications:
+    """The verifications of a store: a few at once, and a few more that wait in order; further ones are refused.
+
+    Each holds a connection for as long as its caller takes to read what it finds, and a waiting one holds the place of
+    a call.
+    """
+
+    def __init__(self) -> None:
+        self._turns = asyncio.Semaphore(_VERIFICATIONS)
+        self._begun = 0
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Wait for a turn and keep it.
+
+        Raises:
+            TooManyVerificationsError: Too many wait already.
+        """
+        if self._begun >= _VERIFICATIONS + _WAITING_VERIFICATIONS:
+            raise TooManyVerificationsError
+        self._begun += 1
+        try:
+            async with self._turns:
+                yield
+        finally:
+            self._begun -= 1
+
+
 @dataclass(frozen=True, slots=True)
 class StoreLocks:
     """The locks of a store, by id. Each kind has keys of its own, since a caller may send any id as any other.
@@ -37,11 +82,10 @@ class StoreLocks:
         joins: Of a workspace, while archives are joined in it.
         workspaces: Of a workspace.
         sessions: Of a session.
-        verifications: Of the store, before all others: so many workspaces are verified at once. A verification holds a
-            connection for as long as its caller takes to read what it finds.
+        verifications: Of the store, before all others.
     """
 
     joins: KeyedLocks = field(default_factory=KeyedLocks)
     workspaces: KeyedLocks = field(default_factory=KeyedLocks)
     sessions: KeyedLocks = field(default_factory=KeyedLocks)
-    verifications: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_VERIFICATIONS))
+    verifications: Verifications = field(default_factory=Verifications)

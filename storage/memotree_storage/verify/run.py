@@ -25,21 +25,22 @@ async def verify(store: Store, workspace_id: str) -> AsyncGenerator[Difference |
     may have been made of the wrong rows.
 
     Commits made meanwhile are not compared and not delayed, except while points that seemed wrong are checked again.
-    Few verifications run at once; further ones wait. Memory grows with the number of commits (about 1 KB each), of
+    Few verifications run at once, and a few more wait. Memory grows with the number of commits (about 1 KB each), of
     entries in one commit (about 0.2 KB each) and of distinct terms (about 0.1 KB each).
 
     Raises:
         WorkspaceNotFoundError: There is no such workspace.
+        TooManyVerificationsError: Too many wait already.
         DatabaseUnavailableError: PostgreSQL does not answer.
         IndexUnavailableError: The index does not answer.
     """
-    async with store.locks.verifications, aclosing(_verify(store, workspace_id)) as found:
+    async with store.locks.verifications.turn(), aclosing(_verify(store, workspace_id)) as found:
         async for each in found:
             yield each
 
 
 async def _verify(store: Store, workspace_id: str) -> AsyncGenerator[Difference | Step, None]:
-    """The same at once."""
+    """Verify without waiting for other verifications."""
     repository = await in_store_thread(store.repositories.get, workspace_id)
     if workspace_id in store.set_aside:
         yield in_git("workspace", f"The workspace takes no changes. {store.set_aside[workspace_id]}")
