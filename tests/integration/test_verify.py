@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from integration.damage import change, differences, kinds, node_of
+from integration.pushes import push
 from integration.worlds import World
 from memotree_storage.git.objects import COMMIT
 from memotree_storage.git.pack import PackWriter
+from memotree_storage.git.repository import GitRepository
 from memotree_storage.index.indexer import point_id
 from memotree_storage.index.terms import query_terms
 from memotree_storage.model.node import new_id
@@ -17,7 +19,7 @@ from memotree_storage.model.workspace import service_signature
 from memotree_storage.ports import CommitDraft, IndexPoint, Override, TermVector
 from memotree_storage.postgres import tree
 from memotree_storage.qdrant.index import QdrantIndex
-from memotree_storage.verify import Step, verify
+from memotree_storage.verify import Difference, Step, verify
 
 from memotree.canvas import NodeOperations
 from memotree.history import HistoryOperations
@@ -458,3 +460,29 @@ async def test_a_push_that_is_not_mirrored_yet_is_named(lived_in: World) -> None
     assert "refs/heads/pushed" in found.description
     await lived_in.store.catch_up(lived_in.workspace)
     assert await differences(lived_in) == []
+
+
+@pytest.mark.requirement("STORE-4")
+async def test_a_commit_that_is_damaged_after_the_walk_is_a_difference(lived_in: World) -> None:
+    head = push(lived_in, "main", lived_in.node("Damaged"))
+    await lived_in.store.catch_up(lived_in.workspace)
+    found: list[Difference | Step] = []
+    async for each in verify(lived_in.store, lived_in.workspace):
+        found.append(each)
+        if isinstance(each, Step) and (each.name, each.done) == ("commits", 0):
+            damage(lived_in.repository, head)
+    (told,) = (each for each in found if isinstance(each, Difference) and each.commit_id == head)
+    assert (told.store, told.what) == ("git", "object")
+    assert told.description.startswith(f"Commit {head} cannot be read completely. Object {head}")
+    assert isinstance(found[-1], Step)
+    assert found[-1].name == "index", "everything else was compared"
+
+
+def damage(repository: GitRepository, object_id: str) -> None:
+    """Overwrite the pack that has this object, where it is."""
+    for index in (repository.path / "objects" / "pack").glob("*.idx"):
+        if bytes.fromhex(object_id) in index.read_bytes():
+            pack = index.with_suffix(".pack")
+            pack.chmod(0o600)
+            with pack.open("r+b") as file:
+                file.write(bytes(pack.stat().st_size))
