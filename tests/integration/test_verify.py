@@ -16,7 +16,7 @@ from memotree_storage.index.indexer import point_id
 from memotree_storage.index.terms import query_terms
 from memotree_storage.model.node import new_id
 from memotree_storage.model.workspace import service_signature
-from memotree_storage.ports import CommitDraft, IndexPoint, Override, TermVector
+from memotree_storage.ports import CommitDraft, IndexPoint, Override, TagDraft, TermVector
 from memotree_storage.postgres import tree
 from memotree_storage.qdrant.index import QdrantIndex
 from memotree_storage.verify import Difference, Step, verify
@@ -460,6 +460,30 @@ async def test_a_push_that_is_not_mirrored_yet_is_named(lived_in: World) -> None
     assert "refs/heads/pushed" in found.description
     await lived_in.store.catch_up(lived_in.workspace)
     assert await differences(lived_in) == []
+
+
+def lose(repository: GitRepository, *object_ids: str) -> None:
+    """Delete the packs that have these objects; each has the pack of its commit or tag."""
+    for index in (repository.path / "objects" / "pack").glob("*.idx"):
+        if any(bytes.fromhex(object_id) in index.read_bytes() for object_id in object_ids):
+            index.with_suffix(".pack").unlink()
+            index.unlink()
+
+
+@pytest.mark.requirement("STORE-4")
+async def test_what_git_has_lost_is_named_though_the_server_has_read_it(lived_in: World) -> None:
+    repository = lived_in.repository
+    commit_id = push(lived_in, "lost", lived_in.node("Lost"), parent=await lived_in.head())
+    tag_id = repository.write_tag(TagDraft("lost", "Lost\n", service_signature()), await lived_in.head())
+    assert repository.move_ref("refs/tags/lost", None, tag_id)
+    await lived_in.store.catch_up(lived_in.workspace)
+    assert await differences(lived_in) == []
+    lose(repository, commit_id, tag_id)
+    assert repository.peel(commit_id) == commit_id, "the server still has it"
+    found = [one.description for one in await differences(lived_in) if (one.store, one.what) == ("git", "ref")]
+    for ref, object_id in (("refs/heads/lost", commit_id), ("refs/tags/lost", tag_id)):
+        (told,) = (one for one in found if one.startswith(f"{ref} points to an object that is missing"))
+        assert object_id in told
 
 
 @pytest.mark.requirement("STORE-4")
