@@ -119,7 +119,7 @@ class NodeOperations:
 
     async def search_nodes(self, request: pb.SearchNodesRequest) -> pb.SearchNodesResponse:
         """Find nodes by words, by meaning, by both, or along relations."""
-        return await NodeSearch(self._store, request, self._limits.types).run()
+        return await NodeSearch(self._store, request, self._limits).run()
 
     # --- levels of detail ---
 

@@ -1,6 +1,6 @@
 """SearchNodes: search types, scopes, previews and the reason for each hit."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,7 +13,6 @@ from memotree_storage.mirror.contents import read_nodes_at
 from memotree_storage.model.node import Node
 from memotree_storage.model.provenance import shown_summary
 from memotree_storage.model.tokens import in_pieces
-from memotree_storage.model.validation import DEFAULT_LIMITS
 from memotree_storage.postgres import tree, views
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
@@ -26,6 +25,7 @@ from memotree.canvas.view_rendering import shown
 from memotree.models.builtin import WordllamaEmbedder
 from memotree.models.confidence import NODES, Confidence
 from memotree.request import lookup
+from memotree.request.limits import ServiceLimits
 from memotree.request.lookup import WorkspaceRevision
 from memotree.request.messages import SUMMARY, confidence_message, node_message, relation_name
 from memotree.v1 import node_service_pb2 as pb
@@ -110,9 +110,9 @@ def check_query(query: str) -> None:
 class NodeSearch:
     """One search. It holds no connection while it queries the index, which may need a connection itself."""
 
-    def __init__(self, store: Store, request: pb.SearchNodesRequest, types: Collection[str] = ()) -> None:
+    def __init__(self, store: Store, request: pb.SearchNodesRequest, limits: ServiceLimits) -> None:
         self._store = store
-        self._known_types = types
+        self._limits = limits
         self._warnings: list[str] = []
         self._request = request
         self._kind = request.search_type or pb.SEARCH_TYPE_FULL_TEXT
@@ -180,7 +180,7 @@ class NodeSearch:
         ):
             if value < 0 or (most is not None and value > most):
                 raise InvalidInputError.at(name, f"must be 0 (the default) to {most or _MOST_RESULTS}.")
-        most_tags = DEFAULT_LIMITS.tags
+        most_tags = self._limits.node.tags
         if len(request.tags) > most_tags:
             raise InvalidInputError.at(
                 "tags", f"has {len(request.tags)}, and no node has over {most_tags}; give fewer."
@@ -264,12 +264,12 @@ class NodeSearch:
 
     def _warn(self, hits: Sequence[_Hit]) -> None:
         """Warn about node types that no node has."""
-        present = {*self._known_types, *(hit.version.type for hit in hits)}
+        present = {*self._limits.types, *(hit.version.type for hit in hits)}
         unknown = [name for name in dict.fromkeys(self._request.node_types) if name not in present]
-        if self._known_types and unknown:
+        if unknown:
             self._warnings.append(
                 f"No node was found of type {', '.join(repr(name[:70]) for name in unknown[:10])}, which is not "
-                f"registered; the registered types are {', '.join(sorted(self._known_types))}."
+                f"registered; the registered types are {', '.join(sorted(self._limits.types))}."
             )
 
     async def _messages(self, state: State, hits: Sequence[_Hit], places: _Places) -> list[pb.SearchHit]:

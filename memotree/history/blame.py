@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from memotree_storage.concurrency.threads import in_long_thread
+from memotree_storage.concurrency.threads import in_comparison_thread
 from memotree_storage.model import trailers
 from memotree_storage.model.node import Node
 from memotree_storage.postgres import history
@@ -26,8 +26,8 @@ MOST_COST: Final = 1_000_000
 
 _READ_AT_ONCE: Final = 20
 
-_LONG: Final = 1 << 18
-"""Texts that are read at once and have more characters are compared one by one, in the threads for long work."""
+_COMPARED_TOGETHER: Final = 1 << 18
+"""Texts that are read at once and have more characters are compared one by one, in the threads for comparisons."""
 
 _Line = tuple[str, int]
 
@@ -77,11 +77,11 @@ class Blame:
             some = rows[start : start + _READ_AT_ONCE]
             entries = await self._store.entries.load(workspace_id, [row.version for row in some])
             texts = [entry.content if isinstance(entry := entries[row.version.blob], Node) else "" for row in some]
-            if sum(map(len, texts)) <= _LONG:
+            if sum(map(len, texts)) <= _COMPARED_TOGETHER:
                 blamed = await asyncio.to_thread(_folded, blamed, texts, start)
                 continue
             for number, text in enumerate(texts, start=start):
-                blamed = await in_long_thread(_folded, blamed, [text], number)
+                blamed = await in_comparison_thread(_folded, blamed, [text], number)
         return blamed
 
 

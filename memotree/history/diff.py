@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
-from memotree_storage.concurrency.threads import in_long_thread
+from memotree_storage.concurrency.threads import in_comparison_thread
 from memotree_storage.mirror.contents import read_entries
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.postgres import history, tree
@@ -25,8 +25,8 @@ MOST_COUNTED: Final = 10_000
 
 _READ_AT_ONCE: Final = 50
 
-_LONG: Final = 1 << 16
-"""Two contents that have more characters together are compared by themselves, in the threads for long work."""
+_COMPARED_WITH_OTHERS: Final = 1 << 16
+"""Two contents that have more characters together are compared by themselves, in the threads for comparisons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Diff:
                 after = await self._entries(Snapshot(conn, new), some)
             pairs = [(before.get(entry_id, _NOTHING), after.get(entry_id, _NOTHING)) for entry_id in some]
             for piece in _pieces(pairs):
-                compared = in_long_thread if fields and _is_long(piece[0]) else asyncio.to_thread
+                compared = in_comparison_thread if fields and _is_long(piece[0]) else asyncio.to_thread
                 found += await compared(_told, piece, fields=fields)
                 kept = fitting(found)
                 if len(kept) < len(found):
@@ -145,7 +145,7 @@ def _pieces(pairs: Iterable[_Pair]) -> Iterator[list[_Pair]]:
 
 
 def _is_long(pair: _Pair) -> bool:
-    return sum(len(side.entry.content) for side in pair if isinstance(side.entry, Node)) > _LONG
+    return sum(len(side.entry.content) for side in pair if isinstance(side.entry, Node)) > _COMPARED_WITH_OTHERS
 
 
 def _told(pairs: Iterable[_Pair], *, fields: bool) -> list[pb.EntryChange]:

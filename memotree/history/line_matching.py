@@ -4,16 +4,17 @@ Lines that are equal at the beginning and at the end come first. Between them, t
 once are anchors, as many of them as are in the same order in both (the patience diff of Bram Cohen, which reads well
 because it aligns what is special). What is between two anchors is compared in the same way. A part without anchors gets
 a longest common subsequence, with one bit for each pair of lines (H. Hyyrö, "Bit-parallel LCS-length computation
-revisited", 2004); if it has more than `_MOST_PAIRS` pairs, it counts as replaced.
+revisited", 2004).
 
-So a line is looked at on at most `_MOST_LEVELS` levels, on each in time n log n for n lines, and then costs one bit for
-each of at most ``sqrt(_MOST_PAIRS)`` others: 20,000 lines take a few tenths of a second, whatever they are.
+So a line is looked at on at most `_MOST_LEVELS` levels, on each in time n log n for n lines, and then costs two bits
+for each line that it is compared with: 20,000 lines take a few tenths of a second, whatever they are.
 """
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isqrt
 from typing import Final
 
 MOST_LINES: Final = 20_000
@@ -21,9 +22,6 @@ MOST_LINES: Final = 20_000
 
 _MOST_LEVELS: Final = 16
 """How often a part may be divided at anchors. Texts that somebody wrote are divided three or four times."""
-
-_MOST_PAIRS: Final = 1 << 26
-"""The most pairs of lines in a part without anchors: 8,192 lines on each side, whose bits take nine megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +51,8 @@ def matches(before: Sequence[str], after: Sequence[str]) -> list[Match] | None:
     head, tail = common_ends(old, new)
     if max(len(old), len(new)) - head - tail > MOST_LINES:
         return None
-    found: list[Match] = []
-    waiting = [_Part(0, len(old), 0, len(new))]
+    found = [Match(0, 0, head), Match(len(old) - tail, len(new) - tail, tail)]
+    waiting = [_Part(head, len(old) - tail, head, len(new) - tail)]
     while waiting:
         part = waiting.pop()
         some_old, some_new = old[part.low : part.high], new[part.begin : part.end]
@@ -65,7 +63,7 @@ def matches(before: Sequence[str], after: Sequence[str]) -> list[Match] | None:
         pairs = _anchors(some_old, some_new) if part.level < _MOST_LEVELS else []
         if pairs:
             waiting += _between(part, pairs)
-        elif len(some_old) * len(some_new) <= _MOST_PAIRS:
+        else:
             pairs = _common_subsequence(some_old, some_new)
         found += [Match(part.low + one, part.begin + other, 1) for one, other in pairs]
     return _joined(found)
@@ -121,29 +119,42 @@ def _common_subsequence(old: Sequence[int], new: Sequence[int]) -> list[tuple[in
     """The places of a longest common subsequence, from the last one to the first.
 
     For each line of ``new``, a row has a bit for each line of ``old``: 0 where the longest subsequence of the lines up
-    to both has one line more than without that line of ``old``.
+    to both has one line more than without that line of ``old``. Only the first row of each group is kept; the others of
+    one group at a time are made again on the way back. So the rows of 20,000 lines take a megabyte, and not fifty.
     """
-    where: defaultdict[int, int] = defaultdict(int)
+    where = dict.fromkeys(new, 0)
     for at, line in enumerate(old):
-        where[line] |= 1 << at
-    every = (1 << len(old)) - 1
-    rows = [every]
-    for line in new:
-        row = rows[-1]
-        here = row & where.get(line, 0)
-        rows.append(((row + here) | (row - here)) & every)
+        if line in where:
+            where[line] |= 1 << at
+    size = isqrt(len(new)) + 1
+    groups = [new[start : start + size] for start in range(0, len(new), size)]
+    firsts = [every := (1 << len(old)) - 1]
+    for group in groups:
+        firsts.append(_rows(firsts[-1], group, where, every)[-1])
     pairs: list[tuple[int, int]] = []
-    one, other = len(old), len(new)
-    while one and other:
-        bit = 1 << (one - 1)
-        if rows[other] & bit:
-            one -= 1
-        elif not rows[other - 1] & bit:
-            other -= 1
-        else:
-            one, other = one - 1, other - 1
-            pairs.append((one, other))
+    one = len(old)
+    for number in reversed(range(len(groups))):
+        rows = _rows(firsts[number], groups[number], where, every)
+        other = len(rows) - 1
+        while one and other:
+            if rows[other] >> (one - 1) & 1:
+                one -= 1
+            elif not rows[other - 1] >> (one - 1) & 1:
+                other -= 1
+            else:
+                one, other = one - 1, other - 1
+                pairs.append((one, number * size + other))
     return pairs
+
+
+def _rows(first: int, lines: Sequence[int], where: Mapping[int, int], every: int) -> list[int]:
+    """A row of bits, and those of the lines after it; ``where`` has a bit for each place of a line, ``every`` all."""
+    rows = [row := first]
+    for line in lines:
+        here = row & where[line]
+        row = ((row + here) | (row - here)) & every
+        rows.append(row)
+    return rows
 
 
 def _joined(found: Iterable[Match]) -> list[Match]:

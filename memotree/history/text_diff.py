@@ -25,7 +25,7 @@ class _Differing:
 def unified(old: str, new: str) -> str:
     """The hunks of a unified diff, without the two lines of file names; "" for equal texts.
 
-    A last line without a line break is marked as git does. The cost is that of `matches`, which is nearly linear.
+    A last line without a line break is marked as git does. The cost is that of `matches`, which has a bound.
     """
     if old == new:
         return ""

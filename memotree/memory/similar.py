@@ -20,6 +20,7 @@ from memotree_storage.index.terms import term_id, words_of
 from memotree_storage.mirror.contents import read_nodes_at
 from memotree_storage.model.node import SUMMARY_TYPE, Node
 from memotree_storage.model.titles import own_title, titled
+from memotree_storage.model.validation import DEFAULT_LIMITS
 from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 
@@ -32,8 +33,8 @@ _CANDIDATES: Final = 12
 _QUERY_CHARS: Final = 2000
 """How much of a text is searched for; a longer one is a document, whose beginning says what it is about."""
 
-_TITLE_CHARS: Final = 1000
-"""How much of a title is compared; a node's title has less, and a change with a longer one is refused later."""
+_TITLE_CHARS: Final = DEFAULT_LIMITS.title_chars
+"""How much of a title is compared; a change with a longer one is refused later."""
 
 _COMPARED_CHARS: Final = 20_000
 """A node with more characters is too long to be a note that says the same."""

@@ -85,6 +85,12 @@ class BoundedCache(Generic[K, V]):
         with self._lock:
             return [(key, value) for key, (value, _) in self._values.items()]
 
+    def remove(self, is_unwanted: Callable[[K], bool]) -> None:
+        """Remove the values of some keys; looks at all of them."""
+        with self._lock:
+            for key in [key for key in self._values if is_unwanted(key)]:
+                self._weight -= self._values.pop(key)[1]
+
     def clear(self) -> None:
         """Remove all values."""
         with self._lock:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from integration.histories import CREATED, DELETED, UPDATED, branch, diff, kinds, log
 from integration.pushes import push_files
 from integration.worlds import World
-from memotree_storage.concurrency.threads import in_long_thread
+from memotree_storage.concurrency.threads import in_comparison_thread
 from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Relation, new_id
 from memotree_storage.model.paths import entry_path
@@ -210,9 +210,9 @@ async def test_long_diffs_keep_neither_a_thread_nor_a_connection_from_other_call
         waiting += 1
         if waiting == _MANY_DIFFS:
             all_wait.set()
-        return await in_long_thread(compare)
+        return await in_comparison_thread(compare)
 
-    monkeypatch.setattr(diffs, "in_long_thread", counted)
+    monkeypatch.setattr(diffs, "in_comparison_thread", counted)
     many = [asyncio.create_task(diff(history, world, include_fields=True)) for _ in range(_MANY_DIFFS)]
     try:
         async with asyncio.timeout(60):

@@ -26,8 +26,8 @@ LONG_BYTES: Final = 1 << 16
 _THREADS: Final = 8
 _PIECE: Final = 200
 _executor: Final = ThreadPoolExecutor(_THREADS, thread_name_prefix="memotree-store")
-_LONG_THREADS: Final = 2
-_long_executor: Final = ThreadPoolExecutor(_LONG_THREADS, thread_name_prefix="memotree-long")
+_COMPARISON_THREADS: Final = 2
+_comparison_executor: Final = ThreadPoolExecutor(_COMPARISON_THREADS, thread_name_prefix="memotree-comparison")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,10 +44,10 @@ async def in_store_thread_if(is_much: bool, function: Callable[P, T], /, *args: 
     return await in_store_thread(function, *args, **kwargs) if is_much else function(*args, **kwargs)
 
 
-async def in_long_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a computation that may take some tenths of a second, and that only reads, in a thread for such work."""
+async def in_comparison_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a comparison of long texts, which may take some tenths of a second, in a thread for such work."""
     call = partial(contextvars.copy_context().run, function, *args, **kwargs)
-    return await asyncio.get_running_loop().run_in_executor(_long_executor, call)
+    return await asyncio.get_running_loop().run_in_executor(_comparison_executor, call)
 
 
 async def in_thread_if_long(characters: int, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

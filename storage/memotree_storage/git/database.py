@@ -79,7 +79,7 @@ class ObjectDatabase:
         Raises:
             ObjectMissingError: The repository has no such object.
             ObjectDamagedError: The object is there, but its bytes do not match its id.
-        ObjectTooLargeError: It is larger than `LARGEST_OBJECT`; nothing of it was unpacked.
+            ObjectTooLargeError: It is larger than `LARGEST_OBJECT`; nothing of it was unpacked.
         """
         with disk_errors("read an object"):
             for attempt in range(_ATTEMPTS):
@@ -88,7 +88,7 @@ class ObjectDatabase:
                 except FileNotFoundError:
                     found = None
                 except TooLarge as error:
-                    raise ObjectTooLargeError(name.hex(), error.told) from None
+                    raise ObjectTooLargeError(name.hex(), error.problem) from None
                 except _BROKEN as error:
                     raise ObjectDamagedError(name.hex()) from error
                 if found is not None:

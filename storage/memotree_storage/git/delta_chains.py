@@ -2,7 +2,7 @@
 
 A few kilobytes can be a chain of a thousand objects of megabytes. So a chain is first followed by its headers alone,
 which tell what it unpacks to, and then one delta after the other is applied. Some of the objects on the way are kept,
-so that reading all objects of a chain costs little more than its length, in whichever order they are read.
+so that reading all objects of a chain, in whichever order, costs in proportion to the bytes that they have unpacked.
 """
 
 from collections.abc import Callable, Sequence
@@ -62,19 +62,24 @@ def _weight(base: Base) -> int:
     return len(base.found[1]) + _OVERHEAD
 
 
-_large: Final[BoundedCache[tuple[str, int], Base]] = BoundedCache(_LARGE_BYTES, _weight, heaviest=_LARGE_BYTES)
-"""Bases of more than 8 MB, of all repositories together: thirty of 9 MB, or one of the greatest size."""
+_large: Final[BoundedCache[tuple[object, str, int], Base]] = BoundedCache(_LARGE_BYTES, _weight, heaviest=_LARGE_BYTES)
+"""Bases of more than 8 MB, of all repositories together: thirty of 9 MB, or one of the greatest size.
+
+Its keys begin with the owner of each base, which drops it when its repository is closed.
+"""
 
 
 class DeltaChains:
     """Reads the objects of the packs of one repository, and keeps some that deltas are based on."""
 
     def __init__(self) -> None:
+        self._owner = object()
         self._small: BoundedCache[tuple[str, int], Base] = BoundedCache(_SMALL_BYTES, _weight)
 
     def clear(self) -> None:
-        """Drop all small bases."""
+        """Drop all bases that were kept here."""
         self._small.clear()
+        _large.remove(lambda key: key[0] is self._owner)
 
     def read(
         self, place: Place, locate: Callable[[bytes], Place | None], read_base: Callable[[bytes], StoredObject]
@@ -137,12 +142,15 @@ class DeltaChains:
         return base.found
 
     def _kept(self, place: Place) -> Base | None:
-        key = (place[0].path, place[1])
-        return self._small.get(key) or _large.get(key)
+        path, offset = place[0].path, place[1]
+        return self._small.get((path, offset)) or _large.get((self._owner, path, offset))
 
     def _keep(self, place: Place, base: Base) -> None:
-        cache = self._small if _is_small(len(base.found[1])) else _large
-        cache.put((place[0].path, place[1]), base)
+        path, offset = place[0].path, place[1]
+        if _is_small(len(base.found[1])):
+            self._small.put((path, offset), base)
+        else:
+            _large.put((self._owner, path, offset), base)
 
 
 def _is_small(size: int) -> bool:

@@ -89,8 +89,8 @@ class ObjectTooLargeError(CorruptError):
 
     reason = "OBJECT_TOO_LARGE"
 
-    def __init__(self, object_id: str, told: str) -> None:
-        super().__init__(f"Object {object_id} {told}.")
+    def __init__(self, object_id: str, problem: str) -> None:
+        super().__init__(f"Object {object_id} {problem}.")
 
 
 class TooManyParentsError(CorruptError):

@@ -44,11 +44,11 @@ _OPEN_MAPS: Final = 32
 
 
 class TooLarge(Exception):  # noqa: N818 - never leaves the object database
-    """An object is larger than what is read, or so is all that it is packed with; ``told`` follows its name."""
+    """An object is larger than what is read, or so is all that it is packed with; ``problem`` follows its name."""
 
-    def __init__(self, told: str) -> None:
-        super().__init__(told)
-        self.told = told
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
 
 
 class Header(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from memotree_storage.index.terms import QueryTerm, count_terms, parts, pieces_of, term_id, tokens
+from memotree_storage.index.terms import QueryTerm, count_terms, pieces_of, stretches, term_id, tokens
 
 MARK: Final = "**"
 """Put before and after a matched part."""
@@ -73,7 +73,7 @@ def _matches(text: str, terms: list[str]) -> Iterator[_Match]:
         return
     wanted = set(map(term_id, terms))
     count = 0
-    for start, end in parts(text, _PART):
+    for start, end in stretches(text, _PART):
         part = text[start:end]
         if wanted.isdisjoint(count_terms(part).frequencies):
             continue

@@ -202,12 +202,12 @@ def _names(text: str) -> list[str]:
 
 
 def _all(pattern: re.Pattern[str], text: str) -> list[str]:
-    """All matches in a text. A long one is read in parts, since no other thread runs during one call of ``re``."""
-    return list(chain.from_iterable(pattern.findall(text, start, end) for start, end in parts(text, _AT_ONCE)))
+    """All matches in a text. A long one is read in stretches, since no other thread runs during one call of ``re``."""
+    return list(chain.from_iterable(pattern.findall(text, start, end) for start, end in stretches(text, _AT_ONCE)))
 
 
-def parts(text: str, size: int) -> Iterator[tuple[int, int]]:
-    """Split a text into parts of about ``size`` characters, which cut no token unless it is longer than that."""
+def stretches(text: str, size: int) -> Iterator[tuple[int, int]]:
+    """Split a text into stretches of about ``size`` characters, which cut no token unless it is longer than that."""
     start = 0
     while start < len(text):
         end = start + size

@@ -38,7 +38,7 @@ _BATCH: Final = 200
 """Commits per transaction: a crash loses at most that much work."""
 
 _SHOWN: Final = 200
-"""Characters of an odd name that are logged."""
+"""Characters of an odd name that are shown."""
 
 _COMMITTERS: Final = "committer_emails"
 _log = structlog.get_logger(__name__)
@@ -80,6 +80,11 @@ def odd_refs(found: Iterable[str]) -> dict[str, str]:
     return {name: odd for name in found if name.startswith((BRANCHES, TAGS)) and (odd := _oddness(name))}
 
 
+def shown_ref(name: str) -> str:
+    """The beginning of an odd name, in ASCII."""
+    return ascii(name)[:_SHOWN]
+
+
 def _oddness(name: str) -> str:
     """Why PostgreSQL or gRPC cannot take a name; "" if they can."""
     if name.isascii() and len(name) <= LONGEST_NAME:
@@ -94,7 +99,7 @@ def _oddness(name: str) -> str:
 @lru_cache(maxsize=1000)
 def _tell_odd_name(name: str, why: str) -> None:
     """Log a name once, since refs are listed with every commit."""
-    _log.warning("a ref is ignored; rename it with git", ref=ascii(name)[:_SHOWN], why=why)
+    _log.warning("a ref is ignored; rename it with git", ref=shown_ref(name), why=why)
 
 
 async def is_behind(conn: Connection, workspace_id: str, repository: CommitReader) -> bool:

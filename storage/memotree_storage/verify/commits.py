@@ -50,9 +50,10 @@ class _Expected:
 
 @dataclass(slots=True)
 class _Part:
-    """A part of the changes of one commit; a big commit has several."""
+    """A part of the changes of one commit; a big commit has several. ``commit`` is ``None`` if it cannot be read."""
 
-    commit: CommitInfo
+    commit_id: str
+    commit: CommitInfo | None = None
     rows: list[_Expected] = field(default_factory=list)
     faults: dict[str, str] = field(default_factory=dict)
     damage: str = ""
@@ -134,15 +135,16 @@ class CommitCheck:
     # --- what Git says -----------------------------------------------------------------------------------------------
 
     def _parts(self, commits: Sequence[CommitParents]) -> Iterator[_Part]:
-        for commit in (self._repository.commit_info(each.commit_id) for each in commits):
-            part = _Part(commit)
+        for commit_id in (commit.commit_id for commit in commits):
+            part = _Part(commit_id)
             decoder = EntryDecoder(self._repository)
             try:
+                part.commit = commit = self._repository.commit_info(commit_id)
                 parent = commit.parents[0] if commit.parents else None
-                for found in diff_entries(self._repository, parent, commit.commit_id):
+                for found in diff_entries(self._repository, parent, commit_id):
                     if len(part.rows) == _ROWS:
                         yield part
-                        part = _Part(commit)
+                        part = _Part(commit_id, commit)
                     if isinstance(found, SecondFile):
                         part.faults[found.path] = found.fault
                     elif found.old != found.new:
@@ -164,8 +166,8 @@ class CommitCheck:
             return
         last = None if before is None or found.old is None else Version(*_plain(row_of(before, found.old.blob)))
         if after is not None and found.new is not None:
-            if isinstance(after, Node) and part.commit.commit_id in self._known:
-                self._meet(part.commit.commit_id, after)
+            if isinstance(after, Node) and part.commit_id in self._known:
+                self._meet(part.commit_id, after)
             version = (*_plain(row_of(after, found.new.blob)), targets_of(after))
         elif last is not None:
             version = (*_plain(tombstone_of(last)), [])
@@ -185,7 +187,10 @@ class CommitCheck:
         ids = sorted({parsed[1] for path in paths if (parsed := parse_path(path)) is not None})
         found = []
         for name, head in self._refs.items():
-            wrong = self._wrong_files(head, ids) if name.startswith("refs/heads/") else {}
+            try:
+                wrong = self._wrong_files(head, ids) if name.startswith("refs/heads/") else {}
+            except (ObjectMissingError, CorruptError):
+                continue  # the ref, or the commit that has the object, is a difference already
             for commit_id, faults in self._faults.items():
                 for path in filter(wrong.__contains__, faults):
                     sentence = f"On {name}, {wrong[path]} A rebuild cannot repair it."
@@ -205,10 +210,10 @@ class CommitCheck:
 
     async def _compare(self, batch: Sequence[_Part]) -> list[Difference]:
         found: list[Difference] = []
-        mirrored = await self._mirrored({part.commit.commit_id for part in batch})
+        mirrored = await self._mirrored({part.commit_id for part in batch})
         present = []
         for part in batch:
-            commit_id = part.commit.commit_id
+            commit_id = part.commit_id
             if part.damage:
                 found.append(
                     in_git(
@@ -219,7 +224,7 @@ class CommitCheck:
                 present.append((part, mirrored[commit_id]))
                 self._seen.setdefault(commit_id, set()).update(row.entry_id for row in part.rows)
                 self._faults.setdefault(commit_id, {}).update(part.faults)
-                if part.last:
+                if part.last and part.commit is not None:
                     found += _facts_differ(part.commit, mirrored[commit_id])
             elif part.last:
                 found.append(
@@ -231,9 +236,9 @@ class CommitCheck:
         for part, at in present:
             for row in part.rows:
                 key = (at.line_id, at.seq, row.entry_id)
-                found += _row_differs(part.commit.commit_id, row, versions.get(key), placements.get(key))
-        whole = [(part.commit.commit_id, at) for part, at in present if part.last]
-        found += await self._surplus(whole, {part.commit.commit_id for part in batch if part.damage})
+                found += _row_differs(part.commit_id, row, versions.get(key), placements.get(key))
+        whole = [(part.commit_id, at) for part, at in present if part.last]
+        found += await self._surplus(whole, {part.commit_id for part in batch if part.damage})
         found += await self._faults_differ([commit_id for commit_id, _ in whole])
         return found
 

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 
 from memotree_storage.concurrency.threads import in_store_thread
+from memotree_storage.git.repository import GitRepository
 from memotree_storage.ports import CommitReader
 from memotree_storage.postgres import registry
 from memotree_storage.postgres.database import Connection
@@ -24,6 +25,8 @@ async def verify(store: Store, workspace_id: str) -> AsyncGenerator[Difference |
     If rows are wrong, or what the server remembers of them, everything that is cached of the workspace is forgotten: it
     may have been made of the wrong rows.
 
+    Git is read with a repository of its own, since one that is open remembers objects that are lost by now.
+
     Commits made meanwhile are not compared and not delayed, except while points that seemed wrong are checked again.
     Few verifications run at once, and a few more wait. Memory grows with the number of commits (about 1 KB each), of
     entries in one commit (about 0.2 KB each) and of distinct terms (about 0.1 KB each).
@@ -41,14 +44,15 @@ async def verify(store: Store, workspace_id: str) -> AsyncGenerator[Difference |
 
 async def _verify(store: Store, workspace_id: str) -> AsyncGenerator[Difference | Step, None]:
     """Verify without waiting for other verifications."""
-    repository = await in_store_thread(store.repositories.get, workspace_id)
+    opened = await in_store_thread(store.repositories.get, workspace_id)
     if workspace_id in store.set_aside:
         yield in_git("workspace", f"The workspace takes no changes. {store.set_aside[workspace_id]}")
     wrong = False
-    async with _snapshot(store, workspace_id, repository) as (conn, refs):
-        async for found in _check_rows(conn, store, workspace_id, repository, refs):
-            wrong = wrong or (isinstance(found, Difference) and found.store in {"postgres", "cache"})
-            yield found
+    with await in_store_thread(GitRepository.open, opened.path) as repository:
+        async with _snapshot(store, workspace_id, repository) as (conn, refs):
+            async for found in _check_rows(conn, store, workspace_id, repository, refs):
+                wrong = wrong or (isinstance(found, Difference) and found.store in {"postgres", "cache"})
+                yield found
     if wrong:
         store.forget_cached(workspace_id)
     async for found in check_index(store, workspace_id):

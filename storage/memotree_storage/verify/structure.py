@@ -6,7 +6,7 @@ from typing import Any, Final
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import CorruptError
 from memotree_storage.git.objects import ObjectMissingError
-from memotree_storage.mirror.catch_up import mirrored_refs, odd_refs
+from memotree_storage.mirror.catch_up import mirrored_refs, odd_refs, shown_ref
 from memotree_storage.ports import CommitReader
 from memotree_storage.postgres import projector, registry
 from memotree_storage.postgres.database import Connection
@@ -235,7 +235,7 @@ async def _refs(
     """Compare the mirrored branches and tags, which are the watermark, with Git."""
     should, found = await in_store_thread(_peeled, repository, mirrored_refs(refs))
     found += [
-        in_git("ref", f"{ascii(name)[:200]} is not mirrored, because {why}; rename it with git.")
+        in_git("ref", f"{shown_ref(name)} is not mirrored, because {why}; rename it with git.")
         for name, why in odd_refs(sorted(refs)).items()
     ]
     cursor = await conn.execute(

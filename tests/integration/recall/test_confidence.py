@@ -63,7 +63,7 @@ async def test_a_search_says_how_sure_it_is(forest: Forest, kind: str) -> None:
             query=query,
             search_type=node_service_pb2.SearchType.Value(kind),
         )
-        return await NodeSearch(forest.world.store, request).run()
+        return await NodeSearch(forest.world.store, request, forest.world.limits).run()
 
     nothing = await searched("xqzzy blorp")
     assert nothing.confidence == NONE

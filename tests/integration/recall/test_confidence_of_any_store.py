@@ -77,7 +77,7 @@ async def asked(world: World, questions: list[str]) -> dict[tuple[str, str], Sur
                 continue
             kind = node_service_pb2.SearchType.Value(way)
             search = node_service_pb2.SearchNodesRequest(workspace=world.workspace, query=question, search_type=kind)
-            hits = await NodeSearch(world.store, search).run()
+            hits = await NodeSearch(world.store, search, world.limits).run()
             found[question, way] = Sure(hits.confidence, hits.likelihood)
     return found
 

@@ -1,5 +1,7 @@
 """GIT-5: the version that wrote each line."""
 
+import random
+
 import pytest
 from steps import LINEAR, growth
 
@@ -49,6 +51,15 @@ def test_a_version_with_too_many_lines_to_compare_is_credited_with_those_that_it
     blamed = _folded(_Blamed(), [one, one.replace("a", "b").replace("tbil", "tail").replace("hebd", "head")], 0)
     assert [number for _, number in blamed.lines] == [0, *[1] * (MOST_LINES + 1), 0]
     assert not blamed.is_complete
+
+
+@pytest.mark.requirement("GIT-5")
+def test_a_long_text_of_few_kinds_of_lines_keeps_those_that_it_had() -> None:
+    lines = random.Random(1).choices("ab", k=9_000)
+    changed = ["x", *lines[:4_500], "y", *lines[4_500:], "z"]
+    blamed = _folded(_Blamed(), ["\n".join(lines), "\n".join(changed)], 0)
+    assert [line for line, number in blamed.lines if number] == ["x", "y", "z"]
+    assert blamed.is_complete
 
 
 @pytest.mark.requirement("STORE-8", "STORE-9")

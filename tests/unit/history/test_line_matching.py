@@ -1,17 +1,21 @@
 """The lines that two texts have in common, and the diffs that are made of them."""
 
 import difflib
-from collections.abc import Sequence
+import random
+import tracemalloc
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from steps import LINEAR, growth
+from unit.storage.git.judge import Judge
 
-from memotree.history import line_matching
 from memotree.history.line_matching import MOST_LINES, Match, matches
 from memotree.history.text_diff import _differing, _grouped, _hunk, unified
 
+Made = Callable[[int], tuple[str, str]]
 FEW = st.lists(st.sampled_from("abc"), max_size=12)
 SOME = st.lists(st.sampled_from("abcdefghijkl{}"), max_size=30)
 TEXTS = st.lists(st.sampled_from(["a\n", "b\n", "c\n", "d\n", "e\n", "\n"]), max_size=40)
@@ -102,32 +106,69 @@ def anchored_one_by_one(size: int) -> tuple[str, str]:
     return text, text.replace("u\n", "v\n")
 
 
+def of_few_kinds(size: int) -> tuple[str, str]:
+    """Nothing is special, and lines are inserted at the beginning, in the middle and at the end."""
+    lines = random.Random(size).choices(["a\n", "b\n"], k=size)
+    return "".join(lines), "".join(["x\n", *lines[: size // 2], "y\n", *lines[size // 2 :], "z\n"])
+
+
+def shuffled(size: int) -> tuple[str, str]:
+    """Each line is there twice, in any order."""
+    lines = [f"{line // 2}\n" for line in range(size)]
+    one, other = (random.Random(seed).sample(lines, size) for seed in (1, 2))
+    return "".join(one), "".join(other)
+
+
+BAD = (every_second, all_alike, turned, anchored_one_by_one, of_few_kinds, shuffled)
+"""Texts that are costly to compare."""
+
+
 @pytest.mark.requirement("GIT-5", "STORE-8", "STORE-9")
-@pytest.mark.parametrize("made", [every_second, all_alike, turned, anchored_one_by_one])
-def test_the_cost_of_a_diff_grows_with_the_texts_whatever_they_are(made: object) -> None:
-    assert callable(made)
+@pytest.mark.parametrize("made", BAD)
+def test_the_cost_of_a_diff_grows_with_the_texts_whatever_they_are(made: Made) -> None:
     assert growth(lambda size: unified(*made(size)), 1_000) < LINEAR
-    assert unified(*made(9_000)).startswith("@@ -1")
+
+
+@pytest.mark.requirement("GIT-5")
+@pytest.mark.parametrize(
+    ("made", "kept"),
+    [(every_second, 9_000), (all_alike, 4_500), (turned, 1), (anchored_one_by_one, 4_501), (of_few_kinds, 9_000)],
+)
+def test_lines_of_long_texts_are_matched_whatever_they_are(made: Made, kept: int) -> None:
+    before, after = (text.splitlines() for text in made(9_000))
+    assert sum(match.count for match in found(before, after)) == kept
+
+
+@pytest.mark.requirement("GIT-5")
+def test_a_few_lines_inserted_into_a_long_text_of_few_kinds_are_the_whole_diff() -> None:
+    changed = [line for line in unified(*of_few_kinds(9_000)).splitlines() if line[0] in "+-"]
+    assert changed == ["+x", "+y", "+z"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_texts_of_few_kinds_of_lines_have_as_much_in_common_as_git_finds(tmp_path: Path, seed: int) -> None:
+    judge = Judge(tmp_path)
+    judge.run("init", "-q")
+    before, after = (random.Random(f"{seed} {side}").choices("abc", k=300) for side in ("old", "new"))
+    blobs = [
+        judge.run("hash-object", "-w", "--stdin", stdin="".join(f"{line}\n" for line in lines).encode()).strip()
+        for lines in (before, after)
+    ]
+    _added, removed, _name = judge.run("diff", "--minimal", "--numstat", *blobs).split("\t")
+    assert sum(match.count for match in found(before, after)) == len(before) - int(removed)
 
 
 @pytest.mark.requirement("STORE-8")
-@pytest.mark.parametrize("made", [every_second, all_alike, turned, anchored_one_by_one])
-def test_pairs_of_lines_are_compared_only_in_small_parts(made: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a bit costs cannot be counted in steps."""
-    assert callable(made)
-    pairs: list[int] = []
-    exact = line_matching._common_subsequence
-
-    def counted(old: Sequence[int], new: Sequence[int]) -> list[tuple[int, int]]:
-        pairs.append(len(old) * len(new))
-        return exact(old, new)
-
-    monkeypatch.setattr(line_matching, "_common_subsequence", counted)
-    monkeypatch.setattr(line_matching, "_MOST_PAIRS", 10_000)
-    before, after = made(2_000)
-    unified(before, after)
-    assert max(pairs, default=0) <= 10_000
-    assert sum(pairs) <= 2 * 100 * 4_000
+@pytest.mark.parametrize("made", BAD)
+def test_texts_are_compared_in_little_memory_whatever_they_are(made: Made) -> None:
+    before, after = (text.splitlines() for text in made(MOST_LINES // 2 if made is every_second else MOST_LINES - 10))
+    tracemalloc.start()
+    try:
+        found(before, after)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 30 << 20
 
 
 @pytest.mark.requirement("STORE-8")

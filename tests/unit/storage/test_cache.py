@@ -36,6 +36,15 @@ def test_the_least_recently_used_goes_first() -> None:
     assert cache.get("a") is None
 
 
+def test_the_values_of_unwanted_keys_are_removed_and_no_longer_weigh() -> None:
+    cache: BoundedCache[str, bytes] = BoundedCache(40, len)
+    for key in "abcd":
+        cache.put(key, bytes(10))
+    cache.remove("ac".__contains__)
+    assert [key for key, _ in cache.items()] == ["b", "d"]
+    assert cache.weight == 20
+
+
 def test_values_are_counted_when_nothing_weighs_them() -> None:
     cache: BoundedCache[int, str] = BoundedCache(4)
     for number in range(6):

@@ -6,7 +6,7 @@ import threading
 import pytest
 from memotree_storage.concurrency.threads import (
     LONG_TEXT,
-    in_long_thread,
+    in_comparison_thread,
     in_store_thread,
     in_thread_if_long,
     in_turns,
@@ -35,7 +35,7 @@ async def test_long_comparisons_occupy_no_thread_that_others_need() -> None:
         over.wait(60)
         return threading.current_thread().name
 
-    comparisons = [asyncio.create_task(in_long_thread(compare)) for _ in range(200)]
+    comparisons = [asyncio.create_task(in_comparison_thread(compare)) for _ in range(200)]
     try:
         assert await asyncio.to_thread(busy.acquire, timeout=60)
         assert await asyncio.gather(*(asyncio.to_thread(int) for _ in range(50))) == [0] * 50

@@ -253,10 +253,9 @@ def test_a_chain_of_deltas_costs_what_its_length_is_in_whichever_order_it_is_rea
 ) -> None:
     """Three hundred objects of 9 MB are a push of some kilobytes. The caches hold sixteen of them here."""
     room = 16 * (SIZE + 200)
-    monkeypatch.setattr(delta_chains, "_SMALL_BYTES", room if kept == "small" else SIZE)
-    monkeypatch.setattr(delta_chains, "_LARGE_BYTES", room)
-    large = BoundedCache[Any, Any](room, delta_chains._weight, heaviest=room)
-    monkeypatch.setattr(delta_chains, "_large", large)
+    large_bases(monkeypatch, room)
+    if kept == "small":
+        monkeypatch.setattr(delta_chains, "_SMALL_BYTES", room)
     texts = chain_texts(COUNT)
     names = write_chain(judge, texts)
     unpacked: list[int] = []
@@ -269,6 +268,32 @@ def test_a_chain_of_deltas_costs_what_its_length_is_in_whichever_order_it_is_rea
         for name, text in reversed(wanted) if order == "down" else wanted:
             assert fresh._objects.read(bytes.fromhex(name)) == (BLOB, text)
     assert sum(unpacked) < {"up": 2, "down": 20, "any": 30}[order] * COUNT * SIZE, "150 times if nothing is kept"
+
+
+@pytest.mark.requirement("STORE-8")
+def test_a_closed_repository_leaves_no_large_base_in_memory(
+    store: GitRepository, judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = large_bases(monkeypatch, 16 * (SIZE + 200))
+    names = write_chain(judge, chain_texts(4))
+    with GitRepository.open(store.path) as one, GitRepository.open(store.path) as other:
+        one.read_blob(names[-1])
+        weight = large.weight
+        assert weight > SIZE
+        other.read_blob(names[-1])
+        assert large.weight == 2 * weight, "none reads what only another one remembers"
+        one.close()
+        assert large.weight == weight
+    assert large.weight == 0
+
+
+def large_bases(monkeypatch: pytest.MonkeyPatch, room: int) -> BoundedCache[Any, Any]:
+    """Have the objects of a chain count as large, and return the cache of them, which has room for some."""
+    monkeypatch.setattr(delta_chains, "_SMALL_BYTES", SIZE)
+    monkeypatch.setattr(delta_chains, "_LARGE_BYTES", room)
+    large = BoundedCache[Any, Any](room, delta_chains._weight, heaviest=room)
+    monkeypatch.setattr(delta_chains, "_large", large)
+    return large
 
 
 @pytest.mark.requirement("STORE-8")
