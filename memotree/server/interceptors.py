@@ -87,6 +87,7 @@ class CallInterceptor(aio.ServerInterceptor):
             with self._calls.running():
                 return await self._run(handler, context, raw, record, run)
         except AnswerNotReadError as error:  # not while it runs: a stop does not wait until the client has read that
+            await error.wait_for_status()
             await record.fail(error, context)
 
     async def _run(
@@ -120,7 +121,7 @@ class CallInterceptor(aio.ServerInterceptor):
 
     async def _write_all(self, handler: Any, request: Any, context: Context) -> None:
         """Send what the operation yields; if the client disconnects, the generator is closed at once, not by the GC."""
-        await context.send_initial_metadata(())
+        await self._unread.begin(context)
         async with aclosing(handler.unary_stream(request, context)) as responses:
             async for response in responses:
                 await self._unread.write(context, handler.response_serializer(response))

@@ -117,11 +117,12 @@ class RequestReader:
             await handler.unary_stream(await self._only(method, handler, context), context)
 
         async def exchange(_requests: object, context: Context) -> None:
-            await context.send_initial_metadata(())
             try:
+                await self._unread.begin(context)
                 async for answer in handler.stream_stream(self._all(method, handler, context), context):
                     await self._unread.write(context, handler.response_serializer(answer))
             except AnswerNotReadError as error:
+                await error.wait_for_status()
                 await refuse(method, error, context)
 
         coding = {"response_serializer": handler.response_serializer}

@@ -5,7 +5,8 @@ read is ended, and its last answer and its status stay in gRPC until the client 
 the connection. If too much stays so, the connection that has most of it is closed.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
@@ -31,16 +32,26 @@ CALL_BYTES: Final = 2**15
 
 
 class AnswerNotReadError(TooLargeError):
-    """The client of a stream did not read its answers in time, or its place was needed for the call of another one."""
+    """The client of a stream did not read its answers in time, or the place of the stream was needed for another call.
+
+    Args:
+        before_status: What gRPC still sends before it can send the status of the call.
+    """
 
     reason = "ANSWER_NOT_READ"
 
-    def __init__(self) -> None:
+    def __init__(self, before_status: Awaitable[None] | None = None) -> None:
         super().__init__(
             "The client did not read the answers of this call, so the server ended it: it waits at most "
             f"{ANSWER_SECONDS:g} seconds for room for the next one, less while there are too many calls. Send the call "
             "again, and read its answers as they come."
         )
+        self._before_status = before_status
+
+    async def wait_for_status(self) -> None:
+        """Wait until gRPC can send the status of the call; it may be as long as the client does not read."""
+        if self._before_status is not None:
+            await self._before_status
 
 
 class UnreadAnswers:
@@ -71,8 +82,23 @@ class UnreadAnswers:
         """End a stream whose client does not read, for a call that needs its place; tell whether there was one."""
         return self._written.make_room()
 
+    async def begin(self, context: Context) -> None:
+        """Send the initial metadata of a stream, before its first answer: no status could follow both at once.
+
+        On a connection whose client reads nothing it takes as long as an answer.
+
+        Errors: ``AnswerNotReadError``.
+        """
+        sending = asyncio.ensure_future(context.send_initial_metadata(()))
+        sending.add_done_callback(lambda sent: sent.cancelled() or sent.exception())  # nobody may wait for it any more
+        try:
+            await self._written.wait(context.peer(), asyncio.shield(sending))  # gRPC cannot take the metadata back
+        except TimeoutError:
+            self.leave(context, 0)
+            raise AnswerNotReadError(sending) from None
+
     async def write(self, context: Context, answer: bytes) -> None:
-        """Send an answer of a stream, whose initial metadata has been sent: no status could follow both at once.
+        """Send an answer of a stream that has begun.
 
         Errors: ``AnswerNotReadError``; only the status of the call may be sent after it.
         """

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ import uvicorn
 from grpc import aio  # type: ignore[import-untyped]  # grpcio ships no types
 from grpc_reflection.v1alpha import reflection_pb2
 from integration.wires import Refusal
+from unit.server.full_connection import FullConnection
 from uvicorn.server import ServerState
 
 from memotree.gateways.http_connection import HttpConnection
@@ -62,18 +63,31 @@ class Endless:
 LARGE_SESSION = sessions.GetSessionRequest(session_id="large").SerializeToString()
 
 
+class Noted(UnreadAnswers):
+    """Answers whose calls are noted when they are left to gRPC."""
+
+    def __init__(self, left: asyncio.Semaphore, close: Callable[[str], None], **limits: float) -> None:
+        super().__init__(close, **limits)  # type: ignore[arg-type]  # a count of bytes is whole
+        self._noted = left
+
+    def leave(self, context: Any, size: int) -> None:
+        super().leave(context, size)
+        self._noted.release()
+
+
 class Clients:
     """A server whose limits for unread answers a test sets, and clients with a connection each."""
 
     def __init__(self, settings: Settings, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
         self.operations = Endless()
+        self.left = asyncio.Semaphore(0)
         self._settings = settings.model_copy(update={"max_concurrent_calls": CALLS})
         self._stack = stack
         self._patch = monkeypatch
         self._address = ""
 
     async def serve(self, **limits: float) -> Server:
-        self._patch.setattr(app, "UnreadAnswers", partial(UnreadAnswers, **limits))
+        self._patch.setattr(app, "UnreadAnswers", partial(Noted, self.left, **limits))
         operations = {"SessionService": self.operations, "MaintenanceService": self.operations}
         server = await self._stack.enter_async_context(Server(self._settings, operations, partial=True))
         self._address = server.address
@@ -83,6 +97,9 @@ class Clients:
         channel = await self._stack.enter_async_context(aio.insecure_channel(self._address, options=OPTIONS))
         await asyncio.wait_for(channel.channel_ready(), 60)
         return channel
+
+    async def full(self) -> FullConnection:
+        return self._stack.enter_context(await FullConnection.to(self._address))
 
     async def unread(self, count: int, path: str, request: bytes = b"") -> list[Any]:
         """Calls whose answers nobody reads, as many on each connection as it may have; they have begun."""
@@ -141,6 +158,20 @@ async def test_a_stream_ends_if_its_client_does_not_read_in_time(clients: Client
     assert (await asyncio.wait_for(refused(stream), 60)).reason == "ANSWER_NOT_READ"
 
 
+async def test_a_stream_that_cannot_begin_on_a_full_connection_ends_and_the_client_that_reads_again_has_its_status(
+    clients: Clients, log_lines: list[Any]
+) -> None:
+    await clients.serve(seconds=0.05)
+    connection = await clients.full()
+    for stream in (1, 3):
+        await connection.begin(stream, BACK_UP)
+        await asyncio.wait_for(clients.left.acquire(), 60)
+    await asyncio.wait_for(clients.operations.begun.acquire(), 60)
+    assert clients.operations.begun.locked(), "the operation of the second one did not begin"
+    await asyncio.wait_for(connection.read_until_ended(3), 60)
+    assert [line["reason"] for line in log_lines if line["event"] == "call"] == ["ANSWER_NOT_READ"] * 2
+
+
 async def test_a_stop_does_not_wait_for_clients_that_do_not_read(clients: Clients) -> None:
     server = await clients.serve(seconds=0.05)
     await clients.unread(SHARE, BACK_UP)
@@ -149,9 +180,7 @@ async def test_a_stop_does_not_wait_for_clients_that_do_not_read(clients: Client
     await asyncio.wait_for(server.stop(3600), 60)
 
 
-async def test_a_stream_of_reflection_ends_if_its_client_does_not_read_in_time(
-    clients: Clients, log_lines: list[Any]
-) -> None:
+async def test_a_stream_of_reflection_ends_if_its_client_does_not_read_in_time(clients: Clients) -> None:
     await clients.serve(seconds=0.05)
     ask = reflection_pb2.ServerReflectionRequest(file_containing_symbol="memotree.v1.NodeService").SerializeToString()
 
@@ -161,9 +190,7 @@ async def test_a_stream_of_reflection_ends_if_its_client_does_not_read_in_time(
         await asyncio.Event().wait()
 
     stream = (await clients.channel()).stream_stream(REFLECTION)(questions())
-    async with asyncio.timeout(60):
-        while not any(line.get("reason") == "ANSWER_NOT_READ" for line in log_lines):  # noqa: ASYNC110 - a log tells nobody
-            await asyncio.sleep(0.01)
+    await asyncio.wait_for(clients.left.acquire(), 60)
     assert (await asyncio.wait_for(refused(stream), 60)).reason == "ANSWER_NOT_READ"
 
 
@@ -193,19 +220,39 @@ async def test_an_answer_that_was_read_counts_no_longer(clients: Clients) -> Non
 
 
 class _Full:
-    """The context of a call whose client has no room."""
+    """The context of a call whose client has no room until the test says so."""
 
     def __init__(self) -> None:
         self.done: list[Any] = []
+        self.room = asyncio.Event()
 
     def peer(self) -> str:
         return "ipv4:127.0.0.1:1"
 
+    async def send_initial_metadata(self, _metadata: object) -> None:
+        await self.room.wait()
+
     async def write(self, _answer: bytes) -> None:
-        await asyncio.Event().wait()
+        await self.room.wait()
 
     def add_done_callback(self, callback: Any) -> None:
         self.done.append(callback)
+
+
+async def test_a_stream_whose_client_takes_no_metadata_makes_room_and_its_status_follows_the_metadata() -> None:
+    unread = UnreadAnswers(lambda _: None, patience=0)
+    context = _Full()
+    begins = asyncio.ensure_future(unread.begin(context))
+    await asyncio.sleep(0)
+    assert unread.make_room()
+    with pytest.raises(AnswerNotReadError) as caught:
+        await asyncio.wait_for(begins, 60)
+    status = asyncio.ensure_future(caught.value.wait_for_status())
+    await asyncio.sleep(0)
+    assert not status.done()
+    context.room.set()
+    await asyncio.wait_for(status, 60)
+    assert not unread.make_room()
 
 
 async def test_an_ended_stream_counts_until_its_client_has_its_status() -> None:
