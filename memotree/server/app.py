@@ -29,7 +29,7 @@ from memotree.server.listen import PortTakenError, address, loopback, refuse_tak
 from memotree.server.logs import configure_logging
 from memotree.server.readiness import Readiness
 from memotree.server.request_reading import GRPC_LIMIT_FACTOR, RequestReader
-from memotree.server.unread import UnreadAnswers
+from memotree.server.unread import LeftAnswers, UnreadAnswers
 from memotree.settings import Settings
 
 Operations = Mapping[str, object]
@@ -116,10 +116,11 @@ class Server:
         self._on_stop = tuple(on_stop)
         self._host = loopback(settings.host)
         self._port = 0
-        self._unread = UnreadAnswers(lambda peer: close_connection(self._port, peer))
+        self._left = LeftAnswers(lambda peer: close_connection(self._port, peer))
+        self._unread = UnreadAnswers(self._left)
         self._calls = RunningCalls(settings.max_concurrent_calls, self._unread.make_room)
         half_open = HalfOpenCalls(most_half_open(settings.max_concurrent_calls))
-        self._reader = RequestReader(settings.max_message_bytes, half_open, self._unread)
+        self._reader = RequestReader(settings.max_message_bytes, half_open, UnreadAnswers(self._left))
         self._hurry = asyncio.Event()
         self._stopping: asyncio.Task[None] | None = None
         self._grpc: Any = None
@@ -193,7 +194,7 @@ class Server:
 
     def _build(self) -> Any:
         server = aio.server(
-            interceptors=(CallInterceptor(self._calls, self._reader, self._unread),),
+            interceptors=(CallInterceptor(self._calls, self._reader, self._unread, self._left),),
             options=_channel_options(self._settings),
         )
         absent = object()  # has no operations, so each RPC answers UNIMPLEMENTED with a message

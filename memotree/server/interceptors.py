@@ -19,7 +19,7 @@ from memotree.server.calls import RunningCalls
 from memotree.server.half_open import RequestNotReceivedError
 from memotree.server.request_reading import RequestMissingError, RequestReader
 from memotree.server.unknown_methods import unknown
-from memotree.server.unread import AnswerNotReadError, UnreadAnswers
+from memotree.server.unread import AnswerNotReadError, LeftAnswers, UnreadAnswers
 
 CONTRACT: Final = "/memotree."
 """The prefix of the path of our RPCs; of health and reflection, only the requests are read here."""
@@ -39,13 +39,15 @@ class CallInterceptor(aio.ServerInterceptor):
     Args:
         calls: Counts the calls.
         reader: Reads the requests.
-        unread: Sends the answers.
+        unread: Sends the answers of streams.
+        left: Takes the answers of calls that have only one.
     """
 
-    def __init__(self, calls: RunningCalls, reader: RequestReader, unread: UnreadAnswers) -> None:
+    def __init__(self, calls: RunningCalls, reader: RequestReader, unread: UnreadAnswers, left: LeftAnswers) -> None:
         self._calls = calls
         self._reader = reader
         self._unread = unread
+        self._left = left
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
         """The handler of a call."""
@@ -64,7 +66,7 @@ class CallInterceptor(aio.ServerInterceptor):
 
         async def single(_requests: object, context: Context) -> bytes:
             answer: bytes = await self._guard(method, handler, context, _answer_one)
-            self._unread.leave(context, len(answer))
+            self._left.leave(context, len(answer))
             return answer
 
         return grpc.stream_unary_rpc_method_handler(single)

@@ -66,7 +66,7 @@ class RequestReader:
     Args:
         most: The most bytes of a message.
         half_open: Counts the calls whose request has not arrived.
-        unread: Sends the answers of reflection.
+        unread: Sends the answers of reflection, whose streams hold no place for calls.
     """
 
     def __init__(self, most: int, half_open: HalfOpenCalls, unread: UnreadAnswers) -> None:

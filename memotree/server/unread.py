@@ -54,29 +54,42 @@ class AnswerNotReadError(TooLargeError):
             await self._before_status
 
 
-class UnreadAnswers:
-    """The answers of one server that are on their way to their clients; belongs to one event loop.
+class LeftAnswers:
+    """The answers of one server that stay in gRPC until their clients read them; belongs to one event loop.
 
     Args:
         close: Closes the connection of a peer.
+        most: The most bytes that may stay for clients that do not read.
+        patience: Seconds that an answer may stay in any case.
+    """
+
+    def __init__(self, close: Callable[[str], None], *, most: int = LEFT_BYTES, patience: float = LEFT_SECONDS) -> None:
+        self._close = close
+        self._calls = WaitingCalls(most, patience=patience)
+
+    def leave(self, context: Context, size: int) -> None:
+        """Leave an answer of some bytes to gRPC; the call ends when its client has it."""
+        peer: str = context.peer()
+        left = self._calls.begin(peer, partial(self._close, peer), CALL_BYTES + size)
+        context.add_done_callback(lambda _: left.end())
+
+
+class UnreadAnswers:
+    """The answers of streams that are on their way to their clients; belongs to one event loop.
+
+    Either all of the streams hold a place for calls, or none does.
+
+    Args:
+        left: Takes the answers of streams that were ended.
         seconds: How long the client of a stream may take to have room for the next answer.
         patience: How long it may take also while other calls need the place.
-        left_bytes: The most bytes that may stay in gRPC for clients that do not read.
-        left_seconds: How long an answer may stay there in any case.
     """
 
     def __init__(
-        self,
-        close: Callable[[str], None],
-        *,
-        seconds: float = ANSWER_SECONDS,
-        patience: float = PATIENCE_SECONDS,
-        left_bytes: int = LEFT_BYTES,
-        left_seconds: float = LEFT_SECONDS,
+        self, left: LeftAnswers, *, seconds: float = ANSWER_SECONDS, patience: float = PATIENCE_SECONDS
     ) -> None:
-        self._close = close
+        self._left = left
         self._written = WaitingCalls(seconds=seconds, patience=patience)
-        self._left = WaitingCalls(left_bytes, patience=left_seconds)
 
     def make_room(self) -> bool:
         """End a stream whose client does not read, for a call that needs its place; tell whether there was one."""
@@ -94,7 +107,7 @@ class UnreadAnswers:
         try:
             await self._written.wait(context.peer(), asyncio.shield(sending))  # gRPC cannot take the metadata back
         except TimeoutError:
-            self.leave(context, 0)
+            self._left.leave(context, 0)
             raise AnswerNotReadError(sending) from None
 
     async def write(self, context: Context, answer: bytes) -> None:
@@ -105,11 +118,5 @@ class UnreadAnswers:
         try:
             await self._written.wait(context.peer(), context.write(answer))
         except TimeoutError:
-            self.leave(context, len(answer))
+            self._left.leave(context, len(answer))
             raise AnswerNotReadError from None
-
-    def leave(self, context: Context, size: int) -> None:
-        """Leave an answer of some bytes to gRPC; the call ends when its client has it."""
-        peer: str = context.peer()
-        left = self._left.begin(peer, partial(self._close, peer), CALL_BYTES + size)
-        context.add_done_callback(lambda _: left.end())

@@ -16,7 +16,7 @@ from memotree.server.calls import RunningCalls
 from memotree.server.half_open import HalfOpenCalls
 from memotree.server.interceptors import CallInterceptor
 from memotree.server.request_reading import RequestReader
-from memotree.server.unread import UnreadAnswers
+from memotree.server.unread import LeftAnswers, UnreadAnswers
 from memotree.v1 import maintenance_service_pb2 as maintenance
 from memotree.v1 import session_service_pb2 as sessions
 
@@ -129,8 +129,9 @@ async def test_a_call_that_arrives_after_its_deadline_never_reaches_the_operatio
     async def continuation(_details: object) -> Any:
         return grpc.unary_unary_rpc_method_handler(lambda *given: reached.append(given))
 
-    unread = UnreadAnswers(lambda _: None)
-    interceptor = CallInterceptor(RunningCalls(), RequestReader(1000, HalfOpenCalls(1), unread), unread)
+    left = LeftAnswers(lambda _: None)
+    unread = UnreadAnswers(left)
+    interceptor = CallInterceptor(RunningCalls(), RequestReader(1000, HalfOpenCalls(1), unread), unread, left)
     handler = await interceptor.intercept_service(continuation, details)
     context = LateContext()
     with pytest.raises(aio.AbortError):

@@ -20,7 +20,7 @@ from memotree.server.calls import most_begun, most_half_open
 from memotree.server.half_open import HalfOpenCalls, RequestNotReceivedError
 from memotree.server.health import MOST_WATCHERS, Health
 from memotree.server.request_reading import RequestReader
-from memotree.server.unread import UnreadAnswers
+from memotree.server.unread import LeftAnswers, UnreadAnswers
 from memotree.server.waiting import WaitingCalls
 from memotree.settings import Settings
 
@@ -166,7 +166,7 @@ class _Silent:
 
 
 async def test_a_request_that_does_not_arrive_in_time_ends_its_call() -> None:
-    reader = RequestReader(1000, HalfOpenCalls(8, seconds=0.01), UnreadAnswers(lambda _: None))
+    reader = RequestReader(1000, HalfOpenCalls(8, seconds=0.01), UnreadAnswers(LeftAnswers(lambda _: None)))
     context: Any = _Silent()
     with pytest.raises(RequestNotReceivedError, match="send it again"):
         await asyncio.wait_for(reader.receive_only("x", context), 60)

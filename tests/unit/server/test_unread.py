@@ -21,7 +21,7 @@ from memotree.server.app import Server
 from memotree.server.calls import most_begun
 from memotree.server.connections import close_connection
 from memotree.server.half_open import HalfOpenCalls
-from memotree.server.unread import CALL_BYTES, AnswerNotReadError, UnreadAnswers
+from memotree.server.unread import CALL_BYTES, AnswerNotReadError, LeftAnswers, UnreadAnswers
 from memotree.server.waiting import WaitingCalls
 from memotree.settings import Settings
 from memotree.v1 import maintenance_service_pb2 as maintenance
@@ -41,10 +41,11 @@ OPTIONS = (("grpc.use_local_subchannel_pool", 1), ("grpc.http2.bdp_probe", 0))
 
 
 class Endless:
-    """Backups without an end, and large sessions."""
+    """Backups without an end, sessions that are large, and sessions that are held until the test releases them."""
 
     def __init__(self) -> None:
         self.begun = asyncio.Semaphore(0)
+        self.release = asyncio.Event()
         self.ended = asyncio.Semaphore(0)
 
     async def back_up(self, _request: object) -> AsyncIterator[maintenance.BackUpResponse]:
@@ -57,17 +58,22 @@ class Endless:
 
     async def get_session(self, request: sessions.GetSessionRequest) -> sessions.GetSessionResponse:
         self.begun.release()
-        return sessions.GetSessionResponse(session=sessions.Session(id="x" * LARGE if request.session_id else ""))
+        if request.session_id == "held":
+            await self.release.wait()
+        return sessions.GetSessionResponse(
+            session=sessions.Session(id="x" * LARGE if request.session_id == "large" else "")
+        )
 
 
 LARGE_SESSION = sessions.GetSessionRequest(session_id="large").SerializeToString()
+HELD_SESSION = sessions.GetSessionRequest(session_id="held").SerializeToString()
 
 
-class Noted(UnreadAnswers):
-    """Answers whose calls are noted when they are left to gRPC."""
+class NotedLeft(LeftAnswers):
+    """Answers that are noted when they are left to gRPC."""
 
-    def __init__(self, left: asyncio.Semaphore, close: Callable[[str], None], **limits: float) -> None:
-        super().__init__(close, **limits)  # type: ignore[arg-type]  # a count of bytes is whole
+    def __init__(self, left: asyncio.Semaphore, close: Callable[[str], None], **limits: Any) -> None:
+        super().__init__(close, **limits)
         self._noted = left
 
     def leave(self, context: Any, size: int) -> None:
@@ -75,26 +81,41 @@ class Noted(UnreadAnswers):
         self._noted.release()
 
 
+class NotedUnread(UnreadAnswers):
+    """Answers that are noted when they begin to wait for their clients."""
+
+    def __init__(self, written: asyncio.Semaphore, left: LeftAnswers, **limits: float) -> None:
+        super().__init__(left, **limits)
+        self._noted = written
+
+    async def write(self, context: Any, answer: bytes) -> None:
+        self._noted.release()
+        await super().write(context, answer)
+
+
 class Clients:
     """A server whose limits for unread answers a test sets, and clients with a connection each."""
 
     def __init__(self, settings: Settings, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
         self.operations = Endless()
+        self.written = asyncio.Semaphore(0)
         self.left = asyncio.Semaphore(0)
         self._settings = settings.model_copy(update={"max_concurrent_calls": CALLS})
         self._stack = stack
         self._patch = monkeypatch
         self._address = ""
 
-    async def serve(self, **limits: float) -> Server:
-        self._patch.setattr(app, "UnreadAnswers", partial(Noted, self.left, **limits))
+    async def serve(self, *, left: dict[str, int] | None = None, **limits: float) -> Server:
+        self._patch.setattr(app, "UnreadAnswers", partial(NotedUnread, self.written, **limits))
+        self._patch.setattr(app, "LeftAnswers", partial(NotedLeft, self.left, **left or {}))
         operations = {"SessionService": self.operations, "MaintenanceService": self.operations}
         server = await self._stack.enter_async_context(Server(self._settings, operations, partial=True))
         self._address = server.address
         return server
 
-    async def channel(self) -> Any:
-        channel = await self._stack.enter_async_context(aio.insecure_channel(self._address, options=OPTIONS))
+    async def channel(self, *options: tuple[str, int]) -> Any:
+        channel = aio.insecure_channel(self._address, options=(*OPTIONS, *options))
+        await self._stack.enter_async_context(channel)
         await asyncio.wait_for(channel.channel_ready(), 60)
         return channel
 
@@ -180,18 +201,34 @@ async def test_a_stop_does_not_wait_for_clients_that_do_not_read(clients: Client
     await asyncio.wait_for(server.stop(3600), 60)
 
 
+async def questions() -> AsyncIterator[bytes]:
+    """Requests of reflection with long answers."""
+    for _ in range(100):
+        yield reflection_pb2.ServerReflectionRequest(
+            file_containing_symbol="memotree.v1.NodeService"
+        ).SerializeToString()
+    await asyncio.Event().wait()
+
+
 async def test_a_stream_of_reflection_ends_if_its_client_does_not_read_in_time(clients: Clients) -> None:
     await clients.serve(seconds=0.05)
-    ask = reflection_pb2.ServerReflectionRequest(file_containing_symbol="memotree.v1.NodeService").SerializeToString()
-
-    async def questions() -> AsyncIterator[bytes]:
-        for _ in range(100):
-            yield ask
-        await asyncio.Event().wait()
-
     stream = (await clients.channel()).stream_stream(REFLECTION)(questions())
     await asyncio.wait_for(clients.left.acquire(), 60)
     assert (await asyncio.wait_for(refused(stream), 60)).reason == "ANSWER_NOT_READ"
+
+
+async def test_a_stream_of_reflection_has_no_place_that_another_call_could_take(clients: Clients) -> None:
+    await clients.serve(patience=0)
+    little = await clients.channel(("grpc.http2.lookahead_bytes", 1024))
+    stream = little.stream_stream(REFLECTION)(questions())
+    await asyncio.wait_for(clients.written.acquire(), 60)
+    await clients.unread(CALLS, GET_SESSION, HELD_SESSION)
+    other = await clients.channel()
+    with pytest.raises(aio.AioRpcError) as caught:
+        await asyncio.wait_for(other.unary_unary(GET_SESSION)(HELD_SESSION), 60)
+    assert Refusal.of(caught.value).reason == "TOO_MANY_CALLS"
+    clients.operations.release.set()
+    stream.cancel()
 
 
 async def test_more_unread_answers_than_calls_may_begin_lock_nobody_out(clients: Clients) -> None:
@@ -202,7 +239,7 @@ async def test_more_unread_answers_than_calls_may_begin_lock_nobody_out(clients:
 
 
 async def test_if_too_many_bytes_are_unread_the_connection_with_most_of_them_is_closed(clients: Clients) -> None:
-    await clients.serve(left_bytes=SHARE * LARGE, left_seconds=0)
+    await clients.serve(left={"most": SHARE * LARGE, "patience": 0})
     (kept,) = await clients.unread(1, GET_SESSION, LARGE_SESSION)
     most = await clients.unread(SHARE, GET_SESSION, LARGE_SESSION)
     (last,) = await clients.unread(1, GET_SESSION, LARGE_SESSION)
@@ -213,7 +250,7 @@ async def test_if_too_many_bytes_are_unread_the_connection_with_most_of_them_is_
 
 
 async def test_an_answer_that_was_read_counts_no_longer(clients: Clients) -> None:
-    await clients.serve(left_bytes=2 * CALL_BYTES, left_seconds=0)
+    await clients.serve(left={"most": 2 * CALL_BYTES, "patience": 0})
     channel = await clients.channel()
     for _ in range(8):
         assert len(await asyncio.wait_for(channel.unary_unary(GET_SESSION)(LARGE_SESSION), 60)) > LARGE
@@ -240,7 +277,7 @@ class _Full:
 
 
 async def test_a_stream_whose_client_takes_no_metadata_makes_room_and_its_status_follows_the_metadata() -> None:
-    unread = UnreadAnswers(lambda _: None, patience=0)
+    unread = UnreadAnswers(LeftAnswers(lambda _: None), patience=0)
     context = _Full()
     begins = asyncio.ensure_future(unread.begin(context))
     await asyncio.sleep(0)
@@ -257,7 +294,7 @@ async def test_a_stream_whose_client_takes_no_metadata_makes_room_and_its_status
 
 async def test_an_ended_stream_counts_until_its_client_has_its_status() -> None:
     closed: list[str] = []
-    unread = UnreadAnswers(closed.append, seconds=0.01, left_bytes=CALL_BYTES, left_seconds=0)
+    unread = UnreadAnswers(LeftAnswers(closed.append, most=CALL_BYTES, patience=0), seconds=0.01)
     first, second = _Full(), _Full()
     for context in (first, second):
         with pytest.raises(AnswerNotReadError):
