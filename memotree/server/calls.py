@@ -72,7 +72,7 @@ class RunningCalls:
 
     @property
     def count(self) -> int:
-        """The number of calls that have not ended, with those that are being refused."""
+        """The number of calls whose answer is not known yet."""
         return self._count
 
     @property
@@ -82,7 +82,7 @@ class RunningCalls:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Context manager that counts one call until its answer is sent; a stop waits for it."""
+        """Context manager that counts one call until its answer is known; a stop waits for it."""
         self._count += 1
         self._idle.clear()
         try:

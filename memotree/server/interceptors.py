@@ -78,7 +78,10 @@ class CallInterceptor(aio.ServerInterceptor):
         context: Context,
         run: Callable[[Any, Any, Context], Awaitable[Any]],
     ) -> Any:
-        """Run one call and report its outcome to the client and the log. It begins when its request has arrived."""
+        """Run one call and report its outcome to the client and the log. It begins when its request has arrived.
+
+        It runs no longer when an error is reported, so that a stop does not wait until the client has read that.
+        """
         try:
             raw = await self._reader.receive_only(method, context)
         except (RequestMissingError, RequestNotReceivedError) as error:
@@ -86,11 +89,22 @@ class CallInterceptor(aio.ServerInterceptor):
         record = CallRecord(method)
         bind_contextvars(call=record.call_id)  # gRPC gives each call a context of its own
         try:
-            with self._calls.running():
-                return await self._run(handler, context, raw, record, run)
-        except AnswerNotReadError as error:  # not while it runs: a stop does not wait until the client has read that
+            with self._calls.running(), self._calls.admitted():
+                answer = await self._run(handler, context, raw, record, run)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or not task.cancelling():  # something inside the call was cancelled, not the call itself
+                await record.fail(error, context)
+            record.log(Code.DEADLINE_EXCEEDED if context.time_remaining() == 0 else Code.CANCELLED)
+            raise
+        except AnswerNotReadError as error:
             await error.wait_for_status()
             await record.fail(error, context)
+        except Exception as error:  # noqa: BLE001 - the edge of the service: every error becomes a status here
+            await record.fail(error, context)
+        else:
+            record.log(Code.OK)
+            return answer
 
     async def _run(
         self,
@@ -100,26 +114,11 @@ class CallInterceptor(aio.ServerInterceptor):
         record: CallRecord,
         run: Callable[[Any, Any, Context], Awaitable[Any]],
     ) -> Any:
-        """Run one call whose request has arrived. Errors: ``AnswerNotReadError``; all others are reported."""
-        try:
-            with self._calls.admitted():
-                _refuse_late(context)
-                request = self._reader.read(record.method, handler.request_deserializer, raw)
-                record.request_id = getattr(request, "request_id", "")
-                result = await run(handler, request, context)
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is None or not task.cancelling():  # something inside the call was cancelled, not the call itself
-                await record.fail(error, context)
-            record.log(Code.DEADLINE_EXCEEDED if context.time_remaining() == 0 else Code.CANCELLED)
-            raise
-        except AnswerNotReadError:
-            raise
-        except Exception as error:  # noqa: BLE001 - the edge of the service: every error becomes a status here
-            await record.fail(error, context)
-        else:
-            record.log(Code.OK)
-            return result
+        """Run one call that was admitted."""
+        _refuse_late(context)
+        request = self._reader.read(record.method, handler.request_deserializer, raw)
+        record.request_id = getattr(request, "request_id", "")
+        return await run(handler, request, context)
 
     async def _write_all(self, handler: Any, request: Any, context: Context) -> None:
         """Send what the operation yields; if the client disconnects, the generator is closed at once, not by the GC."""
