@@ -6,7 +6,8 @@ little more than a message may have (``GRPC_LIMIT_FACTOR``). Above that it answe
 details.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Any, Final
 
 import grpc
@@ -119,8 +120,12 @@ class RequestReader:
         async def exchange(_requests: object, context: Context) -> None:
             try:
                 await self._unread.begin(context)
-                async for answer in handler.stream_stream(self._all(method, handler, context), context):
-                    await self._unread.write(context, handler.response_serializer(answer))
+                async with (
+                    aclosing(self._all(method, handler, context)) as requests,
+                    aclosing(handler.stream_stream(requests, context)) as answers,
+                ):
+                    async for answer in answers:
+                        await self._unread.write(context, handler.response_serializer(answer))
             except AnswerNotReadError as error:
                 await error.wait_for_status()
                 await refuse(method, error, context)
@@ -139,7 +144,7 @@ class RequestReader:
         except _FAULTS as error:
             await refuse(method, error, context)
 
-    async def _all(self, method: str, handler: Any, context: Context) -> AsyncIterator[Any]:
+    async def _all(self, method: str, handler: Any, context: Context) -> AsyncGenerator[Any]:
         """The requests of a stream of a standard service; the call is refused if one is at fault."""
         try:
             while (raw := await self.receive(context)) is not None:

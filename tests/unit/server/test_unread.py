@@ -7,9 +7,10 @@ from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from typing import Any
 
+import grpc  # type: ignore[import-untyped]  # grpcio ships no types
 import pytest
 import uvicorn
-from grpc import aio  # type: ignore[import-untyped]  # grpcio ships no types
+from grpc import aio
 from grpc_reflection.v1alpha import reflection_pb2
 from integration.wires import Refusal
 from unit.server.full_connection import FullConnection
@@ -21,6 +22,7 @@ from memotree.server.app import Server
 from memotree.server.calls import most_begun
 from memotree.server.connections import close_connection
 from memotree.server.half_open import HalfOpenCalls
+from memotree.server.request_reading import RequestReader
 from memotree.server.unread import CALL_BYTES, AnswerNotReadError, LeftAnswers, UnreadAnswers
 from memotree.server.waiting import WaitingCalls
 from memotree.settings import Settings
@@ -276,6 +278,24 @@ class _Full:
         self.done.append(callback)
 
 
+class _FullLater(_Full):
+    """The context of a call that has begun, and whose client has no room for an answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writing = asyncio.Event()
+
+    async def send_initial_metadata(self, _metadata: object) -> None:
+        """Send it at once."""
+
+    async def read(self) -> bytes:
+        return b"x"
+
+    async def write(self, answer: bytes) -> None:
+        self.writing.set()
+        await super().write(answer)
+
+
 async def test_a_stream_whose_client_takes_no_metadata_makes_room_and_its_status_follows_the_metadata() -> None:
     unread = UnreadAnswers(LeftAnswers(lambda _: None), patience=0)
     context = _Full()
@@ -290,6 +310,27 @@ async def test_a_stream_whose_client_takes_no_metadata_makes_room_and_its_status
     context.room.set()
     await asyncio.wait_for(status, 60)
     assert not unread.make_room()
+
+
+async def test_a_stream_of_reflection_is_closed_at_once_when_its_client_goes() -> None:
+    closed: list[str] = []
+
+    async def mirrors(requests: AsyncIterator[bytes], _context: object) -> AsyncIterator[bytes]:
+        try:
+            async for request in requests:
+                yield request
+        finally:
+            closed.append("answers")
+
+    handler = grpc.stream_stream_rpc_method_handler(mirrors, request_deserializer=bytes, response_serializer=bytes)
+    reader = RequestReader(1000, HalfOpenCalls(1), UnreadAnswers(LeftAnswers(lambda _: None)))
+    context = _FullLater()
+    call = asyncio.ensure_future(reader.reading("x", handler).stream_stream(iter(()), context))
+    await asyncio.wait_for(context.writing.wait(), 60)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert closed == ["answers"]
 
 
 async def test_an_ended_stream_counts_until_its_client_has_its_status() -> None:
