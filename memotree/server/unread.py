@@ -10,10 +10,11 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
+import structlog
 from memotree_storage.errors import TooLargeError
 
 from memotree.server.call_record import Context
-from memotree.server.waiting import WaitingCalls
+from memotree.server.waiting import WaitingCall, WaitingCalls
 
 ANSWER_SECONDS: Final = 60.0
 """How long a client may take to have room for the next answer of a stream."""
@@ -29,6 +30,8 @@ LEFT_SECONDS: Final = 10.0
 
 CALL_BYTES: Final = 2**15
 """About what gRPC holds for a call besides its answer."""
+
+log = structlog.get_logger("memotree.server")
 
 
 class AnswerNotReadError(TooLargeError):
@@ -58,7 +61,7 @@ class LeftAnswers:
     """The answers of one server that stay in gRPC until their clients read them; belongs to one event loop.
 
     Args:
-        close: Closes the connection of a peer.
+        close: Closes the connection of a peer. It may take long: it runs in a thread, for one peer at a time.
         most: The most bytes that may stay for clients that do not read.
         patience: Seconds that an answer may stay in any case.
     """
@@ -66,12 +69,32 @@ class LeftAnswers:
     def __init__(self, close: Callable[[str], None], *, most: int = LEFT_BYTES, patience: float = LEFT_SECONDS) -> None:
         self._close = close
         self._calls = WaitingCalls(most, patience=patience)
+        self._closing: dict[str, asyncio.Task[None]] = {}
+        self._searches = asyncio.Lock()
 
     def leave(self, context: Context, size: int) -> None:
         """Leave an answer of some bytes to gRPC; the call ends when its client has it."""
         peer: str = context.peer()
-        left = self._calls.begin(peer, partial(self._close, peer), CALL_BYTES + size)
-        context.add_done_callback(lambda _: left.end())
+        left = self._calls.begin(peer, partial(self._close_soon, peer), CALL_BYTES + size)
+        context.add_done_callback(lambda _: self._end(left))
+
+    def _end(self, left: WaitingCall) -> None:
+        left.end()
+        if left.peer not in self._calls:
+            self._closing.pop(left.peer, None)
+
+    def _close_soon(self, peer: str) -> None:
+        """Close the connection of a peer once, although its calls count until gRPC notices that it is closed."""
+        if peer not in self._closing:
+            self._closing[peer] = asyncio.create_task(self._close_in_thread(peer))
+
+    async def _close_in_thread(self, peer: str) -> None:
+        try:
+            async with self._searches:
+                await asyncio.to_thread(self._close, peer)
+        except OSError as error:
+            log.warning("a connection could not be closed", peer=peer, cause=f"{type(error).__name__}: {error}")
+            self._closing.pop(peer, None)  # the next answer that is left tries again
 
 
 class UnreadAnswers:

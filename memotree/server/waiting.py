@@ -52,6 +52,10 @@ class WaitingCalls:
             finally:
                 call.end()
 
+    def __contains__(self, peer: str) -> bool:
+        """Whether a peer has a call that waits."""
+        return peer in self._by_peer
+
     def make_room(self) -> bool:
         """End the oldest call of the peer that takes most room; tell whether there was one that has waited enough."""
         since = asyncio.get_running_loop().time() - self._patience

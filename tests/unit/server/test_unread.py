@@ -1,7 +1,9 @@
 """Answers that their clients do not read lock nobody out."""
 
 import asyncio
+import errno
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack
 from functools import partial
@@ -261,12 +263,18 @@ async def test_an_answer_that_was_read_counts_no_longer(clients: Clients) -> Non
 class _Full:
     """The context of a call whose client has no room until the test says so."""
 
-    def __init__(self) -> None:
-        self.done: list[Any] = []
+    def __init__(self, peer: str = "ipv4:127.0.0.1:1") -> None:
+        self._peer = peer
+        self._done: list[Any] = []
         self.room = asyncio.Event()
 
     def peer(self) -> str:
-        return "ipv4:127.0.0.1:1"
+        return self._peer
+
+    def end(self) -> None:
+        """End as gRPC does, when the client has the answer or has gone."""
+        for callback in self._done:
+            callback(self)
 
     async def send_initial_metadata(self, _metadata: object) -> None:
         await self.room.wait()
@@ -275,7 +283,7 @@ class _Full:
         await self.room.wait()
 
     def add_done_callback(self, callback: Any) -> None:
-        self.done.append(callback)
+        self._done.append(callback)
 
 
 class _FullLater(_Full):
@@ -333,18 +341,101 @@ async def test_a_stream_of_reflection_is_closed_at_once_when_its_client_goes() -
     assert closed == ["answers"]
 
 
+class _Closing:
+    """Notes which connections are to be closed, in which thread; the test lets each search end.
+
+    Args:
+        error: The error of the first search.
+    """
+
+    def __init__(self, error: OSError | None = None) -> None:
+        self._error = error
+        self.peers: list[str] = []
+        self.threads: set[int] = set()
+        self.begun = asyncio.Semaphore(0)
+        self.may_end = threading.Semaphore(0)
+        self._loop = asyncio.get_running_loop()
+
+    def __call__(self, peer: str) -> None:
+        self.peers.append(peer)
+        self.threads.add(threading.get_ident())
+        self._loop.call_soon_threadsafe(self.begun.release)
+        assert self.may_end.acquire(timeout=60)
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    async def next(self) -> None:
+        await asyncio.wait_for(self.begun.acquire(), 60)
+
+
+async def threads_have_begun() -> None:
+    """Wait until everything that was to run in a thread so far has begun; the threads take it in order."""
+    await asyncio.to_thread(int)
+
+
 async def test_an_ended_stream_counts_until_its_client_has_its_status() -> None:
-    closed: list[str] = []
-    unread = UnreadAnswers(LeftAnswers(closed.append, most=CALL_BYTES, patience=0), seconds=0.01)
-    first, second = _Full(), _Full()
+    closing = _Closing()
+    closing.may_end.release()
+    unread = UnreadAnswers(LeftAnswers(closing, most=CALL_BYTES, patience=0), seconds=0.01)
+    first, second = _Full("a"), _Full("b")
     for context in (first, second):
         with pytest.raises(AnswerNotReadError):
             await asyncio.wait_for(unread.write(context, b"x"), 60)
-    assert closed == [first.peer()]
-    second.done[0](second)
+    await closing.next()
+    assert closing.peers == ["a"]
+    second.end()
     with pytest.raises(AnswerNotReadError):
-        await asyncio.wait_for(unread.write(_Full(), b"x"), 60)
-    assert closed == [first.peer()]
+        await asyncio.wait_for(unread.write(_Full("c"), b"x"), 60)
+    await threads_have_begun()
+    assert closing.peers == ["a"]
+
+
+async def test_a_connection_is_closed_once_and_never_on_the_thread_of_the_event_loop() -> None:
+    closing = _Closing()
+    left = LeftAnswers(closing, most=4 * CALL_BYTES, patience=0)
+    calls = [_Full(peer) for peer in "aaaabbb"]
+    for call in calls[:6]:
+        left.leave(call, 0)
+    await closing.next()
+    assert closing.peers == ["a"], "gRPC has not noticed yet that it is closed"
+    left.leave(calls[6], 0)
+    left.leave(_Full("c"), 0)
+    await threads_have_begun()
+    assert closing.peers == ["a"], "one search at a time"
+    closing.may_end.release(2)
+    await closing.next()
+    assert closing.peers == ["a", "b"]
+    assert threading.get_ident() not in closing.threads
+
+
+async def test_another_connection_from_the_address_of_a_closed_one_can_be_closed() -> None:
+    closing = _Closing()
+    closing.may_end.release(2)
+    left = LeftAnswers(closing, most=CALL_BYTES, patience=0)
+    for _ in range(2):
+        calls = [_Full("a"), _Full("a")]
+        for call in calls:
+            left.leave(call, 0)
+        await closing.next()
+        for call in calls:
+            call.end()
+    assert closing.peers == ["a", "a"]
+
+
+async def test_a_connection_that_could_not_be_closed_is_closed_for_the_next_answer(log_lines: list[Any]) -> None:
+    closing = _Closing(OSError(errno.EMFILE, "Too many open files"))
+    closing.may_end.release(3)
+    left = LeftAnswers(closing, most=CALL_BYTES, patience=0)
+    for peer in "aabb":
+        left.leave(_Full(peer), 0)
+    for _ in "ab":
+        await closing.next()
+    assert "Too many open files" in log_lines[0]["cause"]
+    for _ in range(2):
+        left.leave(_Full("a"), 0)
+    await closing.next()
+    assert closing.peers == ["a", "b", "a"]
 
 
 async def test_the_peer_with_most_room_makes_room_and_not_the_one_with_most_calls() -> None:
