@@ -16,8 +16,9 @@ from grpc import aio
 from memotree_storage.errors import InvalidInputError, TooLargeError
 
 from memotree.server.call_record import Context, refuse
-from memotree.server.half_open import HalfOpenCalls, RequestNotReceivedError
+from memotree.server.half_open import RequestNotReceivedError
 from memotree.server.unread import AnswerNotReadError, UnreadAnswers
+from memotree.server.waiting import WaitingCalls
 
 GRPC_LIMIT_FACTOR: Final = 1.25
 """gRPC's own limit for a message, as a multiple of ours; what lies between is refused with details."""
@@ -70,7 +71,7 @@ class RequestReader:
         unread: Sends the answers of reflection, whose streams hold no place for calls.
     """
 
-    def __init__(self, most: int, half_open: HalfOpenCalls, unread: UnreadAnswers) -> None:
+    def __init__(self, most: int, half_open: WaitingCalls, unread: UnreadAnswers) -> None:
         self._most = most
         self._half_open = half_open
         self._unread = unread

@@ -13,10 +13,10 @@ from grpc_status import rpc_status
 from memotree_storage.errors import NotFoundError
 
 from memotree.server.calls import RunningCalls
-from memotree.server.half_open import HalfOpenCalls
 from memotree.server.interceptors import CallInterceptor
 from memotree.server.request_reading import RequestReader
 from memotree.server.unread import LeftAnswers, UnreadAnswers
+from memotree.server.waiting import WaitingCalls
 from memotree.v1 import maintenance_service_pb2 as maintenance
 from memotree.v1 import session_service_pb2 as sessions
 
@@ -110,7 +110,7 @@ async def handled(calls: RunningCalls, operation: Any) -> Any:
 
     left = LeftAnswers(lambda _: None)
     unread = UnreadAnswers(left)
-    interceptor = CallInterceptor(calls, RequestReader(1000, HalfOpenCalls(1), unread), unread, left)
+    interceptor = CallInterceptor(calls, RequestReader(1000, WaitingCalls(1), unread), unread, left)
     details = SimpleNamespace(method="/memotree.v1.SessionService/GetSession")
     return await interceptor.intercept_service(continuation, details)
 

@@ -23,7 +23,6 @@ from memotree.server import app
 from memotree.server.app import Server
 from memotree.server.calls import most_begun
 from memotree.server.connections import close_connection
-from memotree.server.half_open import HalfOpenCalls
 from memotree.server.request_reading import RequestReader
 from memotree.server.unread import CALL_BYTES, AnswerNotReadError, LeftAnswers, UnreadAnswers
 from memotree.server.waiting import WaitingCalls
@@ -331,7 +330,7 @@ async def test_a_stream_of_reflection_is_closed_at_once_when_its_client_goes() -
             closed.append("answers")
 
     handler = grpc.stream_stream_rpc_method_handler(mirrors, request_deserializer=bytes, response_serializer=bytes)
-    reader = RequestReader(1000, HalfOpenCalls(1), UnreadAnswers(LeftAnswers(lambda _: None)))
+    reader = RequestReader(1000, WaitingCalls(1), UnreadAnswers(LeftAnswers(lambda _: None)))
     context = _FullLater()
     call = asyncio.ensure_future(reader.reading("x", handler).stream_stream(iter(()), context))
     await asyncio.wait_for(context.writing.wait(), 60)
@@ -438,11 +437,11 @@ async def test_a_connection_that_could_not_be_closed_is_closed_for_the_next_answ
     assert closing.peers == ["a", "b", "a"]
 
 
-async def test_the_peer_with_most_room_makes_room_and_not_the_one_with_most_calls() -> None:
+async def test_the_peer_with_most_bytes_makes_room_and_not_the_one_with_most_calls() -> None:
     ended: list[str] = []
     calls = WaitingCalls(10)
-    for name, room in (("a1", 2), ("a2", 2), ("b1", 6), ("c1", 1)):
-        calls.begin(name[0], partial(ended.append, name), room)
+    for name, size in (("a1", 2), ("a2", 2), ("b1", 6), ("c1", 1)):
+        calls.begin(name[0], partial(ended.append, name), size)
     assert ended == ["b1"]
 
 
@@ -494,7 +493,7 @@ async def http_port() -> AsyncIterator[Any]:
         async def start(unread: WaitingCalls) -> int:
             config = uvicorn.Config(answer, log_config=None, lifespan="off", ws="none")
             state = {"config": config, "server_state": ServerState(), "app_state": {}}
-            make = partial(HttpConnection, HalfOpenCalls(8), unread, **state)
+            make = partial(HttpConnection, WaitingCalls(8), unread, **state)
             server = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)
             await stack.enter_async_context(server)
             port: int = server.sockets[0].getsockname()[1]
