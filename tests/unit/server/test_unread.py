@@ -11,14 +11,11 @@ from typing import Any
 
 import grpc  # type: ignore[import-untyped]  # grpcio ships no types
 import pytest
-import uvicorn
 from grpc import aio
 from grpc_reflection.v1alpha import reflection_pb2
 from integration.wires import Refusal
 from unit.server.full_connection import FullConnection
-from uvicorn.server import ServerState
 
-from memotree.gateways.http_connection import HttpConnection
 from memotree.server import app
 from memotree.server.app import Server
 from memotree.server.calls import most_begun
@@ -73,10 +70,18 @@ HELD_SESSION = sessions.GetSessionRequest(session_id="held").SerializeToString()
 
 
 class NotedLeft(LeftAnswers):
-    """Answers that are noted when they are left to gRPC."""
+    """Answers that are noted when they are left to gRPC, and when the connection of a client was closed."""
 
-    def __init__(self, left: asyncio.Semaphore, close: Callable[[str], None], **limits: Any) -> None:
-        super().__init__(close, **limits)
+    def __init__(
+        self, left: asyncio.Semaphore, closed: asyncio.Semaphore, close: Callable[[str], None], **limits: Any
+    ) -> None:
+        loop = asyncio.get_running_loop()
+
+        def note(peer: str) -> None:
+            close(peer)
+            loop.call_soon_threadsafe(closed.release)
+
+        super().__init__(note, **limits)
         self._noted = left
 
     def leave(self, context: Any, size: int) -> None:
@@ -103,6 +108,7 @@ class Clients:
         self.operations = Endless()
         self.written = asyncio.Semaphore(0)
         self.left = asyncio.Semaphore(0)
+        self.closed = asyncio.Semaphore(0)
         self._settings = settings.model_copy(update={"max_concurrent_calls": CALLS})
         self._stack = stack
         self._patch = monkeypatch
@@ -110,7 +116,7 @@ class Clients:
 
     async def serve(self, *, left: dict[str, int] | None = None, **limits: float) -> Server:
         self._patch.setattr(app, "UnreadAnswers", partial(NotedUnread, self.written, **limits))
-        self._patch.setattr(app, "LeftAnswers", partial(NotedLeft, self.left, **left or {}))
+        self._patch.setattr(app, "LeftAnswers", partial(NotedLeft, self.left, self.closed, **left or {}))
         operations = {"SessionService": self.operations, "MaintenanceService": self.operations}
         server = await self._stack.enter_async_context(Server(self._settings, operations, partial=True))
         self._address = server.address
@@ -246,6 +252,7 @@ async def test_if_too_many_bytes_are_unread_the_connection_with_most_of_them_is_
     (kept,) = await clients.unread(1, GET_SESSION, LARGE_SESSION)
     most = await clients.unread(SHARE, GET_SESSION, LARGE_SESSION)
     (last,) = await clients.unread(1, GET_SESSION, LARGE_SESSION)
+    await asyncio.wait_for(clients.closed.acquire(), 60)
     for call in most:
         assert (await asyncio.wait_for(refused(call), 60)).code == "UNAVAILABLE"
     for call in (kept, last):
@@ -473,86 +480,3 @@ def test_only_the_connection_of_the_peer_is_closed(listening: socket.socket) -> 
                 else:
                     ours.sendall(b"x")
                     assert client.recv(1) == b"x"
-
-
-GET = b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n"
-BODY = 1 << 24
-"""The bytes of an answer over HTTP that is larger than what the buffers of a connection hold."""
-
-
-@pytest.fixture
-async def http_port() -> AsyncIterator[Any]:
-    """Starts a port whose answers over HTTP are large, and whose unread ones count as given."""
-
-    async def answer(_scope: Any, _receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": bytes(BODY)})
-
-    async with AsyncExitStack() as stack:
-
-        async def start(unread: WaitingCalls) -> int:
-            config = uvicorn.Config(answer, log_config=None, lifespan="off", ws="none")
-            state = {"config": config, "server_state": ServerState(), "app_state": {}}
-            make = partial(HttpConnection, WaitingCalls(8), unread, **state)
-            server = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)
-            await stack.enter_async_context(server)
-            port: int = server.sockets[0].getsockname()[1]
-            return port
-
-        yield start
-
-
-async def ask(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
-    writer.write(GET)
-    await writer.drain()
-    return reader, writer
-
-
-async def received(reader: asyncio.StreamReader) -> int:
-    """How many bytes arrive until the connection ends, or the answer has."""
-    count = 0
-    try:
-        while count < BODY and (part := await asyncio.wait_for(reader.read(1 << 20), 60)):
-            count += len(part)
-    except ConnectionError:
-        pass
-    return count
-
-
-async def test_a_connection_over_http_whose_answer_is_not_read_in_time_is_closed(http_port: Any) -> None:
-    unread = WaitingCalls(seconds=0.05)
-    port = await http_port(unread)
-    reader, writer = await ask(port)
-    async with asyncio.timeout(60):
-        while not writer.is_closing() and not reader.at_eof():
-            await asyncio.sleep(0.01)
-            writer.write(b"x")
-    assert await received(reader) < BODY
-    writer.close()
-
-
-async def test_connections_over_http_that_nobody_reads_make_room(http_port: Any) -> None:
-    port = await http_port(WaitingCalls(2))
-    pairs = []
-    for _ in range(3):
-        pairs.append(await ask(port))
-        await asyncio.wait_for(pairs[-1][0].readexactly(1), 60)
-    reader, writer = await ask(port)
-    assert await received(reader) >= BODY
-    assert await received(pairs[0][0]) < BODY
-    assert await received(pairs[2][0]) >= BODY - 1
-    for _, each in [*pairs, (reader, writer)]:
-        each.close()
-
-
-async def test_a_connection_over_http_that_has_read_its_answer_counts_no_longer(http_port: Any) -> None:
-    port = await http_port(WaitingCalls(1))
-    reader, writer = await ask(port)
-    assert await received(reader) >= BODY
-    unread = await ask(port)
-    await asyncio.wait_for(unread[0].readexactly(1), 60)
-    writer.write(GET)
-    assert await received(reader) > 0
-    for each in (writer, unread[1]):
-        each.close()
