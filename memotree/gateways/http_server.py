@@ -18,8 +18,8 @@ from memotree.gateways.http import http_app
 from memotree.gateways.http_connection import HttpConnection
 from memotree.gateways.mcp import mcp_server
 from memotree.gateways.tool_definitions import chosen_tools
-from memotree.server.calls import RunningCalls, most_begun, most_half_open, most_unread
-from memotree.server.half_open import HalfOpenCalls
+from memotree.server.calls import RunningCalls, most_begun, most_waiting
+from memotree.server.half_open import REQUEST_SECONDS
 from memotree.server.listen import address, listening, loopback
 from memotree.server.readiness import Readiness
 from memotree.server.unread import ANSWER_SECONDS, PATIENCE_SECONDS
@@ -102,8 +102,8 @@ class _Uvicorn(uvicorn.Server):
             limit_concurrency=most_begun(most_calls),
             http=partial(  # type: ignore[arg-type]
                 HttpConnection,
-                HalfOpenCalls(most_half_open(most_calls)),
-                WaitingCalls(most_unread(most_calls), ANSWER_SECONDS, PATIENCE_SECONDS),
+                WaitingCalls(most_waiting(most_calls), REQUEST_SECONDS),
+                WaitingCalls(most_waiting(most_calls), ANSWER_SECONDS, PATIENCE_SECONDS),
             ),
             ws="none",
             server_header=False,

@@ -20,16 +20,17 @@ from grpc_reflection.v1alpha import reflection
 
 from memotree.server.announcement import Announcement, announce, withdraw
 from memotree.server.binding import check, contract, handlers
-from memotree.server.calls import RunningCalls, most_half_open
+from memotree.server.calls import RunningCalls, most_waiting
 from memotree.server.connections import close_connection
-from memotree.server.half_open import HalfOpenCalls
+from memotree.server.half_open import REQUEST_SECONDS
 from memotree.server.health import Health
 from memotree.server.interceptors import CallInterceptor
 from memotree.server.listen import PortTakenError, address, loopback, refuse_taken
 from memotree.server.logs import configure_logging
 from memotree.server.readiness import Readiness
 from memotree.server.request_reading import GRPC_LIMIT_FACTOR, RequestReader
-from memotree.server.unread import UnreadAnswers
+from memotree.server.unread import LeftAnswers, UnreadAnswers
+from memotree.server.waiting import WaitingCalls
 from memotree.settings import Settings
 
 Operations = Mapping[str, object]
@@ -76,7 +77,7 @@ LINGER_SECONDS: Final = 1.0
 _SHARE_OF_A_CONNECTION: Final = 4
 """One connection may have this part of all calls that run at once; further calls wait in its client.
 
-A call counts as soon as it begins. Calls that are begun over many connections are limited by ``HalfOpenCalls``.
+A call counts as soon as it begins. Calls that are begun over many connections are limited while they are half-open.
 """
 
 REFLECTION_V1: Final = "grpc.reflection.v1.ServerReflection"
@@ -116,10 +117,11 @@ class Server:
         self._on_stop = tuple(on_stop)
         self._host = loopback(settings.host)
         self._port = 0
-        self._unread = UnreadAnswers(lambda peer: close_connection(self._port, peer))
+        self._left = LeftAnswers(lambda peer: close_connection(self._port, peer))
+        self._unread = UnreadAnswers(self._left)
         self._calls = RunningCalls(settings.max_concurrent_calls, self._unread.make_room)
-        half_open = HalfOpenCalls(most_half_open(settings.max_concurrent_calls))
-        self._reader = RequestReader(settings.max_message_bytes, half_open, self._unread)
+        half_open = WaitingCalls(most_waiting(settings.max_concurrent_calls), REQUEST_SECONDS)
+        self._reader = RequestReader(settings.max_message_bytes, half_open, UnreadAnswers(self._left))
         self._hurry = asyncio.Event()
         self._stopping: asyncio.Task[None] | None = None
         self._grpc: Any = None
@@ -193,7 +195,7 @@ class Server:
 
     def _build(self) -> Any:
         server = aio.server(
-            interceptors=(CallInterceptor(self._calls, self._reader, self._unread),),
+            interceptors=(CallInterceptor(self._calls, self._reader, self._unread, self._left),),
             options=_channel_options(self._settings),
         )
         absent = object()  # has no operations, so each RPC answers UNIMPLEMENTED with a message

@@ -10,13 +10,11 @@ from memotree_storage.errors import TooLargeError, UnavailableError
 _MORE_BEGUN: Final = 64
 
 
-def most_half_open(limit: int) -> int:
-    """How many calls may have begun without their requests, beside ``limit`` that run."""
-    return limit + _MORE_BEGUN
+def most_waiting(limit: int) -> int:
+    """How many calls may wait for their clients in one way, beside ``limit`` that run.
 
-
-def most_unread(limit: int) -> int:
-    """How many clients over HTTP may not read their answers, beside ``limit`` calls that run."""
+    They wait for a request that has not arrived, or (over HTTP) until the client reads the answer.
+    """
     return limit + _MORE_BEGUN
 
 
@@ -26,7 +24,7 @@ def most_begun(limit: int) -> int:
     That is well above those that run and those that wait for their clients, so that refusals of our own have room: a
     call holds no place while its refusal is sent. gRPC refuses none: it would count those whose clients do not read.
     """
-    return limit + most_half_open(limit) + most_unread(limit) + _MORE_BEGUN
+    return limit + 2 * most_waiting(limit) + _MORE_BEGUN
 
 
 class ServerStoppingError(UnavailableError):
@@ -72,7 +70,7 @@ class RunningCalls:
 
     @property
     def count(self) -> int:
-        """The number of calls that have not ended, with those that are being refused."""
+        """The number of calls whose answer is not known yet."""
         return self._count
 
     @property
@@ -82,7 +80,7 @@ class RunningCalls:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Context manager that counts one call until its answer is sent; a stop waits for it."""
+        """Context manager that counts one call until its answer is known; a stop waits for it."""
         self._count += 1
         self._idle.clear()
         try:

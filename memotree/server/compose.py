@@ -45,7 +45,7 @@ from memotree.settings import Settings
 from memotree.workspaces import WorkspaceOperations
 
 _MOST_FILES: Final = 65_536
-"""How many files the server asks for where the system has no limit."""
+"""How many files the server asks for where the system permits more."""
 
 
 def serve(
@@ -69,13 +69,16 @@ def collect_rarely() -> None:
 
 
 def allow_many_files() -> None:
-    """Let this process open as many files as it may.
+    """Let this process open as many files as it may, up to 65,536.
+
+    That is enough, while containers often permit over a million, and programs that try every number that a file may
+    have would take long. A higher limit that the process began with stays.
 
     Each connection is a file. Systems begin a process with a limit of about a thousand, for programs that wait for
     files with ``select``; idle clients would soon use it up. The server and those that it starts do not do that.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = _MOST_FILES if hard == resource.RLIM_INFINITY else hard
+    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < most:
         with suppress(ValueError, OSError):  # some kernels permit less than they say; then the limit stays as it is
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -11,9 +11,13 @@ from pathlib import Path
 def close_connection(port: int, peer: str) -> None:
     """Close the connection that a peer has to a port of this process, as if the peer had closed it.
 
+    It looks at all files of this process, which takes a while if there are thousands.
+
     Args:
         port: The port that this process listens on.
         peer: The address of the other side, as gRPC writes it: ``ipv4:127.0.0.1:50000``, ``ipv6:%5B::1%5D:50000``.
+
+    Errors: ``OSError`` if the files cannot be listed, because no further one may be opened.
     """
     for path in Path("/dev/fd").iterdir():
         with suppress(OSError):  # the file was closed meanwhile, or has no other side

@@ -7,8 +7,6 @@ from typing import Final
 
 from memotree_storage.errors import TooLargeError
 
-from memotree.server.waiting import WaitingCalls
-
 REQUEST_SECONDS: Final = 60.0
 """How long a request may take to arrive after its call began."""
 
@@ -24,15 +22,3 @@ class RequestNotReceivedError(TooLargeError):
             f"The server waits at most {REQUEST_SECONDS:g} seconds for the request of a call, less when one connection "
             "has begun many calls, and did not begin this one; send it again, with its request right behind it."
         )
-
-
-class HalfOpenCalls(WaitingCalls):
-    """The half-open calls of one listening port.
-
-    Args:
-        most: How many calls may be half-open at once.
-        seconds: How long a call may be half-open.
-    """
-
-    def __init__(self, most: int, seconds: float = REQUEST_SECONDS) -> None:
-        super().__init__(most, seconds)

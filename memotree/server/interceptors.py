@@ -19,7 +19,7 @@ from memotree.server.calls import RunningCalls
 from memotree.server.half_open import RequestNotReceivedError
 from memotree.server.request_reading import RequestMissingError, RequestReader
 from memotree.server.unknown_methods import unknown
-from memotree.server.unread import AnswerNotReadError, UnreadAnswers
+from memotree.server.unread import AnswerNotReadError, LeftAnswers, UnreadAnswers
 
 CONTRACT: Final = "/memotree."
 """The prefix of the path of our RPCs; of health and reflection, only the requests are read here."""
@@ -39,13 +39,15 @@ class CallInterceptor(aio.ServerInterceptor):
     Args:
         calls: Counts the calls.
         reader: Reads the requests.
-        unread: Sends the answers.
+        unread: Sends the answers of streams.
+        left: Takes the answers of calls that have only one.
     """
 
-    def __init__(self, calls: RunningCalls, reader: RequestReader, unread: UnreadAnswers) -> None:
+    def __init__(self, calls: RunningCalls, reader: RequestReader, unread: UnreadAnswers, left: LeftAnswers) -> None:
         self._calls = calls
         self._reader = reader
         self._unread = unread
+        self._left = left
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
         """The handler of a call."""
@@ -64,7 +66,7 @@ class CallInterceptor(aio.ServerInterceptor):
 
         async def single(_requests: object, context: Context) -> bytes:
             answer: bytes = await self._guard(method, handler, context, _answer_one)
-            self._unread.leave(context, len(answer))
+            self._left.leave(context, len(answer))
             return answer
 
         return grpc.stream_unary_rpc_method_handler(single)
@@ -76,7 +78,10 @@ class CallInterceptor(aio.ServerInterceptor):
         context: Context,
         run: Callable[[Any, Any, Context], Awaitable[Any]],
     ) -> Any:
-        """Run one call and report its outcome to the client and the log. It begins when its request has arrived."""
+        """Run one call and report its outcome to the client and the log. It begins when its request has arrived.
+
+        It runs no longer when an error is reported, so that a stop does not wait until the client has read that.
+        """
         try:
             raw = await self._reader.receive_only(method, context)
         except (RequestMissingError, RequestNotReceivedError) as error:
@@ -84,10 +89,22 @@ class CallInterceptor(aio.ServerInterceptor):
         record = CallRecord(method)
         bind_contextvars(call=record.call_id)  # gRPC gives each call a context of its own
         try:
-            with self._calls.running():
-                return await self._run(handler, context, raw, record, run)
-        except AnswerNotReadError as error:  # not while it runs: a stop does not wait until the client has read that
+            with self._calls.running(), self._calls.admitted():
+                answer = await self._run(handler, context, raw, record, run)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or not task.cancelling():  # something inside the call was cancelled, not the call itself
+                await record.fail(error, context)
+            record.log(Code.DEADLINE_EXCEEDED if context.time_remaining() == 0 else Code.CANCELLED)
+            raise
+        except AnswerNotReadError as error:
+            await error.wait_for_status()
             await record.fail(error, context)
+        except Exception as error:  # noqa: BLE001 - the edge of the service: every error becomes a status here
+            await record.fail(error, context)
+        else:
+            record.log(Code.OK)
+            return answer
 
     async def _run(
         self,
@@ -97,30 +114,15 @@ class CallInterceptor(aio.ServerInterceptor):
         record: CallRecord,
         run: Callable[[Any, Any, Context], Awaitable[Any]],
     ) -> Any:
-        """Run one call whose request has arrived. Errors: ``AnswerNotReadError``; all others are reported."""
-        try:
-            with self._calls.admitted():
-                _refuse_late(context)
-                request = self._reader.read(record.method, handler.request_deserializer, raw)
-                record.request_id = getattr(request, "request_id", "")
-                result = await run(handler, request, context)
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is None or not task.cancelling():  # something inside the call was cancelled, not the call itself
-                await record.fail(error, context)
-            record.log(Code.DEADLINE_EXCEEDED if context.time_remaining() == 0 else Code.CANCELLED)
-            raise
-        except AnswerNotReadError:
-            raise
-        except Exception as error:  # noqa: BLE001 - the edge of the service: every error becomes a status here
-            await record.fail(error, context)
-        else:
-            record.log(Code.OK)
-            return result
+        """Run one call that was admitted."""
+        _refuse_late(context)
+        request = self._reader.read(record.method, handler.request_deserializer, raw)
+        record.request_id = getattr(request, "request_id", "")
+        return await run(handler, request, context)
 
     async def _write_all(self, handler: Any, request: Any, context: Context) -> None:
         """Send what the operation yields; if the client disconnects, the generator is closed at once, not by the GC."""
-        await context.send_initial_metadata(())
+        await self._unread.begin(context)
         async with aclosing(handler.unary_stream(request, context)) as responses:
             async for response in responses:
                 await self._unread.write(context, handler.response_serializer(response))

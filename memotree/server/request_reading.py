@@ -6,7 +6,8 @@ little more than a message may have (``GRPC_LIMIT_FACTOR``). Above that it answe
 details.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Any, Final
 
 import grpc
@@ -15,8 +16,9 @@ from grpc import aio
 from memotree_storage.errors import InvalidInputError, TooLargeError
 
 from memotree.server.call_record import Context, refuse
-from memotree.server.half_open import HalfOpenCalls, RequestNotReceivedError
+from memotree.server.half_open import RequestNotReceivedError
 from memotree.server.unread import AnswerNotReadError, UnreadAnswers
+from memotree.server.waiting import WaitingCalls
 
 GRPC_LIMIT_FACTOR: Final = 1.25
 """gRPC's own limit for a message, as a multiple of ours; what lies between is refused with details."""
@@ -66,10 +68,10 @@ class RequestReader:
     Args:
         most: The most bytes of a message.
         half_open: Counts the calls whose request has not arrived.
-        unread: Sends the answers of reflection.
+        unread: Sends the answers of reflection, whose streams hold no place for calls.
     """
 
-    def __init__(self, most: int, half_open: HalfOpenCalls, unread: UnreadAnswers) -> None:
+    def __init__(self, most: int, half_open: WaitingCalls, unread: UnreadAnswers) -> None:
         self._most = most
         self._half_open = half_open
         self._unread = unread
@@ -117,11 +119,16 @@ class RequestReader:
             await handler.unary_stream(await self._only(method, handler, context), context)
 
         async def exchange(_requests: object, context: Context) -> None:
-            await context.send_initial_metadata(())
             try:
-                async for answer in handler.stream_stream(self._all(method, handler, context), context):
-                    await self._unread.write(context, handler.response_serializer(answer))
+                await self._unread.begin(context)
+                async with (
+                    aclosing(self._all(method, handler, context)) as requests,
+                    aclosing(handler.stream_stream(requests, context)) as answers,
+                ):
+                    async for answer in answers:
+                        await self._unread.write(context, handler.response_serializer(answer))
             except AnswerNotReadError as error:
+                await error.wait_for_status()
                 await refuse(method, error, context)
 
         coding = {"response_serializer": handler.response_serializer}
@@ -138,7 +145,7 @@ class RequestReader:
         except _FAULTS as error:
             await refuse(method, error, context)
 
-    async def _all(self, method: str, handler: Any, context: Context) -> AsyncIterator[Any]:
+    async def _all(self, method: str, handler: Any, context: Context) -> AsyncGenerator[Any]:
         """The requests of a stream of a standard service; the call is refused if one is at fault."""
         try:
             while (raw := await self.receive(context)) is not None:

@@ -10,11 +10,12 @@ T = TypeVar("T")
 class WaitingCalls:
     """Calls that wait for their clients in one way; belongs to one event loop.
 
-    When they have as much room as they may have, a further one ends the oldest one of the peer that has most. So a
-    client that does not let the server wait is never locked out.
+    Each has a size: 1 if the calls are counted, or the bytes that are held for it. When they have together as much as
+    they may have, a further one ends the oldest one of the peer that has most. So a client that does not let the server
+    wait is never locked out.
 
     Args:
-        most: How much room they may have together; ``None`` for any.
+        most: The most that the sizes of all of them may add up to, in calls or in bytes; ``None`` for any.
         seconds: How long a call may wait; ``None`` for ever.
         patience: Seconds that a call may wait in any case.
     """
@@ -24,20 +25,20 @@ class WaitingCalls:
         self._seconds = seconds
         self._patience = patience
         self._by_peer: dict[str, dict[WaitingCall, None]] = {}
-        self._rooms: dict[str, int] = {}
-        self._room = 0
+        self._sizes: dict[str, int] = {}
+        self._size = 0
 
-    def begin(self, peer: str, give_up: Callable[[], None], room: int = 1) -> "WaitingCall":
+    def begin(self, peer: str, give_up: Callable[[], None], size: int = 1) -> "WaitingCall":
         """Count a call as waiting until its ``end``.
 
         Args:
             peer: What the calls of one client have in common.
             give_up: Called once if the call waits for too long, or must make room; not after ``end``.
-            room: How much room it takes.
+            size: 1, or its bytes.
         """
-        if self._most is not None and self._room >= self._most:
+        if self._most is not None and self._size >= self._most:
             self.make_room()
-        return WaitingCall(self, peer, give_up, room, self._seconds)
+        return WaitingCall(self, peer, give_up, size, self._seconds)
 
     async def wait(self, peer: str, client: Awaitable[T]) -> T:
         """Await what a client must do, and count the call as waiting meanwhile.
@@ -52,11 +53,19 @@ class WaitingCalls:
             finally:
                 call.end()
 
+    def __contains__(self, peer: str) -> bool:
+        """Whether a peer has a call that waits."""
+        return peer in self._by_peer
+
     def make_room(self) -> bool:
-        """End the oldest call of the peer that takes most room; tell whether there was one that has waited enough."""
+        """End the oldest call of the peer that has most, among the peers whose oldest call has waited enough.
+
+        Returns:
+            Whether there was one.
+        """
         since = asyncio.get_running_loop().time() - self._patience
         peers = (peer for peer, calls in self._by_peer.items() if next(iter(calls)).since <= since)
-        peer = max(peers, key=self._rooms.__getitem__, default=None)
+        peer = max(peers, key=self._sizes.__getitem__, default=None)
         if peer is None:
             return False
         next(iter(self._by_peer[peer])).give_up()
@@ -65,30 +74,30 @@ class WaitingCalls:
     def add(self, call: "WaitingCall") -> None:
         """Count a call; for ``WaitingCall``."""
         self._by_peer.setdefault(call.peer, {})[call] = None
-        self._rooms[call.peer] = self._rooms.get(call.peer, 0) + call.room
-        self._room += call.room
+        self._sizes[call.peer] = self._sizes.get(call.peer, 0) + call.size
+        self._size += call.size
 
     def remove(self, call: "WaitingCall") -> None:
         """Count a call no longer; for ``WaitingCall``."""
         calls = self._by_peer[call.peer]
         del calls[call]
-        self._room -= call.room
-        self._rooms[call.peer] -= call.room
+        self._size -= call.size
+        self._sizes[call.peer] -= call.size
         if not calls:
-            del self._by_peer[call.peer], self._rooms[call.peer]
+            del self._by_peer[call.peer], self._sizes[call.peer]
 
 
 class WaitingCall:
     """One call that waits; ``WaitingCalls.begin`` makes it."""
 
-    __slots__ = ("_calls", "_give_up", "_timer", "_waits", "peer", "room", "since")
+    __slots__ = ("_calls", "_give_up", "_timer", "_waits", "peer", "since", "size")
 
     def __init__(
-        self, calls: WaitingCalls, peer: str, give_up: Callable[[], None], room: int, seconds: float | None
+        self, calls: WaitingCalls, peer: str, give_up: Callable[[], None], size: int, seconds: float | None
     ) -> None:
         loop = asyncio.get_running_loop()
         self.peer = peer
-        self.room = room
+        self.size = size
         self.since = loop.time()
         self._calls = calls
         self._give_up = give_up

@@ -13,10 +13,10 @@ from grpc_status import rpc_status
 from memotree_storage.errors import NotFoundError
 
 from memotree.server.calls import RunningCalls
-from memotree.server.half_open import HalfOpenCalls
 from memotree.server.interceptors import CallInterceptor
 from memotree.server.request_reading import RequestReader
-from memotree.server.unread import UnreadAnswers
+from memotree.server.unread import LeftAnswers, UnreadAnswers
+from memotree.server.waiting import WaitingCalls
 from memotree.v1 import maintenance_service_pb2 as maintenance
 from memotree.v1 import session_service_pb2 as sessions
 
@@ -102,6 +102,19 @@ async def test_a_deadline_ends_the_operation(
     assert line["code"] in {"DEADLINE_EXCEEDED", "CANCELLED"}
 
 
+async def handled(calls: RunningCalls, operation: Any) -> Any:
+    """The handler of a call with one answer."""
+
+    async def continuation(_details: object) -> Any:
+        return grpc.unary_unary_rpc_method_handler(operation)
+
+    left = LeftAnswers(lambda _: None)
+    unread = UnreadAnswers(left)
+    interceptor = CallInterceptor(calls, RequestReader(1000, WaitingCalls(1), unread), unread, left)
+    details = SimpleNamespace(method="/memotree.v1.SessionService/GetSession")
+    return await interceptor.intercept_service(continuation, details)
+
+
 class LateContext:
     """A call whose deadline has passed before the server handles it."""
 
@@ -124,19 +137,43 @@ class LateContext:
 @pytest.mark.requirement("SERVE-1")
 async def test_a_call_that_arrives_after_its_deadline_never_reaches_the_operation() -> None:
     reached = []
-    details = SimpleNamespace(method="/memotree.v1.SessionService/GetSession")
-
-    async def continuation(_details: object) -> Any:
-        return grpc.unary_unary_rpc_method_handler(lambda *given: reached.append(given))
-
-    unread = UnreadAnswers(lambda _: None)
-    interceptor = CallInterceptor(RunningCalls(), RequestReader(1000, HalfOpenCalls(1), unread), unread)
-    handler = await interceptor.intercept_service(continuation, details)
+    handler = await handled(RunningCalls(), lambda *given: reached.append(given))
     context = LateContext()
     with pytest.raises(aio.AbortError):
         await handler.stream_unary(iter(()), context)
     assert context.aborted[0] is Code.DEADLINE_EXCEEDED
     assert reached == []
+
+
+class FullContext(LateContext):
+    """A call whose client takes no status."""
+
+    def __init__(self) -> None:
+        self.aborting = asyncio.Event()
+
+    def time_remaining(self) -> float:
+        return 1
+
+    async def abort(self, *_status: object) -> None:
+        self.aborting.set()
+        await asyncio.Event().wait()
+
+
+@pytest.mark.requirement("STORE-8")
+@pytest.mark.parametrize("error", [NotFoundError("Gone.", "session", "s"), asyncio.CancelledError(), RuntimeError()])
+async def test_a_stop_does_not_wait_until_a_client_takes_the_status_of_a_refused_call(error: BaseException) -> None:
+    async def refuse(*_given: object) -> None:
+        raise error
+
+    calls = RunningCalls()
+    context = FullContext()
+    handler = await handled(calls, refuse)
+    answering = asyncio.ensure_future(handler.stream_unary(iter(()), context))
+    await asyncio.wait_for(context.aborting.wait(), 60)
+    await asyncio.wait_for(calls.wait_idle(), 60)
+    assert not answering.done()
+    answering.cancel()
+    await asyncio.wait({answering})
 
 
 @pytest.mark.requirement("CANVAS-8")

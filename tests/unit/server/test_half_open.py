@@ -16,11 +16,11 @@ from uvicorn.server import ServerState
 
 from memotree.gateways.http_connection import HttpConnection
 from memotree.server.app import Server
-from memotree.server.calls import most_begun, most_half_open
-from memotree.server.half_open import HalfOpenCalls, RequestNotReceivedError
+from memotree.server.calls import most_begun, most_waiting
+from memotree.server.half_open import RequestNotReceivedError
 from memotree.server.health import MOST_WATCHERS, Health
 from memotree.server.request_reading import RequestReader
-from memotree.server.unread import UnreadAnswers
+from memotree.server.unread import LeftAnswers, UnreadAnswers
 from memotree.server.waiting import WaitingCalls
 from memotree.settings import Settings
 
@@ -88,7 +88,7 @@ async def test_calls_that_one_client_begins_over_many_connections_lock_nobody_ou
         for channel in [await clients.channel() for _ in range(connections)]
         for _ in range(share)
     ]
-    told = await refusals(half_open, len(half_open) - most_half_open(CALLS))
+    told = await refusals(half_open, len(half_open) - most_waiting(CALLS))
     assert {(each.code, each.reason) for each in told} == {("RESOURCE_EXHAUSTED", "REQUEST_NOT_RECEIVED")}
     other = await clients.channel()
     for _ in range(3):
@@ -109,7 +109,7 @@ async def test_open_streams_of_reflection_lock_nobody_out(clients: Clients) -> N
     reading = [channel.stream_stream(REFLECTION)(one()) for channel in channels for _ in range(share)]
     first = [asyncio.ensure_future(call.read()) for call in reading]
     answered = await asyncio.gather(*first, return_exceptions=True)
-    assert sum(isinstance(answer, bytes) for answer in answered) > most_half_open(CALLS)
+    assert sum(isinstance(answer, bytes) for answer in answered) > most_waiting(CALLS)
     other = await clients.channel()
     await asyncio.wait_for(other.unary_unary(GET_SESSION)(b""), 60)
     for call in reading:
@@ -166,7 +166,7 @@ class _Silent:
 
 
 async def test_a_request_that_does_not_arrive_in_time_ends_its_call() -> None:
-    reader = RequestReader(1000, HalfOpenCalls(8, seconds=0.01), UnreadAnswers(lambda _: None))
+    reader = RequestReader(1000, WaitingCalls(8, seconds=0.01), UnreadAnswers(LeftAnswers(lambda _: None)))
     context: Any = _Silent()
     with pytest.raises(RequestNotReceivedError, match="send it again"):
         await asyncio.wait_for(reader.receive_only("x", context), 60)
@@ -189,7 +189,7 @@ async def test_a_call_whose_client_sends_no_request_is_told_so(clients: Clients)
 
 async def test_the_oldest_call_of_the_peer_with_most_makes_room() -> None:
     ended: list[str] = []
-    calls = HalfOpenCalls(3)
+    calls = WaitingCalls(3)
     for name in ("a1", "b1", "b2", "b3", "a2", "a3"):
         call = calls.begin(name[0], partial(ended.append, name))
         if name == "a2":
@@ -212,7 +212,7 @@ async def http_port() -> AsyncIterator[Any]:
 
     async with AsyncExitStack() as stack:
 
-        async def start(half_open: HalfOpenCalls) -> int:
+        async def start(half_open: WaitingCalls) -> int:
             config = uvicorn.Config(app, log_config=None, lifespan="off", ws="none")
             make = partial(
                 HttpConnection, half_open, WaitingCalls(), config=config, server_state=ServerState(), app_state={}
@@ -249,7 +249,7 @@ POST = b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\n"
 async def test_a_connection_over_http_whose_request_does_not_arrive_in_time_is_closed(
     http_port: Any, sent: bytes
 ) -> None:
-    reader, writer = await ask(await http_port(HalfOpenCalls(8, seconds=0.05)), sent)
+    reader, writer = await ask(await http_port(WaitingCalls(8, seconds=0.05)), sent)
     if sent.startswith(GET):
         assert b"200" in await status(reader)
         assert await reader.readuntil(b"ok")
@@ -258,7 +258,7 @@ async def test_a_connection_over_http_whose_request_does_not_arrive_in_time_is_c
 
 
 async def test_connections_over_http_without_a_request_lock_nobody_out(http_port: Any) -> None:
-    port = await http_port(HalfOpenCalls(4))
+    port = await http_port(WaitingCalls(4))
     idle = [await ask(port, sent) for sent in (b"", b"GET", POST, b"", b"P", POST + b"a")]
     reader, writer = await ask(port, POST + b"abc")
     assert b"200" in await status(reader)
@@ -273,7 +273,7 @@ async def test_connections_over_http_without_a_request_lock_nobody_out(http_port
 
 
 async def test_a_request_in_pieces_is_answered_and_counts_no_longer(http_port: Any) -> None:
-    port = await http_port(HalfOpenCalls(1))
+    port = await http_port(WaitingCalls(1))
     first = await ask(port, POST[:9], POST[9:], b"ab", b"c")
     assert b"200" in await status(first[0])
     second = await ask(port)  # the first one is idle now, and not half-open

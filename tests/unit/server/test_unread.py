@@ -1,26 +1,27 @@
 """Answers that their clients do not read lock nobody out."""
 
 import asyncio
+import errno
 import socket
-from collections.abc import AsyncIterator, Iterator
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from typing import Any
 
+import grpc  # type: ignore[import-untyped]  # grpcio ships no types
 import pytest
-import uvicorn
-from grpc import aio  # type: ignore[import-untyped]  # grpcio ships no types
+from grpc import aio
 from grpc_reflection.v1alpha import reflection_pb2
 from integration.wires import Refusal
-from uvicorn.server import ServerState
+from unit.server.full_connection import FullConnection
 
-from memotree.gateways.http_connection import HttpConnection
 from memotree.server import app
 from memotree.server.app import Server
 from memotree.server.calls import most_begun
 from memotree.server.connections import close_connection
-from memotree.server.half_open import HalfOpenCalls
-from memotree.server.unread import CALL_BYTES, AnswerNotReadError, UnreadAnswers
+from memotree.server.request_reading import RequestReader
+from memotree.server.unread import CALL_BYTES, AnswerNotReadError, LeftAnswers, UnreadAnswers
 from memotree.server.waiting import WaitingCalls
 from memotree.settings import Settings
 from memotree.v1 import maintenance_service_pb2 as maintenance
@@ -40,10 +41,11 @@ OPTIONS = (("grpc.use_local_subchannel_pool", 1), ("grpc.http2.bdp_probe", 0))
 
 
 class Endless:
-    """Backups without an end, and large sessions."""
+    """Backups without an end, sessions that are large, and sessions that are held until the test releases them."""
 
     def __init__(self) -> None:
         self.begun = asyncio.Semaphore(0)
+        self.release = asyncio.Event()
         self.ended = asyncio.Semaphore(0)
 
     async def back_up(self, _request: object) -> AsyncIterator[maintenance.BackUpResponse]:
@@ -56,10 +58,47 @@ class Endless:
 
     async def get_session(self, request: sessions.GetSessionRequest) -> sessions.GetSessionResponse:
         self.begun.release()
-        return sessions.GetSessionResponse(session=sessions.Session(id="x" * LARGE if request.session_id else ""))
+        if request.session_id == "held":
+            await self.release.wait()
+        return sessions.GetSessionResponse(
+            session=sessions.Session(id="x" * LARGE if request.session_id == "large" else "")
+        )
 
 
 LARGE_SESSION = sessions.GetSessionRequest(session_id="large").SerializeToString()
+HELD_SESSION = sessions.GetSessionRequest(session_id="held").SerializeToString()
+
+
+class NotedLeft(LeftAnswers):
+    """Answers that are noted when they are left to gRPC, and when the connection of a client was closed."""
+
+    def __init__(
+        self, left: asyncio.Semaphore, closed: asyncio.Semaphore, close: Callable[[str], None], **limits: Any
+    ) -> None:
+        loop = asyncio.get_running_loop()
+
+        def note(peer: str) -> None:
+            close(peer)
+            loop.call_soon_threadsafe(closed.release)
+
+        super().__init__(note, **limits)
+        self._noted = left
+
+    def leave(self, context: Any, size: int) -> None:
+        super().leave(context, size)
+        self._noted.release()
+
+
+class NotedUnread(UnreadAnswers):
+    """Answers that are noted when they begin to wait for their clients."""
+
+    def __init__(self, written: asyncio.Semaphore, left: LeftAnswers, **limits: float) -> None:
+        super().__init__(left, **limits)
+        self._noted = written
+
+    async def write(self, context: Any, answer: bytes) -> None:
+        self._noted.release()
+        await super().write(context, answer)
 
 
 class Clients:
@@ -67,22 +106,30 @@ class Clients:
 
     def __init__(self, settings: Settings, stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
         self.operations = Endless()
+        self.written = asyncio.Semaphore(0)
+        self.left = asyncio.Semaphore(0)
+        self.closed = asyncio.Semaphore(0)
         self._settings = settings.model_copy(update={"max_concurrent_calls": CALLS})
         self._stack = stack
         self._patch = monkeypatch
         self._address = ""
 
-    async def serve(self, **limits: float) -> Server:
-        self._patch.setattr(app, "UnreadAnswers", partial(UnreadAnswers, **limits))
+    async def serve(self, *, left: dict[str, int] | None = None, **limits: float) -> Server:
+        self._patch.setattr(app, "UnreadAnswers", partial(NotedUnread, self.written, **limits))
+        self._patch.setattr(app, "LeftAnswers", partial(NotedLeft, self.left, self.closed, **left or {}))
         operations = {"SessionService": self.operations, "MaintenanceService": self.operations}
         server = await self._stack.enter_async_context(Server(self._settings, operations, partial=True))
         self._address = server.address
         return server
 
-    async def channel(self) -> Any:
-        channel = await self._stack.enter_async_context(aio.insecure_channel(self._address, options=OPTIONS))
+    async def channel(self, *options: tuple[str, int]) -> Any:
+        channel = aio.insecure_channel(self._address, options=(*OPTIONS, *options))
+        await self._stack.enter_async_context(channel)
         await asyncio.wait_for(channel.channel_ready(), 60)
         return channel
+
+    async def full(self) -> FullConnection:
+        return self._stack.enter_context(await FullConnection.to(self._address))
 
     async def unread(self, count: int, path: str, request: bytes = b"") -> list[Any]:
         """Calls whose answers nobody reads, as many on each connection as it may have; they have begun."""
@@ -141,6 +188,20 @@ async def test_a_stream_ends_if_its_client_does_not_read_in_time(clients: Client
     assert (await asyncio.wait_for(refused(stream), 60)).reason == "ANSWER_NOT_READ"
 
 
+async def test_a_stream_that_cannot_begin_on_a_full_connection_ends_and_the_client_that_reads_again_has_its_status(
+    clients: Clients, log_lines: list[Any]
+) -> None:
+    await clients.serve(seconds=0.05)
+    connection = await clients.full()
+    for stream in (1, 3):
+        await connection.begin(stream, BACK_UP)
+        await asyncio.wait_for(clients.left.acquire(), 60)
+    await asyncio.wait_for(clients.operations.begun.acquire(), 60)
+    assert clients.operations.begun.locked(), "the operation of the second one did not begin"
+    await asyncio.wait_for(connection.read_until_ended(3), 60)
+    assert [line["reason"] for line in log_lines if line["event"] == "call"] == ["ANSWER_NOT_READ"] * 2
+
+
 async def test_a_stop_does_not_wait_for_clients_that_do_not_read(clients: Clients) -> None:
     server = await clients.serve(seconds=0.05)
     await clients.unread(SHARE, BACK_UP)
@@ -149,22 +210,34 @@ async def test_a_stop_does_not_wait_for_clients_that_do_not_read(clients: Client
     await asyncio.wait_for(server.stop(3600), 60)
 
 
-async def test_a_stream_of_reflection_ends_if_its_client_does_not_read_in_time(
-    clients: Clients, log_lines: list[Any]
-) -> None:
+async def questions() -> AsyncIterator[bytes]:
+    """Requests of reflection with long answers."""
+    for _ in range(100):
+        yield reflection_pb2.ServerReflectionRequest(
+            file_containing_symbol="memotree.v1.NodeService"
+        ).SerializeToString()
+    await asyncio.Event().wait()
+
+
+async def test_a_stream_of_reflection_ends_if_its_client_does_not_read_in_time(clients: Clients) -> None:
     await clients.serve(seconds=0.05)
-    ask = reflection_pb2.ServerReflectionRequest(file_containing_symbol="memotree.v1.NodeService").SerializeToString()
-
-    async def questions() -> AsyncIterator[bytes]:
-        for _ in range(100):
-            yield ask
-        await asyncio.Event().wait()
-
     stream = (await clients.channel()).stream_stream(REFLECTION)(questions())
-    async with asyncio.timeout(60):
-        while not any(line.get("reason") == "ANSWER_NOT_READ" for line in log_lines):  # noqa: ASYNC110 - a log tells nobody
-            await asyncio.sleep(0.01)
+    await asyncio.wait_for(clients.left.acquire(), 60)
     assert (await asyncio.wait_for(refused(stream), 60)).reason == "ANSWER_NOT_READ"
+
+
+async def test_a_stream_of_reflection_has_no_place_that_another_call_could_take(clients: Clients) -> None:
+    await clients.serve(patience=0)
+    little = await clients.channel(("grpc.http2.lookahead_bytes", 1024))
+    stream = little.stream_stream(REFLECTION)(questions())
+    await asyncio.wait_for(clients.written.acquire(), 60)
+    await clients.unread(CALLS, GET_SESSION, HELD_SESSION)
+    other = await clients.channel()
+    with pytest.raises(aio.AioRpcError) as caught:
+        await asyncio.wait_for(other.unary_unary(GET_SESSION)(HELD_SESSION), 60)
+    assert Refusal.of(caught.value).reason == "TOO_MANY_CALLS"
+    clients.operations.release.set()
+    stream.cancel()
 
 
 async def test_more_unread_answers_than_calls_may_begin_lock_nobody_out(clients: Clients) -> None:
@@ -175,10 +248,11 @@ async def test_more_unread_answers_than_calls_may_begin_lock_nobody_out(clients:
 
 
 async def test_if_too_many_bytes_are_unread_the_connection_with_most_of_them_is_closed(clients: Clients) -> None:
-    await clients.serve(left_bytes=SHARE * LARGE, left_seconds=0)
+    await clients.serve(left={"most": SHARE * LARGE, "patience": 0})
     (kept,) = await clients.unread(1, GET_SESSION, LARGE_SESSION)
     most = await clients.unread(SHARE, GET_SESSION, LARGE_SESSION)
     (last,) = await clients.unread(1, GET_SESSION, LARGE_SESSION)
+    await asyncio.wait_for(clients.closed.acquire(), 60)
     for call in most:
         assert (await asyncio.wait_for(refused(call), 60)).code == "UNAVAILABLE"
     for call in (kept, last):
@@ -186,47 +260,195 @@ async def test_if_too_many_bytes_are_unread_the_connection_with_most_of_them_is_
 
 
 async def test_an_answer_that_was_read_counts_no_longer(clients: Clients) -> None:
-    await clients.serve(left_bytes=2 * CALL_BYTES, left_seconds=0)
+    await clients.serve(left={"most": 2 * CALL_BYTES, "patience": 0})
     channel = await clients.channel()
     for _ in range(8):
         assert len(await asyncio.wait_for(channel.unary_unary(GET_SESSION)(LARGE_SESSION), 60)) > LARGE
 
 
 class _Full:
-    """The context of a call whose client has no room."""
+    """The context of a call whose client has no room until the test says so."""
 
-    def __init__(self) -> None:
-        self.done: list[Any] = []
+    def __init__(self, peer: str = "ipv4:127.0.0.1:1") -> None:
+        self._peer = peer
+        self._done: list[Any] = []
+        self.room = asyncio.Event()
 
     def peer(self) -> str:
-        return "ipv4:127.0.0.1:1"
+        return self._peer
+
+    def end(self) -> None:
+        """End as gRPC does, when the client has the answer or has gone."""
+        for callback in self._done:
+            callback(self)
+
+    async def send_initial_metadata(self, _metadata: object) -> None:
+        await self.room.wait()
 
     async def write(self, _answer: bytes) -> None:
-        await asyncio.Event().wait()
+        await self.room.wait()
 
     def add_done_callback(self, callback: Any) -> None:
-        self.done.append(callback)
+        self._done.append(callback)
+
+
+class _FullLater(_Full):
+    """The context of a call that has begun, and whose client has no room for an answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writing = asyncio.Event()
+
+    async def send_initial_metadata(self, _metadata: object) -> None:
+        """Send it at once."""
+
+    async def read(self) -> bytes:
+        return b"x"
+
+    async def write(self, answer: bytes) -> None:
+        self.writing.set()
+        await super().write(answer)
+
+
+async def test_a_stream_whose_client_takes_no_metadata_makes_room_and_its_status_follows_the_metadata() -> None:
+    unread = UnreadAnswers(LeftAnswers(lambda _: None), patience=0)
+    context = _Full()
+    begins = asyncio.ensure_future(unread.begin(context))
+    await asyncio.sleep(0)
+    assert unread.make_room()
+    with pytest.raises(AnswerNotReadError) as caught:
+        await asyncio.wait_for(begins, 60)
+    status = asyncio.ensure_future(caught.value.wait_for_status())
+    await asyncio.sleep(0)
+    assert not status.done()
+    context.room.set()
+    await asyncio.wait_for(status, 60)
+    assert not unread.make_room()
+
+
+async def test_a_stream_of_reflection_is_closed_at_once_when_its_client_goes() -> None:
+    closed: list[str] = []
+
+    async def mirrors(requests: AsyncIterator[bytes], _context: object) -> AsyncIterator[bytes]:
+        try:
+            async for request in requests:
+                yield request
+        finally:
+            closed.append("answers")
+
+    handler = grpc.stream_stream_rpc_method_handler(mirrors, request_deserializer=bytes, response_serializer=bytes)
+    reader = RequestReader(1000, WaitingCalls(1), UnreadAnswers(LeftAnswers(lambda _: None)))
+    context = _FullLater()
+    call = asyncio.ensure_future(reader.reading("x", handler).stream_stream(iter(()), context))
+    await asyncio.wait_for(context.writing.wait(), 60)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert closed == ["answers"]
+
+
+class _Closing:
+    """Notes which connections are to be closed, in which thread; the test lets each search end.
+
+    Args:
+        error: The error of the first search.
+    """
+
+    def __init__(self, error: OSError | None = None) -> None:
+        self._error = error
+        self.peers: list[str] = []
+        self.threads: set[int] = set()
+        self.begun = asyncio.Semaphore(0)
+        self.may_end = threading.Semaphore(0)
+        self._loop = asyncio.get_running_loop()
+
+    def __call__(self, peer: str) -> None:
+        self.peers.append(peer)
+        self.threads.add(threading.get_ident())
+        self._loop.call_soon_threadsafe(self.begun.release)
+        assert self.may_end.acquire(timeout=60)
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+
+    async def next(self) -> None:
+        await asyncio.wait_for(self.begun.acquire(), 60)
+
+
+async def threads_have_begun() -> None:
+    """Wait until everything that was to run in a thread so far has begun; the threads take it in order."""
+    await asyncio.to_thread(int)
 
 
 async def test_an_ended_stream_counts_until_its_client_has_its_status() -> None:
-    closed: list[str] = []
-    unread = UnreadAnswers(closed.append, seconds=0.01, left_bytes=CALL_BYTES, left_seconds=0)
-    first, second = _Full(), _Full()
+    closing = _Closing()
+    closing.may_end.release()
+    unread = UnreadAnswers(LeftAnswers(closing, most=CALL_BYTES, patience=0), seconds=0.01)
+    first, second = _Full("a"), _Full("b")
     for context in (first, second):
         with pytest.raises(AnswerNotReadError):
             await asyncio.wait_for(unread.write(context, b"x"), 60)
-    assert closed == [first.peer()]
-    second.done[0](second)
+    await closing.next()
+    assert closing.peers == ["a"]
+    second.end()
     with pytest.raises(AnswerNotReadError):
-        await asyncio.wait_for(unread.write(_Full(), b"x"), 60)
-    assert closed == [first.peer()]
+        await asyncio.wait_for(unread.write(_Full("c"), b"x"), 60)
+    await threads_have_begun()
+    assert closing.peers == ["a"]
 
 
-async def test_the_peer_with_most_room_makes_room_and_not_the_one_with_most_calls() -> None:
+async def test_a_connection_is_closed_once_and_never_on_the_thread_of_the_event_loop() -> None:
+    closing = _Closing()
+    left = LeftAnswers(closing, most=4 * CALL_BYTES, patience=0)
+    calls = [_Full(peer) for peer in "aaaabbb"]
+    for call in calls[:6]:
+        left.leave(call, 0)
+    await closing.next()
+    assert closing.peers == ["a"], "gRPC has not noticed yet that it is closed"
+    left.leave(calls[6], 0)
+    left.leave(_Full("c"), 0)
+    await threads_have_begun()
+    assert closing.peers == ["a"], "one search at a time"
+    closing.may_end.release(2)
+    await closing.next()
+    assert closing.peers == ["a", "b"]
+    assert threading.get_ident() not in closing.threads
+
+
+async def test_another_connection_from_the_address_of_a_closed_one_can_be_closed() -> None:
+    closing = _Closing()
+    closing.may_end.release(2)
+    left = LeftAnswers(closing, most=CALL_BYTES, patience=0)
+    for _ in range(2):
+        calls = [_Full("a"), _Full("a")]
+        for call in calls:
+            left.leave(call, 0)
+        await closing.next()
+        for call in calls:
+            call.end()
+    assert closing.peers == ["a", "a"]
+
+
+async def test_a_connection_that_could_not_be_closed_is_closed_for_the_next_answer(log_lines: list[Any]) -> None:
+    closing = _Closing(OSError(errno.EMFILE, "Too many open files"))
+    closing.may_end.release(3)
+    left = LeftAnswers(closing, most=CALL_BYTES, patience=0)
+    for peer in "aabb":
+        left.leave(_Full(peer), 0)
+    for _ in "ab":
+        await closing.next()
+    assert "Too many open files" in log_lines[0]["cause"]
+    for _ in range(2):
+        left.leave(_Full("a"), 0)
+    await closing.next()
+    assert closing.peers == ["a", "b", "a"]
+
+
+async def test_the_peer_with_most_bytes_makes_room_and_not_the_one_with_most_calls() -> None:
     ended: list[str] = []
     calls = WaitingCalls(10)
-    for name, room in (("a1", 2), ("a2", 2), ("b1", 6), ("c1", 1)):
-        calls.begin(name[0], partial(ended.append, name), room)
+    for name, size in (("a1", 2), ("a2", 2), ("b1", 6), ("c1", 1)):
+        calls.begin(name[0], partial(ended.append, name), size)
     assert ended == ["b1"]
 
 
@@ -258,86 +480,3 @@ def test_only_the_connection_of_the_peer_is_closed(listening: socket.socket) -> 
                 else:
                     ours.sendall(b"x")
                     assert client.recv(1) == b"x"
-
-
-GET = b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n"
-BODY = 1 << 24
-"""The bytes of an answer over HTTP that is larger than what the buffers of a connection hold."""
-
-
-@pytest.fixture
-async def http_port() -> AsyncIterator[Any]:
-    """Starts a port whose answers over HTTP are large, and whose unread ones count as given."""
-
-    async def answer(_scope: Any, _receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": bytes(BODY)})
-
-    async with AsyncExitStack() as stack:
-
-        async def start(unread: WaitingCalls) -> int:
-            config = uvicorn.Config(answer, log_config=None, lifespan="off", ws="none")
-            state = {"config": config, "server_state": ServerState(), "app_state": {}}
-            make = partial(HttpConnection, HalfOpenCalls(8), unread, **state)
-            server = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)
-            await stack.enter_async_context(server)
-            port: int = server.sockets[0].getsockname()[1]
-            return port
-
-        yield start
-
-
-async def ask(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
-    writer.write(GET)
-    await writer.drain()
-    return reader, writer
-
-
-async def received(reader: asyncio.StreamReader) -> int:
-    """How many bytes arrive until the connection ends, or the answer has."""
-    count = 0
-    try:
-        while count < BODY and (part := await asyncio.wait_for(reader.read(1 << 20), 60)):
-            count += len(part)
-    except ConnectionError:
-        pass
-    return count
-
-
-async def test_a_connection_over_http_whose_answer_is_not_read_in_time_is_closed(http_port: Any) -> None:
-    unread = WaitingCalls(seconds=0.05)
-    port = await http_port(unread)
-    reader, writer = await ask(port)
-    async with asyncio.timeout(60):
-        while not writer.is_closing() and not reader.at_eof():
-            await asyncio.sleep(0.01)
-            writer.write(b"x")
-    assert await received(reader) < BODY
-    writer.close()
-
-
-async def test_connections_over_http_that_nobody_reads_make_room(http_port: Any) -> None:
-    port = await http_port(WaitingCalls(2))
-    pairs = []
-    for _ in range(3):
-        pairs.append(await ask(port))
-        await asyncio.wait_for(pairs[-1][0].readexactly(1), 60)
-    reader, writer = await ask(port)
-    assert await received(reader) >= BODY
-    assert await received(pairs[0][0]) < BODY
-    assert await received(pairs[2][0]) >= BODY - 1
-    for _, each in [*pairs, (reader, writer)]:
-        each.close()
-
-
-async def test_a_connection_over_http_that_has_read_its_answer_counts_no_longer(http_port: Any) -> None:
-    port = await http_port(WaitingCalls(1))
-    reader, writer = await ask(port)
-    assert await received(reader) >= BODY
-    unread = await ask(port)
-    await asyncio.wait_for(unread[0].readexactly(1), 60)
-    writer.write(GET)
-    assert await received(reader) > 0
-    for each in (writer, unread[1]):
-        each.close()
