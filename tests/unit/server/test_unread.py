@@ -415,6 +415,25 @@ async def test_a_connection_is_closed_once_and_never_on_the_thread_of_the_event_
     assert threading.get_ident() not in closing.threads
 
 
+async def test_an_answer_that_is_read_meanwhile_does_not_make_its_connection_be_closed_again() -> None:
+    closing = _Closing()
+    closing.may_end.release(3)
+    left = LeftAnswers(closing, most=2 * CALL_BYTES, patience=0)
+    calls = [_Full("a") for _ in range(5)]
+    for call in calls[:3]:
+        left.leave(call, 0)
+    await closing.next()
+    calls[1].end()
+    for call in calls[3:]:
+        left.leave(call, 0)
+    for call in calls:
+        call.end()
+    for _ in range(3):
+        left.leave(_Full("b"), 0)
+    await closing.next()
+    assert closing.peers == ["a", "b"]
+
+
 async def test_another_connection_from_the_address_of_a_closed_one_can_be_closed() -> None:
     closing = _Closing()
     closing.may_end.release(2)
