@@ -2,10 +2,9 @@
 
 import asyncio
 import errno
-import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
@@ -19,7 +18,6 @@ from unit.server.full_connection import FullConnection
 from memotree.server import app
 from memotree.server.app import Server
 from memotree.server.calls import most_begun
-from memotree.server.connections import close_connection
 from memotree.server.request_reading import RequestReader
 from memotree.server.unread import CALL_BYTES, AnswerNotReadError, LeftAnswers, UnreadAnswers
 from memotree.server.waiting import WaitingCalls
@@ -415,6 +413,25 @@ async def test_a_connection_is_closed_once_and_never_on_the_thread_of_the_event_
     assert threading.get_ident() not in closing.threads
 
 
+async def test_an_answer_that_is_read_meanwhile_does_not_make_its_connection_be_closed_again() -> None:
+    closing = _Closing()
+    closing.may_end.release(3)
+    left = LeftAnswers(closing, most=2 * CALL_BYTES, patience=0)
+    calls = [_Full("a") for _ in range(5)]
+    for call in calls[:3]:
+        left.leave(call, 0)
+    await closing.next()
+    calls[1].end()
+    for call in calls[3:]:
+        left.leave(call, 0)
+    for call in calls:
+        call.end()
+    for _ in range(3):
+        left.leave(_Full("b"), 0)
+    await closing.next()
+    assert closing.peers == ["a", "b"]
+
+
 async def test_another_connection_from_the_address_of_a_closed_one_can_be_closed() -> None:
     closing = _Closing()
     closing.may_end.release(2)
@@ -450,33 +467,3 @@ async def test_the_peer_with_most_bytes_makes_room_and_not_the_one_with_most_cal
     for name, size in (("a1", 2), ("a2", 2), ("b1", 6), ("c1", 1)):
         calls.begin(name[0], partial(ended.append, name), size)
     assert ended == ["b1"]
-
-
-@pytest.fixture(params=["127.0.0.1", "::1", "::ffff:127.0.0.1"])
-def listening(request: pytest.FixtureRequest) -> Iterator[socket.socket]:
-    """A listening socket of a family; gRPC listens on IPv4 addresses with sockets for IPv6."""
-    host: str = request.param
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as listens:
-        listens.bind((host, 0))
-        listens.listen()
-        yield listens
-
-
-def test_only_the_connection_of_the_peer_is_closed(listening: socket.socket) -> None:
-    port = listening.getsockname()[1]
-    with ExitStack() as stack:
-        pairs = []
-        for _ in range(3):
-            client = stack.enter_context(socket.create_connection(listening.getsockname()[:2], timeout=60))
-            pairs.append((client, stack.enter_context(listening.accept()[0])))
-        host, number = pairs[1][0].getsockname()[:2]
-        plain = host.removeprefix("::ffff:")
-        peer = f"ipv6:%5B{plain}%5D:{number}" if ":" in plain else f"ipv4:{plain}:{number}"
-        for closed in (port + 1, port):
-            close_connection(closed, peer)
-            for each, (client, ours) in enumerate(pairs):
-                if closed == port and each == 1:
-                    assert client.recv(1) == b""
-                else:
-                    ours.sendall(b"x")
-                    assert client.recv(1) == b"x"
