@@ -2,8 +2,11 @@
 
 import argparse
 import asyncio
+import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import uvloop
 from rich.console import Console
@@ -136,7 +139,7 @@ def _commits(*, quick: bool) -> tuple[list[Row], float]:
 
 def _kills(kills: object, count: int) -> list[Row]:
     figures = kills.run(count)  # type: ignore[attr-defined]
-    lost = float(figures["failures"])
+    lost = _told(figures)
     return [Row(f"server killed {count} times: broken promises", lost, "x", budget=NOTHING_LOST, met=lost == 0)]
 
 
@@ -144,8 +147,15 @@ def _power(power_cut: object, count: int) -> list[Row]:
     figures = power_cut.run(count)  # type: ignore[attr-defined]
     if "skipped" in figures:
         return []
-    lost = float(figures["failures"])
+    lost = _told(figures)
     return [Row(f"power cut {count} times: lost or damaged", lost, "x", budget=NOTHING_LOST, met=lost == 0)]
+
+
+def _told(figures: Mapping[str, Any]) -> float:
+    """The number of failures, after saying what each was: nobody can repeat what is only counted."""
+    if figures["failures"]:
+        print(json.dumps(figures, indent=2), file=sys.stderr)
+    return float(figures["failures"])
 
 
 if __name__ == "__main__":

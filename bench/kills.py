@@ -8,6 +8,7 @@ import argparse
 import asyncio
 import json
 import random
+import shutil
 import statistics
 import sys
 import tempfile
@@ -25,15 +26,20 @@ _SHARE_AT_POINTS = 0.75
 
 
 def run(count: int, seed: int | None = None) -> dict[str, Any]:
-    """Kill ``count`` times, or until the first broken promise, which is reported under ``what failed``."""
+    """Kill ``count`` times, or until the first broken promise.
+
+    It is reported under ``what failed``, and its data folder and log are left as they are.
+    """
     seed = random.randrange(2**32) if seed is None else seed
     begin = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="memotree-kills-", ignore_cleanup_errors=True) as folder:
-        campaign, failures = Campaign(Path(folder), seed), []
-        try:
-            asyncio.run(campaign.run(_faults(count, random.Random(seed))))
-        except (AssertionError, ServerEndedError, grpc.aio.AioRpcError) as error:
-            failures.append(str(error))
+    folder = tempfile.mkdtemp(prefix="memotree-kills-")
+    campaign, failures = Campaign(Path(folder), seed), []
+    try:
+        asyncio.run(campaign.run(_faults(count, random.Random(seed))))
+    except (AssertionError, ServerEndedError, grpc.aio.AioRpcError) as error:
+        failures.append(f"{error} (see {folder})")
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
     tally = campaign.tally
     return {
         "kills": tally.kills,
