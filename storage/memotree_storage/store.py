@@ -250,6 +250,7 @@ class Store:
         self._not_recovered.pop(workspace_id, None)
         self._incomplete.discard(workspace_id)
         self.forget_cached(workspace_id)  # the old rows may be wrong, since a rebuild was asked for
+        self.maintenance.notice(workspace_id)
         await self._index(workspace_id, report, meaning=meaning)
 
     async def reindex(self, workspace_id: str, report: Report | None = None, *, meaning: bool = True) -> None:

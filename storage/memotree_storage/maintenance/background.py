@@ -1,4 +1,4 @@
-"""Background maintenance of a store: packs repositories, closes expired sessions, collects unreachable lines."""
+"""Background maintenance of a store: packs repositories, renews statistics, closes sessions, collects lines."""
 
 import asyncio
 from datetime import timedelta
@@ -18,8 +18,12 @@ from memotree_storage.model.workspace import KEEP_PREFIX, WorkspaceNotFoundError
 from memotree_storage.ports import IndexWriter
 from memotree_storage.postgres import answers, projector, registry, requests, sessions
 from memotree_storage.postgres.database import Database
+from memotree_storage.postgres.planner_statistics import renew_statistics
 
 _PERIOD: Final = 3600.0
+_PAUSE: Final = 2.0
+"""Seconds between two looks at how much the mirror has grown."""
+
 _LOOSE_REFS: Final = 50
 """Above so many branches and tags with a file each, they are packed: every commit reads each of the files."""
 
@@ -27,7 +31,9 @@ _log = structlog.get_logger(__name__)
 
 
 class BackgroundMaintenance:
-    """Packs the refs and objects of a repository when they are many files; once an hour closes what has expired.
+    """Packs the refs and objects of a repository when they are many files, and tells the planner what has grown.
+
+    Once an hour it closes what has expired.
 
     Args:
         database: The database.
@@ -52,6 +58,7 @@ class BackgroundMaintenance:
         self._locks = locks
         self._waiting: set[str] = set()
         self._wake = asyncio.Event()
+        self._written = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._repacking: asyncio.Task[MaintenanceReport] | None = None
         self._ownerless: set[tuple[str, str]] = set()
@@ -60,6 +67,7 @@ class BackgroundMaintenance:
         """Start the background tasks."""
         self._tasks = [
             asyncio.create_task(self._repack(), name="memotree-repack"),
+            asyncio.create_task(self._renew_statistics(), name="memotree-statistics"),
             asyncio.create_task(self._tidy_often(), name="memotree-tidy"),
         ]
 
@@ -71,9 +79,10 @@ class BackgroundMaintenance:
             await asyncio.wait([self._repacking])
 
     def notice(self, workspace_id: str) -> None:
-        """Note that a workspace has a new commit or ref, so its repository may need packing."""
+        """Note that a workspace has a new commit or ref: its repository may need packing, and its rows be many."""
         self._waiting.add(workspace_id)
         self._wake.set()
+        self._written.set()
 
     async def tidy(self) -> int:
         """Close expired sessions, delete old request results and unused answers, and collect unreachable lines.
@@ -163,6 +172,19 @@ class BackgroundMaintenance:
         self._repacking = asyncio.create_task(in_store_thread(maintain, path))
         report = await asyncio.shield(self._repacking)
         _log.info("repacked", workspace=workspace_id, packs=report.packs, note=report.note)
+
+    async def _renew_statistics(self) -> None:
+        while True:
+            await self._written.wait()
+            self._written.clear()
+            try:
+                grown = await renew_statistics(self._database)
+            except (MemoTreeError, psycopg.Error) as error:
+                _log.warning("the statistics of the mirror were not renewed; PostgreSQL does it later", why=str(error))
+            else:
+                if grown:
+                    _log.debug("renewed the statistics of the mirror", tables=grown)
+            await asyncio.sleep(_PAUSE)
 
     async def _tidy_often(self) -> None:
         while True:
