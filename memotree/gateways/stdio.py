@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import Final
 
 import structlog
+from anyio import BrokenResourceError, CancelScope
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 from mcp import stdio_server
@@ -46,6 +47,8 @@ TRIAL_SECONDS: Final = 5.0
 
 START_SECONDS: Final = 60.0
 """How long another process may take from locking the data folder to announcing itself."""
+
+_GONE: Final = "the client has closed its end"
 
 log = structlog.get_logger("memotree.mcp")
 
@@ -220,16 +223,29 @@ async def serve_stdio(place: ServerChoice, compose: Compose = compose_when_neede
     found = FoundServer(place, compose)
     server = mcp_server(Catalogue(found, place.settings.default_workspace), tools)
     with _signalled() as signalled:
-        async with stdio_server() as (incoming, outgoing):
-            starting = asyncio.create_task(_begin(found))  # meanwhile the client initializes the connection
-            serving = asyncio.create_task(server.run(incoming, outgoing, server.create_initialization_options()))
-            await asyncio.wait({serving, signalled}, return_when=asyncio.FIRST_COMPLETED)
-            starting.cancel()
-            await asyncio.gather(starting, return_exceptions=True)
-            await found.close()
-            if signalled.done():  # the thread that reads standard input cannot be interrupted, and holds no state
-                os._exit(0)
-            await serving
+        try:
+            async with stdio_server() as (incoming, outgoing):
+                starting = asyncio.create_task(_begin(found))  # meanwhile the client initializes the connection
+                serving = asyncio.create_task(server.run(incoming, outgoing, server.create_initialization_options()))
+                ended = await _first({serving, signalled})
+                with CancelScope(shield=True):
+                    starting.cancel()
+                    await asyncio.gather(starting, return_exceptions=True)
+                    await found.close()
+                if serving not in ended:  # the thread that reads standard input cannot be interrupted, has no state
+                    os._exit(0)
+                await serving
+        except* (OSError, BrokenResourceError):
+            log.info(_GONE)
+
+
+async def _first(tasks: set["asyncio.Future[None]"]) -> set["asyncio.Future[None]"]:
+    """The tasks that have ended when one has; none if the transport fails earlier, which cancels its task group."""
+    try:
+        return (await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED))[0]
+    except asyncio.CancelledError:
+        log.info(_GONE)
+        return set()
 
 
 async def _begin(found: FoundServer) -> None:

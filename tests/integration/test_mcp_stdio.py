@@ -7,8 +7,8 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import httpx2
@@ -114,27 +114,57 @@ async def test_over_stdio_a_named_server_that_does_not_run_is_reported(tmp_path:
     assert "No MemoTree server answers at 127.0.0.1:1" in text
 
 
-def test_a_signal_ends_the_program_while_standard_input_is_open(tmp_path: Path) -> None:
-    environment = {**os.environ, "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path / "share")}
+@contextmanager
+def program(home: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """``memotree mcp`` with a private server that has started, as a client starts it; its log is in the home."""
+    environment = {**os.environ, "HOME": str(home), "XDG_DATA_HOME": str(home / "share")}
     command = [sys.executable, "-m", "memotree.cli", "mcp"]
-    folder = tmp_path / "share" / "memotree"
-    with (tmp_path / "log").open("wb") as log:
+    with (home / "log").open("wb") as log:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment)  # noqa: S603 - ourselves
-        try:
-            for _ in range(600):
-                if read_announcement(folder) is not None:
-                    break
-                with pytest.raises(subprocess.TimeoutExpired):
-                    process.wait(0.05)
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(20) == 0
-            assert read_announcement(folder) is None
-        finally:
-            process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                assert pipe is not None
+    try:
+        for _ in range(600):
+            if announced_in(home):
+                break
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(0.05)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            assert pipe is not None
+            with suppress(BrokenPipeError):
                 pipe.close()
+
+
+def announced_in(home: Path) -> bool:
+    """Whether a private server runs on the data folder in a home."""
+    return read_announcement(home / "share" / "memotree") is not None
+
+
+def test_a_signal_ends_the_program_while_standard_input_is_open(tmp_path: Path) -> None:
+    with program(tmp_path) as process:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        assert not announced_in(tmp_path)
+
+
+@pytest.mark.parametrize("input_is_open", [True, False])
+def test_the_program_ends_in_order_when_nobody_reads_its_answers(tmp_path: Path, input_is_open: bool) -> None:
+    """Both ends are closed when a client is killed, unless a child of its own still has one."""
+    with program(tmp_path) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.close()
+        process.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+        process.stdin.flush()
+        if not input_is_open:
+            process.stdin.close()
+        assert process.wait(60) == 0
+        assert not announced_in(tmp_path)
+    log = (tmp_path / "log").read_text()
+    assert "the client has closed its end" in log
+    assert "error" not in log.lower()
 
 
 @asynccontextmanager
