@@ -42,7 +42,7 @@ MODULES: Final = MappingProxyType(
             "tree_sitter_python",
             "tree_sitter_typescript",
         ),
-        "mcp": ("mcp", "mcp_types", "starlette", "uvicorn"),
+        "mcp": ("anyio", "mcp", "mcp_types", "starlette", "uvicorn"),
         "models": ("openai",),
     }
 )

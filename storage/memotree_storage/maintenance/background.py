@@ -181,6 +181,8 @@ class BackgroundMaintenance:
                 grown = await renew_statistics(self._database)
             except (MemoTreeError, psycopg.Error) as error:
                 _log.warning("the statistics of the mirror were not renewed; PostgreSQL does it later", why=str(error))
+            except Exception:  # noqa: BLE001 - one failed round must not stop the background work
+                _log.exception("the statistics of the mirror were not renewed; PostgreSQL does it later")
             else:
                 if grown:
                     _log.debug("renewed the statistics of the mirror", tables=grown)
