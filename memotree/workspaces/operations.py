@@ -171,6 +171,7 @@ class WorkspaceOperations:
                     f"confirm_name must be {workspace.name!r} to delete this workspace with all its history."
                 )
             trash = await delete_workspace(held)
+        self._store.forget_failures(workspace_id)
         self._on_deleted(workspace_id)
         try:
             faults.point("workspace.removed")

@@ -217,6 +217,12 @@ class Store:
         """Why workspaces take no changes: their repository could not be recovered, or not be followed. By id."""
         return self._not_recovered | self._not_followed
 
+    def forget_failures(self, workspace_id: str) -> None:
+        """Forget why a workspace took no changes: it was rebuilt, or deleted."""
+        self._not_recovered.pop(workspace_id, None)
+        self._not_followed.pop(workspace_id, None)
+        self._incomplete.discard(workspace_id)
+
     @contextmanager
     def following(self, workspace_id: str) -> Iterator[None]:
         """Around the mirroring of what is in Git, without which a workspace takes no changes: note why it fails."""
@@ -247,8 +253,7 @@ class Store:
                 await _register(conn, info)
                 with self.following(workspace_id):
                     await replay_in_transaction(conn, workspace_id, repository, report)
-        self._not_recovered.pop(workspace_id, None)
-        self._incomplete.discard(workspace_id)
+        self.forget_failures(workspace_id)
         self.forget_cached(workspace_id)  # the old rows may be wrong, since a rebuild was asked for
         self.maintenance.notice(workspace_id)
         await self._index(workspace_id, report, meaning=meaning)
@@ -327,26 +332,21 @@ class Store:
                 except MemoTreeError as error:
                     self._not_recovered[workspace_id] = error.message
                 else:
-                    if await self._alone(info, self._enter) and await self._alone(info, self._follow_again):
+                    if await self._alone(info, self._enter) and await self._alone(
+                        info, lambda one: self.catch_up(one.workspace_id)
+                    ):
                         self._not_recovered.pop(workspace_id, None)
         if workspace_id in self._not_recovered:
             raise WorkspaceSetAsideError(self._not_recovered[workspace_id])
 
-    async def _follow_again(self, info: WorkspaceInfo) -> None:
-        await self.catch_up(info.workspace_id)
-
-    async def _alone(self, info: WorkspaceInfo, step: Callable[[WorkspaceInfo], Awaitable[None]]) -> bool:
-        """Run one step of a workspace's recovery; if it fails, set the workspace aside and go on with the others.
-
-        Returns:
-            Whether it succeeded.
-        """
+    async def _alone(self, info: WorkspaceInfo, step: Callable[[WorkspaceInfo], Awaitable[object]]) -> bool:
+        """Run one step of a workspace's recovery, and tell whether it succeeded; if not, the workspace is set aside."""
         try:
             await step(info)
         except (DatabaseUnavailableError, IndexUnavailableError):
             raise
         except MemoTreeError as error:
-            if info.workspace_id not in self._not_followed:
+            if info.workspace_id not in self._not_followed or info.workspace_id in self._incomplete:
                 self._set_aside(info, error.message)
             _log.error("a workspace could not be recovered; verify it", workspace=info.name, why=error.message)
         except Exception as error:  # noqa: BLE001 - damaged data may break any reader

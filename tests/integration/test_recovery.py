@@ -12,7 +12,9 @@ from datetime import timedelta
 import pytest
 from integration.pushes import DEADLINE, PERSON, OpenAgain, differences, push, run, session_of
 from integration.worlds import World
+from memotree_storage import store as opened_store
 from memotree_storage.concurrency import cancellation
+from memotree_storage.errors import CorruptError
 from memotree_storage.git.maintenance import MaintenanceReport
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.maintenance import background
@@ -185,14 +187,21 @@ async def test_a_start_repairs_what_an_earlier_start_could_not(
         assert await differences(store, lived_in.workspace) == []
 
 
+async def find_damage(*_: object, **__: object) -> None:
+    raise CorruptError("as if Git was damaged")
+
+
 @pytest.mark.requirement("STORE-3")
+@pytest.mark.parametrize(
+    ("place", "name", "failing"), [(Store, "rebuild", fail), (opened_store, "replay_in_transaction", find_damage)]
+)
 async def test_a_workspace_with_lost_rows_takes_no_changes_before_it_is_rebuilt(
-    lived_in: World, again: OpenAgain, monkeypatch: pytest.MonkeyPatch
+    lived_in: World, again: OpenAgain, monkeypatch: pytest.MonkeyPatch, place: object, name: str, failing: object
 ) -> None:
     await lose_rows(lived_in)
     async with contextlib.AsyncExitStack() as stack:
         with monkeypatch.context() as patch:
-            patch.setattr(Store, "rebuild", fail)
+            patch.setattr(place, name, failing)
             store = await stack.enter_async_context(again())
         for _ in range(2):
             with pytest.raises(WorkspaceSetAsideError, match="rebuild it"):

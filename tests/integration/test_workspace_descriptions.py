@@ -19,6 +19,9 @@ from memotree_storage.ports import CommitDraft
 from memotree_storage.postgres import registry
 from memotree_storage.store import Store, WorkspaceSetAsideError
 
+from memotree.v1 import workspace_service_pb2
+from memotree.workspaces import WorkspaceOperations
+
 Damage = Callable[[Store, str], None]
 
 
@@ -99,6 +102,18 @@ async def test_a_workspace_whose_description_cannot_be_read_is_set_aside_until_i
         assert (store.set_aside, await _names(store)) == ({}, {world.workspace: "garden"})
         await there.put(there.node("Taken"))
         assert await differences(store, world.workspace) == []
+
+
+@pytest.mark.requirement("STORE-8")
+async def test_a_workspace_that_was_set_aside_is_told_no_more_once_it_is_deleted(
+    world: World, again: OpenAgain
+) -> None:
+    BAD_DESCRIPTIONS["no JSON"](world.store, world.workspace)
+    async with again() as store:
+        assert list(store.set_aside) == [world.workspace]
+        order = workspace_service_pb2.DeleteWorkspaceRequest(workspace=world.workspace, confirm_name="garden")
+        await WorkspaceOperations(store, world.pages, world.limits).delete_workspace(order)
+        assert store.set_aside == {}
 
 
 @pytest.mark.requirement("STORE-8")

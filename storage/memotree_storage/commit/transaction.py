@@ -17,7 +17,6 @@ from memotree_storage.mirror.catch_up import catch_up_in_transaction, is_behind
 from memotree_storage.ports import CommitStore
 from memotree_storage.postgres import registry, sessions
 from memotree_storage.postgres.database import Connection
-from memotree_storage.postgres.sessions import SessionNotFoundError
 from memotree_storage.store import Store
 
 P = ParamSpec("P")
@@ -136,11 +135,7 @@ def _note_unsettled(
 async def _has_session(store: Store, workspace_id: str, session_id: str) -> bool:
     """Whether a workspace has a session; one that made a commit may have been lost with the schema ``work`` since."""
     async with store.database.connection() as conn:
-        try:
-            await sessions.find_session(conn, workspace_id, session_id)
-        except SessionNotFoundError:
-            return False
-        return True
+        return await sessions.has_session(conn, workspace_id, session_id)
 
 
 @asynccontextmanager

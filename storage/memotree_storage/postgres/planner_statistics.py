@@ -1,7 +1,6 @@
 """The planner's statistics of the mirror: renewed soon after a table has grown by much.
 
-PostgreSQL does so by itself, up to a minute later. Until then, plans are those of a small table: after an import a tree
-took three to five times as long to read.
+PostgreSQL does so by itself, up to a minute later by default. Until then, plans are those of a small table.
 """
 
 from typing import Final
@@ -22,7 +21,7 @@ _GROWN: Final = """
 async def renew_statistics(database: Database) -> list[str]:
     """Analyze the tables of the mirror that have changed much since they were analyzed; return their names.
 
-    PostgreSQL reads a sample of at most 30,000 rows of each table, so this takes a second at most, and delays nobody.
+    PostgreSQL reads a sample of at most 30,000 rows of each table, and no reader or writer waits for it.
 
     Raises:
         DatabaseUnavailableError: PostgreSQL does not answer.

@@ -142,6 +142,14 @@ async def find_session(conn: Connection, workspace_id: str, session_id: str) -> 
     return found
 
 
+async def has_session(conn: Connection, workspace_id: str, session_id: str) -> bool:
+    """Whether a workspace has a session, open or closed."""
+    cursor = await conn.execute(
+        "select 1 from work.session where workspace_id = %s and session_id = %s", (workspace_id, session_id)
+    )
+    return await cursor.fetchone() is not None
+
+
 async def staged_digest(snapshot: Snapshot) -> StagedDigest | None:
     """Return the base and the digest of the staged changes of a state's session; ``None`` if it is no longer open."""
     async with snapshot.conn.cursor(row_factory=class_row(StagedDigest)) as cursor:
