@@ -11,14 +11,14 @@ from typing import Any
 import uvloop
 from rich.console import Console
 
-from bench import codec, growth, past, rpc, scale, store_commit, summaries
+from bench import codec, growth, past, recall_changes, rpc, scale, store_commit, summaries
 from bench.table import NOTHING_LOST, Row, keep, markdown, show
 from bench.worlds import world
 from memotree.server.compose import collect_rarely
 from memotree.server.logs import configure_logging
 
 _OUT = Path(__file__).parent / "out" / "bench.json"
-_PARTS = ("codec", "summaries", "commit", "rpc", "past", "scale", "growth", "kills", "power")
+_PARTS = ("codec", "summaries", "commit", "rpc", "past", "scale", "recall", "growth", "kills", "power")
 
 
 def main() -> int:
@@ -71,6 +71,9 @@ async def _run(parts: list[str], *, quick: bool) -> list[Row]:
             say.print(f"{nodes:,} nodes …")
             async with world() as place:
                 rows += await scale.run(place, nodes=nodes, rounds=rounds)
+    if "recall" in parts:
+        say.print("Recall after changes …")
+        rows += await recall_changes.run(leaves=2_000 if quick else 100_000, rounds=5 if quick else 20)
     if "growth" in parts:
         say.print("growth of what is not touched …")
         rows += await _growth(quick=quick)

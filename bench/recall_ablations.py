@@ -12,11 +12,11 @@ from typing import Final
 
 from bench.evidence import EvaluationSet
 from bench.recall_asking import WORKSPACE, Ingested, Where, packed_parts, recall_of
-from memotree.forest.recall.archive_snapshot import SearchCorpus
 from memotree.forest.recall.recall import CACHE_BYTES
 from memotree.forest.recall.scoring.packing import pack
 from memotree.forest.recall.scoring.scores import DEFAULT, Settings, score
 from memotree.forest.recall.scoring.vocabulary import BuiltinWords
+from memotree.forest.recall.search_corpus import SearchCorpus
 from memotree.forest.recall.snapshot_cache import SnapshotCache
 from memotree.forest.recall.word_frequency import frequency_in_workspace, read_term_counts
 from memotree.models.builtin import WordllamaEmbedder

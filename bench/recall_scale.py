@@ -48,7 +48,7 @@ _FRAMES: Final = (
 _say: Final = Console(stderr=True)
 
 
-class _Talk:
+class Talk:
     """Conversations of real, Zipf-distributed words; each archive has some words of its own. The same in every run."""
 
     def __init__(self) -> None:
@@ -60,13 +60,13 @@ class _Talk:
         self._edges = np.cumsum(ranks / ranks.sum())
         self.rare = words[1000:]
 
-    def archive(self, number: int) -> Iterator[Entry]:
-        """Return one conversation as a tree of two levels."""
+    def archive(self, number: int, leaves: int = _LEAVES_OF_AN_ARCHIVE, *, are_notes: bool = False) -> Iterator[Entry]:
+        """Return one conversation, or notes of nobody in particular, as a tree of two levels."""
         archive = Archive(new_id(), f"talk {number:05d}")
         yield archive
         topic = self._chance.choice(len(self._words), size=_TOPIC_WORDS)
         begun = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(hours=number)
-        tops = many_between(None, None, _LEAVES_OF_AN_ARCHIVE // _LEAVES_OF_A_NODE)
+        tops = many_between(None, None, leaves // _LEAVES_OF_A_NODE)
         places = many_between(None, None, _LEAVES_OF_A_NODE)
         for top in tops:
             node_id = new_id()
@@ -74,7 +74,7 @@ class _Talk:
             for place in places:
                 who = _SPEAKERS[int(self._chance.integers(len(_SPEAKERS)))]
                 said = f"{who}: {self._sentence(topic)}"
-                facts = {"speaker": who, "time": f"{begun:%Y-%m-%d %H:%M}"}
+                facts = {} if are_notes else {"speaker": who, "time": f"{begun:%Y-%m-%d %H:%M}"}
                 brief = said[:60]
                 yield Node(
                     new_id(), archive.id, node_id, place, "leaf_chunk", brief, brief, said[:200], said, attributes=facts
@@ -101,13 +101,13 @@ class _Talk:
 async def run(leaves: int) -> dict[str, Any]:
     """Measure the latency over this many leaves; ``met`` is ``None`` if they are fewer than the budget's."""
     archives = max(1, leaves // _LEAVES_OF_AN_ARCHIVE)
-    talk = _Talk()
+    talk = Talk()
     with tempfile.TemporaryDirectory(prefix="memotree-recall-") as name:
         folder = Path(name) / "data"
         folder.mkdir()
         _say.print(f"importing {archives:,} archives of {_LEAVES_OF_AN_ARCHIVE} leaves …")
         begun = time.perf_counter()
-        await _import(folder, talk, archives)
+        await import_entries(folder, (entry for number in range(archives) for entry in talk.archive(number)))
         rows: dict[str, Any] = {"imported in, s": round(time.perf_counter() - begun, 1)}
         async with private_server(folder) as client:
             _say.print("asking …")
@@ -127,19 +127,19 @@ async def run(leaves: int) -> dict[str, Any]:
     }
 
 
-async def _import(folder: Path, talk: _Talk, archives: int) -> None:
+async def import_entries(folder: Path, entries: Iterator[Entry]) -> None:
+    """Import entries into a new workspace of a data folder, until they are searchable."""
     async with private_server(folder) as client:
         workspace = await client.create_workspace(WORKSPACE)
     async with AsyncExitStack() as stack:
         store, _ = await open_store_and_models(load_settings(data_folder=folder, log_level="warning"), stack)
-        entries = (entry for number in range(archives) for entry in talk.archive(number))
         while batch := list(islice(entries, _ENTRIES_OF_A_COMMIT)):
             await commit_entries(store, workspace.id, "main", batch, "Import")
         await store.indexer.current(workspace.id)
         await store.indexer.flush()
 
 
-async def _asked(client: AsyncClient, talk: _Talk) -> dict[str, Any]:
+async def _asked(client: AsyncClient, talk: Talk) -> dict[str, Any]:
     workspace = client.workspace(WORKSPACE)
     times, busy, considered = [], [], 0
     for question in talk.questions(1 + _QUESTIONS):

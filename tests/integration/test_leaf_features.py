@@ -203,9 +203,10 @@ async def test_leaves_of_a_branch_include_its_changes_and_no_others(world: World
 async def test_changed_archives_are_those_that_differ(world: World) -> None:
     other, (a, _, _, _, _, f) = await forest(world)
 
-    async def changed(one: str, two: str) -> set[str] | None:
+    async def changed(one: str, two: str) -> frozenset[str] | None:
         async with world.store.database.connection() as conn:
-            return await archive_trees.changed_archives(conn, world.workspace, one, two)
+            found = await archive_trees.changes(conn, world.workspace, one, two)
+        return None if found is None else found.archive_ids
 
     first = await world.head()
     second = await world.put(replace(a, title="Changed"))

@@ -14,7 +14,7 @@ from memotree.forest.recall.passages import PackedLeaf, joined, markdown, with_i
 from memotree.forest.recall.question import Question
 from memotree.forest.recall.ranking import Chosen, Selection
 from memotree.forest.recall.results import NodeResult, ResultPart
-from memotree.forest.recall.snapshot_cache import StateView
+from memotree.forest.recall.state_view import StateView
 from memotree.v1 import forest_service_pb2 as pb
 
 _LEAST_EXCERPT: Final = 8

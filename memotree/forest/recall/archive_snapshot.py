@@ -5,11 +5,9 @@ because a workspace may have hundreds of thousands of them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass, field
 from functools import lru_cache
-from math import inf
-from types import MappingProxyType
+from itertools import count
 from typing import Final
 
 import numpy as np
@@ -22,19 +20,19 @@ from memotree_storage.postgres.archive_trees import TreeNode
 from numpy.typing import NDArray
 
 from memotree.forest.recall.filters import Filter
-from memotree.forest.recall.scoring.leaf_index import LeafIndex, concatenate, make_leaf_index
-from memotree.forest.recall.superseded import Superseded
+from memotree.forest.recall.headings import HeadingTree
+from memotree.forest.recall.leaf_blocks import block_of, joined_blocks, picked
+from memotree.forest.recall.scoring.leaf_index import LeafIndex, make_leaf_index
+from memotree.forest.recall.scoring.leaf_rows import Segment
+from memotree.forest.recall.scoring.splicing import RowChange
 
-_BLOB: Final = 40
+BLOB_LENGTH: Final = 40
+
+LONGEST_POSITION: Final = 32
+"""The longest position, in characters, of an archive that changes are put in order of; most have 7 or less."""
+
 _CLOSE: Final = 1e-3
-_NO_VERSION: Final = -1
 _LATE: Final = float("inf")
-
-_MOST_HEADINGS: Final = 8
-"""The most headings above a leaf that count; notes can be nested without limit."""
-
-_WHOLE: Final = 0.9
-"""A heading over this share of a document's leaves is its title, and tells no two of them apart."""
 
 Places = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -63,6 +61,42 @@ class Validity:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class OrderFacts:
+    """What the order of an archive's nodes and the documents of its leaves come from.
+
+    Attributes:
+        positions: For each node its position among its siblings.
+        headings: The distinct headings; the first one is "".
+        heading_of: For each node the index of its heading; 0 for none.
+        documents: The distinct documents that leaves were cut from, each with whether it is a conversation.
+        document_of: For each leaf the index of its document; -1 for a leaf that is a document of its own.
+        is_plain: Whether each node stands where its file says, and no position is very long. Else a change to the
+            archive does not say which nodes stand where.
+    """
+
+    positions: NDArray[np.bytes_]
+    headings: tuple[str, ...]
+    heading_of: NDArray[np.int32]
+    documents: tuple[tuple[str, bool], ...]
+    document_of: NDArray[np.int32]
+    is_plain: bool
+
+    @property
+    def weight(self) -> int:
+        """Size in bytes."""
+        return self.positions.nbytes + self.heading_of.nbytes + self.document_of.nbytes + 200 * len(self.headings)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LeafChange:
+    """How the rows of a snapshot's leaves follow from those of the snapshot with the number ``of``."""
+
+    of: int
+    text: RowChange
+    headings: RowChange
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ArchiveSnapshot:
     """One archive at one state.
 
@@ -81,6 +115,9 @@ class ArchiveSnapshot:
             infinity for a staged leaf without that attribute.
         validity: From when to when each leaf says that it holds; ``None`` if no leaf says anything.
         leaf_index: The leaves as they are scored, in the same order.
+        order: What a change to the archive is put in order by.
+        number: Another one for each snapshot of this process.
+        change: How the rows of its leaves follow from those of an earlier snapshot, if it was made from one.
     """
 
     archive_id: str
@@ -96,18 +133,24 @@ class ArchiveSnapshot:
     moments: NDArray[np.float64]
     validity: Validity | None
     leaf_index: LeafIndex
+    order: "OrderFacts"
+    number: int = field(default_factory=count(1).__next__)
+    change: "LeafChange | None" = None
 
     def __len__(self) -> int:
         return len(self.places)
 
     @property
-    def weight(self) -> int:
-        """Size in bytes. Vectors that are a slice of a corpus's are counted there and not here."""
+    def own_weight(self) -> int:
+        """Size in bytes without the segments of its leaf index."""
         own = (self.ids, self.parents, self.ends, self.places, self.blobs, self.type_of, self.tags_of, self.moments)
-        vectors = self.leaf_index.vectors
-        shared = 0 if vectors.base is None else vectors.nbytes
-        weight = 2000 + sum(array.nbytes for array in own) + self.leaf_index.weight - shared
+        weight = 2000 + sum(array.nbytes for array in own) + self.leaf_index.own_weight + self.order.weight
         return weight if self.validity is None else weight + self.validity.weight
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """What it may share with other snapshots."""
+        return self.leaf_index.segments
 
     def leaf_id(self, number: int) -> str:
         """Returns the id of a leaf."""
@@ -156,90 +199,9 @@ class ArchiveSnapshot:
         return inside
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SearchCorpus:
-    """Several archive snapshots of one state, and one leaf index with the leaves of all of them, in that order.
-
-    ``validity`` also has the ends of the leaves that are superseded at this state, in whichever archive by; it is
-    ``None`` if every leaf always holds.
-    """
-
-    snapshots: tuple[ArchiveSnapshot, ...]
-    starts: NDArray[np.int64]
-    leaf_index: LeafIndex
-    validity: Validity | None = None
-
-    @property
-    def weight(self) -> int:
-        """Size of the leaf index in bytes; the archive snapshots count themselves."""
-        return self.leaf_index.weight + (0 if self.validity is None else self.validity.weight)
-
-    def place(self, leaf: int) -> tuple[ArchiveSnapshot, int]:
-        """Returns the archive snapshot of a leaf of the corpus, and the leaf's number in it."""
-        owner = int(np.searchsorted(self.starts, leaf, side="right")) - 1
-        return self.snapshots[owner], leaf - int(self.starts[owner])
-
-
-def make_corpus(
-    snapshots: Sequence[ArchiveSnapshot], dimensions: int, ended: Mapping[str, Superseded] = MappingProxyType({})
-) -> SearchCorpus:
-    """Returns a corpus of archive snapshots; the vectors of its snapshots are slices of the corpus's.
-
-    Args:
-        snapshots: The archive snapshots.
-        dimensions: Length of a vector.
-        ended: The superseded nodes of this state by id.
-    """
-    starts = np.cumsum([0, *(len(each) for each in snapshots)], dtype=np.int64)
-    whole = concatenate([each.leaf_index for each in snapshots], dimensions)
-    shared = tuple(
-        replace(each, leaf_index=replace(each.leaf_index, vectors=whole.vectors[start : start + len(each)]))
-        for each, start in zip(snapshots, starts.tolist(), strict=False)
-    )
-    return SearchCorpus(shared, starts, whole, _validity(snapshots, ended))
-
-
-def _validity(snapshots: Sequence[ArchiveSnapshot], ended: Mapping[str, Superseded]) -> Validity | None:
-    """Returns when the leaves of some snapshots hold, with the ends of superseded ones."""
-    size = sum(len(each) for each in snapshots)
-    begins, ends, over = np.full(size, -inf), np.full(size, inf), np.zeros(size, dtype=bool)
-    start, says = 0, False
-    gone = np.array(sorted(ended), dtype=f"S{ID_LENGTH}")
-    for each in snapshots:
-        if each.validity is not None:
-            begins[start : start + len(each)] = each.validity.begins
-            ends[start : start + len(each)] = each.validity.ends
-            says = True
-        if len(gone) and len(each):
-            ids = each.ids[each.places]
-            places = np.minimum(np.searchsorted(gone, ids), len(gone) - 1)
-            for number in np.flatnonzero(gone[places] == ids).tolist():
-                found = ended[bytes(ids[number]).decode()]
-                ends[start + number] = min(ends[start + number], found.at)
-                over[start + number] = found.is_over
-                says = True
-        start += len(each)
-    return Validity(begins, ends, over) if says else None
-
-
 def is_leaf(node: TreeNode) -> bool:
     """Whether a node has content of its own."""
     return node.tokens > 0 and node.type != SUMMARY_TYPE
-
-
-def same(one: object, other: object) -> bool:
-    """Whether two archive snapshots, or parts of them, have equal values in all fields.
-
-    Vectors, and what is made of them, may differ as those of one text by one model do in another batch.
-    """
-    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        if one.dtype != other.dtype or one.shape != other.shape:
-            return False
-        close = one.dtype == np.float32 and np.allclose(one, other, rtol=_CLOSE, atol=_CLOSE, equal_nan=True)
-        return close or bool(np.array_equal(one, other))
-    if is_dataclass(one) and type(one) is type(other):
-        return all(same(getattr(one, part.name), getattr(other, part.name)) for part in fields(one))
-    return bool(one == other)
 
 
 def make_snapshot(archive_id: str, nodes: Sequence[TreeNode], features: LeafFeatureBlock) -> ArchiveSnapshot:
@@ -255,35 +217,56 @@ def make_snapshot(archive_id: str, nodes: Sequence[TreeNode], features: LeafFeat
     ends = _ends(parents)
     places = np.array([place for place, node in enumerate(nodes) if is_leaf(node)], dtype=np.int32)
     leaves = [nodes[place] for place in places]
-    starts = _starts(leaves)
-    sizes = np.repeat(np.diff([*starts, len(leaves)]), np.diff([*starts, len(leaves)])).tolist()
     types: dict[str, int] = {}
     sets: dict[frozenset[str], int] = {}
+    order = _order_facts(nodes, leaves)
+    starts = document_starts(order.document_of)
+    tree = HeadingTree(parents, ends, places, starts, order.headings, order.heading_of)
     return ArchiveSnapshot(
         archive_id=archive_id,
         ids=np.array([node.entry_id for node in nodes], dtype=f"S{ID_LENGTH}"),
         parents=parents,
         ends=ends,
         places=places,
-        blobs=np.array([leaf.blob for leaf in leaves], dtype=f"S{_BLOB}"),
+        blobs=np.array([leaf.blob for leaf in leaves], dtype=f"S{BLOB_LENGTH}"),
         type_of=np.array([types.setdefault(leaf.type, len(types)) for leaf in leaves], dtype=np.int16),
         types=tuple(types),
         tags_of=np.array([sets.setdefault(frozenset(leaf.tags), len(sets)) for leaf in leaves], dtype=np.int32),
         tag_sets=tuple(sets),
-        moments=np.array([_moment(leaf.time, leaf.committed_at) for leaf in leaves], dtype=np.float64),
-        validity=_own_validity(leaves),
+        moments=np.array([moment_of(leaf) for leaf in leaves], dtype=np.float64),
+        validity=own_validity(leaves),
         leaf_index=make_leaf_index(
             features,
-            starts,
-            _spans(ends, places, starts),
+            starts[:-1].tolist(),
+            document_spans(ends, places, starts),
             [leaf.speaker or "" for leaf in leaves],
-            [_note(leaf.time) for leaf in leaves],
-            _headings(nodes, parents, _widths(ends, places), places, sizes),
+            [time_note(leaf.time) for leaf in leaves],
+            tree.every(),
         ),
+        order=order,
     )
 
 
-def _own_validity(leaves: Sequence[TreeNode]) -> Validity | None:
+def _order_facts(nodes: Sequence[TreeNode], leaves: Sequence[TreeNode]) -> OrderFacts:
+    positions = np.array([node.position.encode() for node in nodes], dtype="S")
+    headings = {"": 0}
+    documents: dict[tuple[str, bool], int] = {}
+    keys = [document_key(leaf) for leaf in leaves]
+    heading_of = [headings.setdefault(node.heading or "", len(headings)) for node in nodes]
+    document_of = [-1 if key is None else documents.setdefault(key, len(documents)) for key in keys]
+    is_plain = positions.dtype.itemsize <= LONGEST_POSITION and not any(node.is_misplaced for node in nodes)
+    return OrderFacts(
+        positions if is_plain else positions[:0],
+        tuple(headings),
+        np.array(heading_of, dtype=np.int32),
+        tuple(documents),
+        np.array(document_of, dtype=np.int32),
+        is_plain,
+    )
+
+
+def own_validity(leaves: Sequence[TreeNode]) -> Validity | None:
+    """Returns from when to when leaves hold; ``None`` if none of them says anything."""
     if not any(leaf.valid_from or leaf.valid_to for leaf in leaves):
         return None
     periods = [period({VALID_FROM: leaf.valid_from or "", VALID_TO: leaf.valid_to or ""}) for leaf in leaves]
@@ -291,70 +274,41 @@ def _own_validity(leaves: Sequence[TreeNode]) -> Validity | None:
     return Validity(both[:, 0], both[:, 1], np.zeros(len(leaves), dtype=bool))
 
 
-def _starts(leaves: Sequence[TreeNode]) -> list[int]:
-    """Returns the index of each document's first leaf; no window spans two documents.
+def document_key(leaf: TreeNode) -> tuple[str, bool] | None:
+    """Returns the document that a leaf is cut from; ``None`` for a note, which is a document of its own.
 
-    A joined archive has several documents. Turns that somebody stored without a document are one conversation. Every
-    other leaf without a document is a note, and so a document of its own.
+    Turns that somebody stored without a document are one conversation.
     """
-    keys = [_document_of(leaf) for leaf in leaves]
-    return [place for place, key in enumerate(keys) if key is None or place == 0 or key != keys[place - 1]]
-
-
-def _document_of(leaf: TreeNode) -> tuple[str, bool] | None:
     if leaf.document_id is None and not leaf.speaker:
         return None
     return leaf.document_id or "", leaf.document_id is None
 
 
-def _widths(ends: NDArray[np.int32], places: NDArray[np.int32]) -> list[int]:
-    """Returns the number of leaves at and below each node."""
-    widths: list[int] = (np.searchsorted(places, ends) - np.searchsorted(places, np.arange(len(ends)))).tolist()
-    return widths
+def document_starts(document_of: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Returns the index of each document's first leaf, and the number of leaves; no window spans two documents.
 
-
-def _headings(
-    nodes: Sequence[TreeNode],
-    parents: NDArray[np.int32],
-    widths: Sequence[int],
-    places: NDArray[np.int32],
-    sizes: Sequence[int],
-) -> list[tuple[str, ...]]:
-    """Returns the nearest headings above each leaf, outermost first, without those over its whole document.
+    A joined archive has several documents.
 
     Args:
-        nodes: All nodes in pre-order.
-        parents: For each node the index of its parent; -1 for a root.
-        widths: For each node the number of leaves at and below it.
-        places: The index of each leaf.
-        sizes: For each leaf the number of leaves of its document.
+        document_of: For each leaf its document; -1 for a leaf that is a document of its own.
     """
-    above: list[tuple[tuple[str, int], ...]] = []
-    for parent in parents.tolist():
-        if parent < 0:
-            above.append(())
-            continue
-        heading = nodes[parent].heading
-        path = (*above[parent], (heading, widths[parent])) if heading else above[parent]
-        above.append(path[-_MOST_HEADINGS:])
-    return [
-        tuple(heading for heading, width in above[place] if size == 1 or width < _WHOLE * size)
-        for place, size in zip(places.tolist(), sizes, strict=True)
-    ]
+    begins = np.ones(len(document_of), dtype=bool)
+    begins[1:] = (document_of[1:] < 0) | (document_of[1:] != document_of[:-1])
+    return np.append(np.flatnonzero(begins), len(document_of)).astype(np.int64)
 
 
-def _spans(ends: NDArray[np.int32], places: NDArray[np.int32], starts: Sequence[int]) -> NDArray[np.int64]:
+def document_spans(ends: NDArray[np.int32], places: NDArray[np.int32], starts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Returns the range of leaves of each inner node within one document, as (first, after the last)."""
     inner = np.flatnonzero(ends > np.arange(len(ends)) + 1)
     spans = np.stack([np.searchsorted(places, inner), np.searchsorted(places, ends[inner])], axis=1)
     spans = spans[spans[:, 1] > spans[:, 0]].astype(np.int64)
-    homes = np.searchsorted(starts, np.stack([spans[:, 0], spans[:, 1] - 1]), side="right")
+    homes = np.searchsorted(starts[:-1], np.stack([spans[:, 0], spans[:, 1] - 1]), side="right")
     inside: NDArray[np.int64] = spans[homes[0] == homes[1]]
     return inside
 
 
 @lru_cache(maxsize=1 << 14)
-def _note(time: str | None) -> str:
+def time_note(time: str | None) -> str:
     """Returns words that make a time findable: as written, and with the month's name, as people write in questions."""
     when = read_time(time) if time else None
     return time or "" if when is None else f"{time} {when.day} {when:%B} {when.year}"
@@ -370,46 +324,10 @@ def _ends(parents: NDArray[np.int32]) -> NDArray[np.int32]:
     return np.array(ends, dtype=np.int32)
 
 
-def _moment(written: str | None, committed_at: datetime | None) -> float:
-    when = (read_time(written) if written else None) or committed_at
+def moment_of(leaf: TreeNode) -> float:
+    """Returns the time of a leaf for filters, in seconds since 1970; see `ArchiveSnapshot.moments`."""
+    when = (read_time(leaf.time) if leaf.time else None) or leaf.committed_at
     return _LATE if when is None else when.timestamp()
-
-
-# --- Features --------------------------------------------------------------------------------------------------------
-
-
-def picked(block: LeafFeatureBlock, rows: Sequence[int] | Places) -> LeafFeatureBlock:
-    """Returns a new block with the given rows, in the given order."""
-    chosen = np.asarray(rows, dtype=np.int64)
-    sizes = block.offsets[chosen + 1] - block.offsets[chosen]
-    offsets = np.zeros(len(chosen) + 1, dtype=np.int64)
-    np.cumsum(sizes, out=offsets[1:])
-    # The source index of each term: the start of its row, repeated for each term, plus its offset within the row.
-    source = np.repeat(block.offsets[chosen] - offsets[:-1], sizes) + np.arange(offsets[-1])
-    return LeafFeatureBlock(
-        version_ids=block.version_ids[chosen],
-        tokens=block.tokens[chosen],
-        lengths=block.lengths[chosen],
-        offsets=offsets,
-        terms=block.terms[source],
-        counts=block.counts[source],
-        vectors=block.vectors[chosen],
-    )
-
-
-def block_of(features: Sequence[LeafFeatures], dimensions: int) -> LeafFeatureBlock:
-    """Returns a block of features that belong to no committed version."""
-    offsets = np.zeros(len(features) + 1, dtype=np.int64)
-    np.cumsum([len(leaf.terms) for leaf in features], out=offsets[1:])
-    return LeafFeatureBlock(
-        version_ids=np.full(len(features), _NO_VERSION, dtype=np.int64),
-        tokens=np.array([leaf.tokens for leaf in features], dtype=np.int32),
-        lengths=np.array([leaf.length for leaf in features], dtype=np.int32),
-        offsets=offsets,
-        terms=np.concatenate([np.zeros(0, dtype=np.uint32), *(leaf.terms for leaf in features)]),
-        counts=np.concatenate([np.zeros(0, dtype=np.uint16), *(leaf.counts for leaf in features)]),
-        vectors=np.array([leaf.vector for leaf in features], dtype=np.float32).reshape(len(features), dimensions),
-    )
 
 
 def make_snapshots(
@@ -431,7 +349,7 @@ def make_snapshots(
     row = {version_id: place for place, version_id in enumerate(block.version_ids.tolist())}
     size = len(row)
     extra_row = {blob: size + place for place, blob in enumerate(extra)}
-    whole = _joined(block, block_of(list(extra.values()), dimensions)) if extra else block
+    whole = joined_blocks(block, block_of(list(extra.values()), dimensions)) if extra else block
     by_archive: dict[str, list[TreeNode]] = {archive_id: [] for archive_id in archive_ids}
     for node in nodes:
         by_archive[node.archive_id].append(node)
@@ -444,17 +362,3 @@ def make_snapshots(
         ]
         snapshots.append(make_snapshot(archive_id, own, picked(whole, rows) if rows else block_of([], dimensions)))
     return snapshots
-
-
-def _joined(one: LeafFeatureBlock, other: LeafFeatureBlock) -> LeafFeatureBlock:
-    if not len(one.version_ids):
-        return other
-    return LeafFeatureBlock(
-        version_ids=np.concatenate([one.version_ids, other.version_ids]),
-        tokens=np.concatenate([one.tokens, other.tokens]),
-        lengths=np.concatenate([one.lengths, other.lengths]),
-        offsets=np.concatenate([one.offsets[:-1], one.offsets[-1] + other.offsets]),
-        terms=np.concatenate([one.terms, other.terms]),
-        counts=np.concatenate([one.counts, other.counts]),
-        vectors=np.concatenate([one.vectors, other.vectors]),
-    )

@@ -8,12 +8,13 @@ import numpy as np
 from memotree_storage.ports import Vector
 from numpy.typing import NDArray
 
-from memotree.forest.recall.archive_snapshot import ArchiveSnapshot, Mask, SearchCorpus
+from memotree.forest.recall.archive_snapshot import ArchiveSnapshot, Mask
 from memotree.forest.recall.filters import Filter
 from memotree.forest.recall.scoring.leaf_index import LeafIndex
 from memotree.forest.recall.scoring.packing import pack, ranked
 from memotree.forest.recall.scoring.query_words import Related
 from memotree.forest.recall.scoring.scores import Frequency, Scores, score
+from memotree.forest.recall.search_corpus import SearchCorpus
 from memotree.models.confidence import LEAVES
 from memotree.v1 import forest_service_pb2 as pb
 
@@ -168,10 +169,11 @@ def _repeated(leaf_index: LeafIndex, packed: NDArray[np.int64], total: NDArray[n
     documents = np.searchsorted(leaf_index.starts, long, side="right")
     first: dict[bytes, int] = {}
     copies = []
-    for place, document in sorted(
-        zip(long.tolist(), documents.tolist(), strict=True), key=lambda pair: (-total[pair[0]], pair)
+    texts = (vector.tobytes() for vector in leaf_index.text_rows.vectors_of(long))
+    for place, document, text in sorted(
+        zip(long.tolist(), documents.tolist(), texts, strict=True), key=lambda each: (-total[each[0]], each[:2])
     ):
-        if first.setdefault(leaf_index.vectors[place].tobytes(), document) != document:
+        if first.setdefault(text, document) != document:
             copies.append(place)
     return copies
 

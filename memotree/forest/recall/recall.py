@@ -51,7 +51,8 @@ from memotree.forest.recall.receipts import (
 from memotree.forest.recall.results import ResultBuilder, ResultPart, Seen, misremembered
 from memotree.forest.recall.scoring.query_words import Related
 from memotree.forest.recall.scoring.vocabulary import BuiltinWords
-from memotree.forest.recall.snapshot_cache import SessionMovedError, SnapshotCache, StateView, same_moment
+from memotree.forest.recall.snapshot_cache import SnapshotCache
+from memotree.forest.recall.state_view import SessionMovedError, StateView, same_moment
 from memotree.forest.recall.word_frequency import frequency_in_workspace, read_term_counts
 from memotree.models.builtin import WordllamaEmbedder
 from memotree.models.confidence import NODES, Confidence

@@ -20,7 +20,7 @@ from memotree_storage.model.workspace import WorkspaceNotFoundError
 
 from memotree.forest.recall.filters import Filter
 from memotree.forest.recall.question import Question
-from memotree.forest.recall.snapshot_cache import SessionMovedError, StateView
+from memotree.forest.recall.state_view import SessionMovedError, StateView
 from memotree.v1 import forest_service_pb2 as pb
 
 METHOD: Final = "recall-1"

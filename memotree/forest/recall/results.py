@@ -23,7 +23,7 @@ from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.forest.citations import cite
-from memotree.forest.recall.snapshot_cache import StateView
+from memotree.forest.recall.state_view import StateView
 from memotree.forest.recall.superseded import Superseded
 from memotree.request.messages import DETAIL, SUMMARY, TITLE, node_message
 from memotree.v1 import forest_service_pb2 as pb

@@ -1,31 +1,27 @@
 """Caches the archive snapshots of states, and the search corpora of many snapshots that are scored together.
 
 A commit never changes, so what was read of it stays valid, and a later commit shares the snapshots of all archives that
-have not changed since. A session uses its base's snapshots, except for the archives that its staged changes touch:
-those are rebuilt whenever the staged changes differ, so that a search right after an edit is correct. The cache is
-bounded in bytes and evicts the least recently used entries first.
+have not changed since. The snapshot of an archive that has changed is made from an earlier one, at the cost of what
+changed. A session uses its base's snapshots, except for the archives that its staged changes touch: those are made from
+the base's whenever the staged changes differ, so that a search right after an edit is correct. The cache is bounded in
+bytes and evicts the least recently used entries first.
 """
 
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import chain
 from typing import Final, TypeAlias
 
 from memotree_storage.cache import BoundedCache, Misremembered
 from memotree_storage.concurrency.locks import KeyedLocks
-from memotree_storage.errors import UnavailableError
 from memotree_storage.index import leaf_features
 from memotree_storage.index.leaf_features import LeafFeatureBlock, LeafFeatures
 from memotree_storage.mirror.contents import read_staged
 from memotree_storage.model.node import Node
 from memotree_storage.model.paths import node_path
-from memotree_storage.postgres import archive_trees, archive_versions, misplaced, sessions, tree
+from memotree_storage.postgres import archive_trees, archive_versions, misplaced, tree
 from memotree_storage.postgres.archive_trees import TreeNode
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import ArchiveVersion, Version
@@ -33,15 +29,14 @@ from memotree_storage.postgres.superseding import Superseding, superseding
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
-from memotree.forest.recall.archive_snapshot import (
-    ArchiveSnapshot,
-    SearchCorpus,
-    is_leaf,
-    make_corpus,
-    make_snapshots,
-    same,
-)
-from memotree.forest.recall.superseded import Superseded, superseded
+from memotree.forest.recall.archive_change import ChangedNodes, changed_snapshot
+from memotree.forest.recall.archive_snapshot import ArchiveSnapshot, is_leaf, make_snapshots
+from memotree.forest.recall.kept_snapshots import KeptSnapshots
+from memotree.forest.recall.leaf_blocks import block_of, joined_blocks, picked
+from memotree.forest.recall.search_corpus import SearchCorpus, changed_corpus, make_corpus
+from memotree.forest.recall.snapshot_comparison import same
+from memotree.forest.recall.state_view import StateView, check_digest, read_digest
+from memotree.forest.recall.tree_order import UnclearOrderError
 
 _VIEWS: Final = 256
 _COMPARED: Final = 3
@@ -59,58 +54,8 @@ _STAGED_BYTES: Final = 32 << 20
 _Rows: TypeAlias = tuple[Sequence[str], list[TreeNode], LeafFeatureBlock, dict[str, LeafFeatures]]
 
 
-class SessionMovedError(UnavailableError):
-    """The session changed while its trees were read, in every attempt."""
-
-    reason = "SESSION_MOVED"
-
-    def __init__(self) -> None:
-        super().__init__("The session was changed while its trees were read. Send the same call again.")
-
-
-@dataclass
-class StateView:
-    """One state: its archives, and the cache keys of those archive snapshots that were read.
-
-    Attributes:
-        key: The key of the view in the cache.
-        generation: The generation of the rows that it was read from (`Store.generations`).
-        state: The state; for a session, with its base commit at that moment.
-        digest: For a session, a digest of its staged changes; another digest means another state.
-        touched: For a session, the archives that its staged changes touch.
-        below: For a session, the view of its base.
-        archives: The archives by id.
-        gone: The archives that are gone while files of alive nodes still name them, after a push.
-        keys: The cache key of each archive's snapshot.
-        counts: The estimated number of leaves of each archive; for a base only.
-        superseding: The SUPERSEDES relations of the nodes of each archive that has any.
-    """
-
-    key: str
-    generation: int
-    state: State
-    digest: str
-    touched: frozenset[str]
-    below: "StateView | None"
-    archives: Mapping[str, ArchiveVersion]
-    keys: dict[str, str] = field(default_factory=dict)
-    counts: dict[str, int] | None = None
-    superseding: Mapping[str, Sequence[Superseding]] = field(default_factory=dict)
-    gone: AbstractSet[str] = frozenset()
-
-    @property
-    def archive_ids(self) -> list[str]:
-        """The archives that the alive nodes name: those that there are by name, then those that are gone."""
-        return [*self.archives, *sorted(self.gone)]
-
-    @cached_property
-    def superseded(self) -> Mapping[str, Superseded]:
-        """The superseded nodes by id."""
-        return superseded(chain.from_iterable(self.superseding.values()))
-
-    def name(self, archive_id: str) -> str:
-        """Returns the name of an archive, or ``""`` if the state does not have it."""
-        return self.archives[archive_id].name if archive_id in self.archives else ""
+_Stored: TypeAlias = tuple[LeafFeatureBlock, dict[str, LeafFeatures], dict[str, Node], list[int]]
+"""The stored features of leaves, those known by blob, the texts of the others by blob, and the versions without any."""
 
 
 class SnapshotCache:
@@ -123,18 +68,18 @@ class SnapshotCache:
 
     def __init__(self, store: Store, limit: int) -> None:
         self._store = store
-        self._limit = limit
         self._turns = KeyedLocks()
         self._views: OrderedDict[str, StateView] = OrderedDict()
-        self._kept: OrderedDict[str, ArchiveSnapshot | SearchCorpus] = OrderedDict()
-        self._weight = 0
+        self._kept = KeptSnapshots(limit)
+        self._latest: BoundedCache[str, str] = BoundedCache(_VIEWS)
+        """The key of the corpus that was made last of each set of archives."""
         self._staged: BoundedCache[str, LeafFeatures] = BoundedCache(_STAGED_BYTES, _weigh)
         store.cache_checks.append(self.check)
 
     @property
     def weight(self) -> int:
         """The bytes cached now."""
-        return self._weight
+        return self._kept.weight
 
     # --- Views ---
 
@@ -147,7 +92,7 @@ class SnapshotCache:
         if state.session_id is None:
             return await self._base(state)
         async with self._store.database.connection() as conn:
-            now, digest = await _digest(Snapshot(conn, state))
+            now, digest = await read_digest(Snapshot(conn, state))
         below = await self._base(State(now.workspace_id, now.commit_id))
         if not digest:
             return below
@@ -157,7 +102,7 @@ class SnapshotCache:
         if known is None:
             async with self._store.database.repeatable_read() as conn:
                 snapshot = Snapshot(conn, now)
-                await _check_digest(snapshot, digest)
+                await check_digest(snapshot, digest)
                 touched = frozenset(await archive_trees.staged_archives(snapshot))
                 archives = _with_versions(below.archives, touched, await tree.versions(snapshot, touched))
                 changed = await superseding(snapshot, touched)
@@ -202,13 +147,14 @@ class SnapshotCache:
         snapshot = Snapshot(conn, view.state)
         for other in sorted(others, key=lambda other: not other.keys)[:_COMPARED]:
             older, newer = other.state.commit_id, view.state.commit_id
-            changed = await archive_trees.changed_archives(conn, view.state.workspace_id, older, newer)
-            if changed is not None:
+            changes = await archive_trees.changes(conn, view.state.workspace_id, older, newer)
+            if changes is not None:
+                changed = changes.archive_ids
                 view.archives = _with_versions(other.archives, changed, await tree.versions(snapshot, changed))
                 view.keys = {key: value for key, value in other.keys.items() if key not in changed}
+                view.earlier = other.earlier | {key: (older, other.keys[key]) for key in changed & other.keys.keys()}
                 if other.counts is not None:
-                    same = {key: value for key, value in other.counts.items() if key not in changed}
-                    view.counts = same | await archive_trees.leaf_counts(snapshot, changed)
+                    view.counts = await _counts(other.counts, Snapshot(conn, other.state), snapshot, changes)
                 now = await superseding(snapshot, changed) if changed else []
                 view.superseding = _with_changed(other.superseding, changed, now)
                 perhaps = (other.gone | changed) - view.archives.keys()
@@ -253,11 +199,60 @@ class SnapshotCache:
     def _found(self, view: StateView, archive_ids: Collection[str]) -> dict[str, ArchiveSnapshot]:
         found = {}
         for archive_id in archive_ids:
-            key = view.keys.get(archive_id)
-            kept = None if key is None else self._kept.get(key)
-            if key is not None and isinstance(kept, ArchiveSnapshot):
-                self._kept.move_to_end(key)
+            kept = self._kept.get(view.keys.get(archive_id))
+            if isinstance(kept, ArchiveSnapshot):
                 found[archive_id] = kept
+        return found
+
+    async def _changed(self, view: StateView, archive_ids: Collection[str]) -> dict[str, ArchiveSnapshot]:
+        """Makes those of some archive snapshots that follow from an earlier one at the cost of what changed."""
+        earlier: dict[str, dict[str, ArchiveSnapshot]] = {}
+        for archive_id in archive_ids:
+            if view.below is not None:
+                commit_id, key = view.below.state.commit_id, view.below.keys.get(archive_id)
+            else:
+                commit_id, key = view.earlier.get(archive_id, ("", None))
+            kept = self._kept.get(key)
+            if isinstance(kept, ArchiveSnapshot) and kept.order.is_plain:
+                earlier.setdefault(commit_id, {})[archive_id] = kept
+        found: dict[str, ArchiveSnapshot] = {}
+        for commit_id, snapshots in earlier.items():
+            changed = await self._changed_nodes(view, commit_id, snapshots)
+            for archive_id, nodes in changed.items():
+                try:
+                    made = await asyncio.to_thread(changed_snapshot, snapshots[archive_id], nodes)
+                except UnclearOrderError:
+                    continue  # the whole archive is read
+                found |= self._made(view, [made])
+        return found
+
+    async def _changed_nodes(
+        self, view: StateView, commit_id: str, archive_ids: Collection[str]
+    ) -> dict[str, ChangedNodes]:
+        """Reads what may differ in some archives since a commit; nothing if that is very much."""
+        state = view.state
+        async with self._store.database.repeatable_read() as conn:
+            snapshot = Snapshot(conn, state)
+            if view.digest:
+                await check_digest(snapshot, view.digest)
+                ids = await archive_trees.staged_entries(snapshot)
+            else:
+                changes = await archive_trees.changes(conn, state.workspace_id, commit_id, state.commit_id)
+                ids = None if changes is None else changes.entry_ids
+            if ids is None:
+                return {}
+            nodes = [node for node in await archive_trees.some_nodes(snapshot, ids) if node.archive_id in archive_ids]
+            leaves = [node for node in nodes if is_leaf(node)]
+            # What is not indexed yet is made from its text, so that nobody waits for the index.
+            block, extra, texts, _ = await self._stored(conn, state, leaves)
+        extra |= await self._features(texts)
+        found = {}
+        for archive_id in archive_ids:
+            alive = {node.entry_id: node for node in nodes if node.archive_id == archive_id}
+            own = [node for node in alive.values() if is_leaf(node)]
+            features = _in_order(block, extra, own, self._store.embedder.dimensions)
+            if features is not None:
+                found[archive_id] = ChangedNodes(ids, alive, features)
         return found
 
     async def _read(self, view: StateView, archive_ids: Sequence[str]) -> dict[str, ArchiveSnapshot]:
@@ -265,7 +260,10 @@ class SnapshotCache:
 
         The next batch is read from the database while the snapshots of the current one are built.
         """
-        found: dict[str, ArchiveSnapshot] = {}
+        found = await self._changed(view, archive_ids)
+        archive_ids = [key for key in archive_ids if key not in found]
+        if not archive_ids:
+            return found
         making: asyncio.Task[list[ArchiveSnapshot]] | None = None
         await self._store.indexer.current(view.state.workspace_id)
         try:
@@ -287,7 +285,7 @@ class SnapshotCache:
         for each in snapshots:
             key = f"{view.key}/archive {each.archive_id}"
             view.keys[each.archive_id] = key
-            self._keep(key, each)
+            self._kept.put(key, each)
         return {each.archive_id: each for each in snapshots}
 
     async def _rows(self, view: StateView, archive_ids: Sequence[str]) -> _Rows:
@@ -296,18 +294,22 @@ class SnapshotCache:
         # The digest, the nodes and their features must come from one database snapshot.
         async with self._store.database.repeatable_read() as conn:
             if view.digest:
-                await _check_digest(Snapshot(conn, state), view.digest)
+                await check_digest(Snapshot(conn, state), view.digest)
             nodes = await archive_trees.ordered_nodes(Snapshot(conn, state), archive_ids)
-            committed = [node.version_id for node in nodes if node.version_id is not None and is_leaf(node)]
-            block = await leaf_features.load_block(conn, committed)
-            stored = frozenset(block.version_ids.tolist())
-            bare = [node for node in nodes if is_leaf(node) and node.version_id not in stored]
-            extra = {node.blob: known for node in bare if (known := self._staged.get(node.blob)) is not None}
-            texts = await self._texts(Snapshot(conn, state), [node for node in bare if node.blob not in extra])
-        lost = [node.version_id for node in bare if node.version_id is not None]
+            block, extra, texts, lost = await self._stored(conn, state, [node for node in nodes if is_leaf(node)])
         if lost:  # unless the index is being rebuilt, the rows are gone or damaged
             self._store.background.start(self._store.indexer.make_again(state.workspace_id, lost))
         return archive_ids, nodes, block, extra | await self._features(texts)
+
+    async def _stored(self, conn: Connection, state: State, leaves: Sequence[TreeNode]) -> _Stored:
+        """Reads what is stored of the features of leaves, and the texts of those of which nothing is."""
+        committed = [node.version_id for node in leaves if node.version_id is not None]
+        block = await leaf_features.load_block(conn, committed)
+        stored = frozenset(block.version_ids.tolist())
+        bare = [node for node in leaves if node.version_id not in stored]
+        extra = {node.blob: known for node in bare if (known := self._staged.get(node.blob)) is not None}
+        texts = await self._texts(Snapshot(conn, state), [node for node in bare if node.blob not in extra])
+        return block, extra, texts, [node.version_id for node in bare if node.version_id is not None]
 
     async def _texts(self, snapshot: Snapshot, bare: Sequence[TreeNode]) -> dict[str, Node]:
         """Returns leaves without stored features, by blob: staged ones, and all while the index is being rebuilt."""
@@ -367,36 +369,66 @@ class SnapshotCache:
             SessionMovedError: If the session was changed meanwhile.
         """
         wanted = frozenset(archive_ids)
-        key = f"{view.key}/{_name_of(view, wanted)}"
+        name = _name_of(view, wanted)
+        key = f"{view.key}/{name}"
         kept = self._kept.get(key)
         if not isinstance(kept, SearchCorpus):
             async with self._turns.of(key):
                 kept = self._kept.get(key)
                 if not isinstance(kept, SearchCorpus):
-                    snapshots = await self.snapshots(view, wanted)
-                    kept = await asyncio.to_thread(
-                        lambda: make_corpus(snapshots, self._store.embedder.dimensions, view.superseded)
-                    )
-                    self._share(view, kept)
-                    self._keep(key, kept)
-        if key in self._kept:
-            self._kept.move_to_end(key)
+                    kept = await self._made_corpus(view, await self.snapshots(view, wanted), name)
+                    self._kept.put(key, kept)
+                    self._latest.put(f"{view.state.workspace_id}/{view.generation}/{name}", key)
         return kept
+
+    async def _made_corpus(self, view: StateView, snapshots: Sequence[ArchiveSnapshot], name: str) -> SearchCorpus:
+        """Makes a corpus from that of its base or the one that was made last, if the archives are the same."""
+        known = [self._latest.get(f"{view.state.workspace_id}/{view.generation}/{name}")]
+        if view.below is not None:
+            known.append(f"{view.below.key}/{name}")
+        for key in known:
+            old = self._kept.get(key)
+            if isinstance(old, SearchCorpus):
+                made = await asyncio.to_thread(changed_corpus, old, snapshots, view.superseded)
+                if made is not None:
+                    return made
+        made = await asyncio.to_thread(make_corpus, snapshots, self._store.embedder.dimensions, view.superseded)
+        self._share(view, made)
+        return made
 
     def _share(self, view: StateView, corpus: SearchCorpus) -> None:
         """Replaces cached snapshots by those of a corpus, which share its vectors; vectors are most of their size."""
         for snapshot in corpus.snapshots:
             key = view.keys[snapshot.archive_id]
             if key in self._kept:
-                self._keep(key, snapshot)
+                self._kept.put(key, snapshot)
 
-    def _keep(self, key: str, value: ArchiveSnapshot | SearchCorpus) -> None:
-        old = self._kept.pop(key, None)
-        self._weight += value.weight - (0 if old is None else old.weight)
-        self._kept[key] = value
-        while self._weight > self._limit:
-            _, dropped = self._kept.popitem(last=False)
-            self._weight -= dropped.weight
+
+async def _counts(
+    before: Mapping[str, int], older: Snapshot, newer: Snapshot, changes: archive_trees.Changes
+) -> dict[str, int]:
+    """Returns the numbers of leaves of the archives of a state from those of another one."""
+    if changes.entry_ids is None:
+        kept = {key: count for key, count in before.items() if key not in changes.archive_ids}
+        return kept | await archive_trees.leaf_counts(newer, changes.archive_ids)
+    was = await archive_trees.leaf_counts_among(older, changes.entry_ids)
+    now = await archive_trees.leaf_counts_among(newer, changes.entry_ids)
+    both = {key: before.get(key, 0) - was.get(key, 0) + now.get(key, 0) for key in was.keys() | now.keys()}
+    return {key: count for key, count in {**before, **both}.items() if count}
+
+
+def _in_order(
+    block: LeafFeatureBlock, extra: Mapping[str, LeafFeatures], leaves: Sequence[TreeNode], dimensions: int
+) -> LeafFeatureBlock | None:
+    """Returns the features of leaves in their order; ``None`` if one has none."""
+    row = {version_id: place for place, version_id in enumerate(block.version_ids.tolist())}
+    blobs = {blob: len(row) + place for place, blob in enumerate(extra)}
+    whole = joined_blocks(block, block_of(list(extra.values()), dimensions)) if extra else block
+    rows = [blobs.get(leaf.blob) if leaf.version_id not in row else row[leaf.version_id] for leaf in leaves]
+    if not rows:
+        return block_of([], dimensions)
+    known = [each for each in rows if each is not None]
+    return picked(whole, known) if len(known) == len(rows) else None
 
 
 def _with_versions(
@@ -426,32 +458,6 @@ def _name_of(view: StateView, archive_ids: AbstractSet[str]) -> str:
     if archive_ids == set(view.archive_ids):
         return "*"
     return hashlib.sha256(",".join(sorted(archive_ids)).encode()).hexdigest()
-
-
-@asynccontextmanager
-async def same_moment(store: Store, view: StateView) -> AsyncIterator[Connection]:
-    """A connection inside a transaction that sees a session exactly as a view does.
-
-    Raises:
-        SessionMovedError: If the session has changed since.
-    """
-    async with store.database.repeatable_read() as conn:
-        await _check_digest(Snapshot(conn, view.state), view.digest)
-        yield conn
-
-
-async def _digest(snapshot: Snapshot) -> tuple[State, str]:
-    """A session's state with its base of now, and a digest of what it has staged: "" for nothing."""
-    found = await sessions.staged_digest(snapshot)
-    if found is None:
-        raise SessionMovedError
-    return State(snapshot.state.workspace_id, found.base_commit, snapshot.state.session_id), found.digest
-
-
-async def _check_digest(snapshot: Snapshot, digest: str) -> None:
-    """Refuse a session that has another base or other changes than before."""
-    if await _digest(snapshot) != (snapshot.state, digest):
-        raise SessionMovedError
 
 
 def _by_archive(view: StateView) -> dict[str, set[Superseding]]:

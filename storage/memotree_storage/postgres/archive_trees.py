@@ -41,6 +41,7 @@ class TreeNode(NamedTuple):
         valid_to: Its attribute ``valid_to``, or ``None``.
         committed_at: When its version was committed; ``None`` while it is staged.
         depth: The number of its ancestors.
+        is_misplaced: Whether it counts as a root although its file names a parent.
     """
 
     entry_id: str
@@ -60,7 +61,11 @@ class TreeNode(NamedTuple):
     valid_to: str | None
     committed_at: datetime | None
     depth: int
+    is_misplaced: bool = False
 
+
+MOST_ENTRIES: Final = 1000
+"""With more changed entries than this, they are not named."""
 
 _Text: TypeAlias = str | None
 _Tags: TypeAlias = list[str] | None
@@ -146,6 +151,33 @@ _LEAVES_OF_SOME: Final = _leaves(
     + _versions(_FARTHEST, f"{_IS_NODE} and version.archive_id = any(%(archives)s::text[])")
 )
 
+_FIELDS: Final = (
+    "v.entry_id, v.parent_id, v.position, v.archive_id, v.type, v.tokens, v.version_id, v.blob, v.tags, v.attributes,"
+    " v.source, v.title, v.is_archive, v.dead"
+)
+_STAGED_FIELDS: Final = _FIELDS.replace("v.version_id", "null::bigint as version_id")
+
+# The rows of some nodes at the state, like those of whole archives.
+_SOME: Final = f"""
+  with {LINE}
+  select v.entry_id, v.parent_id, v.position, v.archive_id, v.type, v.tokens, v.version_id, v.blob,
+         nullif(v.tags, '{{}}'), v.attributes ->> '{TIME}', v.attributes ->> '{SPEAKER}', v.source ->> 'document_id',
+         {_heading("v")}, v.attributes ->> '{VALID_FROM}', v.attributes ->> '{VALID_TO}',
+         c.committed_at, v.depth, v.is_archive, v.dead
+    from unnest(%(ids)s::text[]) as wanted(id)
+    cross join lateral (
+      select * from (
+        select -1 as depth, {_STAGED_FIELDS}, null::bigint as line_id, null::bigint as from_seq
+          from work.staged v where v.session_id = %(session)s and v.entry_id = wanted.id
+        union all
+        select line.depth, one.* from line cross join lateral (
+          select {_FIELDS}, v.line_id, v.from_seq from mirror.version v
+           where v.line_id = line.line_id and v.entry_id = wanted.id and v.from_seq <= line.seq
+           order by v.from_seq desc limit 1) one
+      ) any_version order by depth limit 1) v
+    left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
+   where not v.dead and not v.is_archive"""  # noqa: S608
+
 # The older state is on the newer one's lineage, so an entry differs only if it was changed on that lineage after the
 # older state. An entry that was moved also counts as a change of the archive that it left. That archive is in the
 # version before, on the same line or, for the first version on a line, on a line farther away.
@@ -163,7 +195,8 @@ _CHANGED: Final = """
          where v.line_id = newer.line_id and v.from_seq <= newer.seq and v.from_seq > 0
            and v.from_seq > case when newer.line_id = common.line_id then common.seq else 0 end offset 0) v
      limit %(limit)s)
-  select exists (select from common) as is_on_the_way, (select count(*) from changed) as changed, array(
+  select exists (select from common) as is_on_the_way, (select count(*) from changed) as changed,
+    array(select distinct entry_id from changed limit %(most_entries)s) as entry_ids, array(
     select archive_id from changed
     union
     select was.archive_id from (select distinct entry_id from changed) entry
@@ -181,6 +214,7 @@ class _Changed:
 
     is_on_the_way: bool
     changed: int
+    entry_ids: list[str]
     archive_ids: list[str]
 
 
@@ -201,10 +235,11 @@ _LEAF_COUNTS: Final = """
   select v.archive_id, count(*) from line join mirror.version v on v.line_id = line.line_id
    where v.from_seq <= line.seq and (v.to_seq is null or v.to_seq > line.seq)
      and not v.dead and not v.is_archive and v.tokens > 0 and v.type <> %(summary)s
-     {of_archives}
+     {among}
    group by v.archive_id"""
-_COUNTS_OF_ALL: Final = _LEAF_COUNTS.replace("{of_archives}", "")
-_COUNTS_OF_SOME: Final = _LEAF_COUNTS.replace("{of_archives}", "and v.archive_id = any(%(archives)s::text[])")
+_COUNTS_OF_ALL: Final = _LEAF_COUNTS.replace("{among}", "")
+_COUNTS_OF_SOME: Final = _LEAF_COUNTS.replace("{among}", "and v.archive_id = any(%(archives)s::text[])")
+_COUNTS_AMONG: Final = _LEAF_COUNTS.replace("{among}", "and v.entry_id = any(%(entries)s::text[])")
 
 
 async def ordered_nodes(snapshot: Snapshot, archive_ids: Collection[str] | None = None) -> list[TreeNode]:
@@ -223,24 +258,53 @@ async def ordered_nodes(snapshot: Snapshot, archive_ids: Collection[str] | None 
     return await in_store_thread(_arranged, rows, None if wanted is None else frozenset(wanted))
 
 
-async def changed_archives(conn: Connection, workspace_id: str, from_commit: str, to_commit: str) -> set[str] | None:
-    """Return the archives that differ between two commits, one of which is an ancestor of the other.
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What may differ between two states: archives, and entries by id; ``None`` if there are very many entries."""
+
+    archive_ids: frozenset[str]
+    entry_ids: frozenset[str] | None
+
+
+async def changes(conn: Connection, workspace_id: str, from_commit: str, to_commit: str) -> Changes | None:
+    """Return what differs between two commits, one of which is an ancestor of the other.
 
     Returns ``None`` if finding out would be expensive: neither commit is on the other's lineage, or too much has
     changed. An archive whose own description changed is included; one that was changed and changed back may be too.
     """
     if from_commit == to_commit:
-        return set()
+        return Changes(frozenset(), frozenset())
     for older, newer in ((from_commit, to_commit), (to_commit, from_commit)):
         async with conn.cursor(row_factory=class_row(_Changed)) as cursor:
             await cursor.execute(
                 _CHANGED,
-                {"workspace": workspace_id, "older": older, "newer": newer, "limit": _MOST_COMPARED + 1},
+                {"workspace": workspace_id, "older": older, "newer": newer, "limit": _MOST_COMPARED + 1}
+                | {"most_entries": MOST_ENTRIES + 1},
             )
             found = await cursor.fetchone()
         if found is not None and found.is_on_the_way:
-            return set(found.archive_ids) if found.changed <= _MOST_COMPARED else None
+            if found.changed > _MOST_COMPARED:
+                return None
+            entry_ids = frozenset(found.entry_ids) if len(found.entry_ids) <= MOST_ENTRIES else None
+            return Changes(frozenset(found.archive_ids), entry_ids)
     return None
+
+
+async def staged_entries(snapshot: Snapshot) -> frozenset[str] | None:
+    """Return the entries that a session has staged changes of; ``None`` if they are very many."""
+    cursor = await snapshot.conn.execute(
+        "select entry_id from work.staged where session_id = %s limit %s", (snapshot.state.session_id, MOST_ENTRIES + 1)
+    )
+    rows = await cursor.fetchall()
+    return frozenset(row[0] for row in rows) if len(rows) <= MOST_ENTRIES else None
+
+
+async def some_nodes(snapshot: Snapshot, ids: Collection[str]) -> list[TreeNode]:
+    """Return those of some nodes that are alive at a state, with the parents that their files name; depths are 0."""
+    async with snapshot.conn.cursor(binary=True) as cursor:
+        await cursor.execute(_SOME, snapshot.state.arguments(ids=list(ids)))
+        rows = await fetched(cursor)
+    return [_leaf(row, row[_PARENT], 0) for row in rows]
 
 
 async def staged_archives(snapshot: Snapshot) -> set[str]:
@@ -258,6 +322,14 @@ async def leaf_counts(snapshot: Snapshot, archive_ids: Collection[str] | None = 
     cursor = await snapshot.conn.execute(
         _COUNTS_OF_ALL if wanted is None else _COUNTS_OF_SOME,
         snapshot.state.arguments(archives=wanted, summary=SUMMARY_TYPE),
+    )
+    return {row[0]: row[1] for row in await cursor.fetchall()}
+
+
+async def leaf_counts_among(snapshot: Snapshot, entry_ids: Collection[str]) -> dict[str, int]:
+    """Return how many of some nodes `leaf_counts` counts in each archive."""
+    cursor = await snapshot.conn.execute(
+        _COUNTS_AMONG, snapshot.state.arguments(entries=list(entry_ids), summary=SUMMARY_TYPE)
     )
     return {row[0]: row[1] for row in await cursor.fetchall()}
 
@@ -330,4 +402,5 @@ def _leaf(row: _Row, parent_id: str, depth: int) -> TreeNode:
         valid_to,
         committed_at,
         depth,
+        row[_PARENT] != parent_id,
     )

@@ -30,7 +30,10 @@ from memotree_storage.postgres.tree import Snapshot, State
 
 from memotree.forest.recall.archive_snapshot import ArchiveSnapshot
 from memotree.forest.recall.recall import Recall
-from memotree.forest.recall.snapshot_cache import SessionMovedError, SnapshotCache
+from memotree.forest.recall.scoring.leaf_rows import LeafRows, Segment
+from memotree.forest.recall.snapshot_cache import SnapshotCache
+from memotree.forest.recall.snapshot_comparison import same
+from memotree.forest.recall.state_view import SessionMovedError
 from memotree.v1 import forest_service_pb2 as pb
 
 # --- States ----------------------------------------------------------------------------------------------------------
@@ -176,7 +179,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return made
 
 
-async def test_after_a_commit_only_the_changed_archives_are_read_again(forest: Forest, reads: list[list[str]]) -> None:
+async def test_after_a_commit_only_what_changed_is_read_again(forest: Forest, reads: list[list[str]]) -> None:
     await forest()
     await forest()
     assert reads == [sorted([forest.sea.id, forest.world.archive.id])]
@@ -187,7 +190,7 @@ async def test_after_a_commit_only_the_changed_archives_are_read_again(forest: F
     await forest.world.stage(session, replace(forest.garden[1], content="Ann: I planted ferns."))
     await forest(revision=session)
     await forest(revision=session)
-    assert reads[1:] == [[forest.sea.id], [forest.world.archive.id]]
+    assert reads[1:] == [], "they follow from the snapshots before"
 
 
 @pytest.mark.requirement("STORE-9")
@@ -236,7 +239,8 @@ def _first_blob_forged(snapshot: ArchiveSnapshot) -> ArchiveSnapshot:
 
 def _vectors_forged(snapshot: ArchiveSnapshot) -> ArchiveSnapshot:
     index = snapshot.leaf_index
-    return replace(snapshot, leaf_index=replace(index, vectors=np.flip(index.vectors, axis=0)))
+    rows = LeafRows.plain(Segment(np.flip(index.vectors, axis=0), index.text))
+    return replace(snapshot, leaf_index=replace(index, text_rows=rows))
 
 
 @pytest.mark.requirement("STORE-4")
@@ -248,10 +252,10 @@ async def test_what_recall_remembers_wrongly_is_named_and_forgotten(
     await forest(revision=forest.commit)
     assert await differences(forest.world) == []
     cache = forest.recalling.leaf_indexes
-    (key,) = [key for key, kept in cache._kept.items() if key.endswith(forest.sea.id)]
-    kept = cache._kept[key]
+    (key,) = [key for key, kept in cache._kept._kept.items() if key.endswith(forest.sea.id)]
+    kept = cache._kept.get(key)
     assert isinstance(kept, ArchiveSnapshot)
-    cache._keep(key, forge(kept))
+    cache._kept.put(key, forge(kept))
     (told,) = await differences(forest.world)
     assert (told.store, told.what, told.node_id) == ("cache", "archive", forest.sea.id)
     assert await differences(forest.world) == []
@@ -431,3 +435,37 @@ async def test_a_rebuild_changes_no_answer(forest: Forest) -> None:
     assert [as_told(await forest(**fields)) for fields in asked] == before
     again = [[(hit.version.entry_id, hit.score) for hit in await forest.search(fields["query"])] for fields in asked]
     assert again == found
+
+
+@pytest.mark.requirement("FOREST-8", "STORE-9")
+async def test_after_any_change_recall_sees_what_a_fresh_server_would(forest: Forest) -> None:
+    """Snapshots, corpora and counts that follow from earlier ones are those that are read at once."""
+    world = forest.world
+    fresh = world.node("Fresh", content="A new ferry goes at noon.")
+    below = replace(world.node("Below", content="It stops at the pier."), parent_id=fresh.id)
+    moved = replace(forest.garden[2], archive_id=forest.sea.id, parent_id=forest.ferry[0].id)
+    steps: list[tuple[list[Entry], list[Entry]]] = [
+        ([fresh], []),
+        ([below, replace(fresh, content="The new ferry is late.")], []),
+        ([moved], []),
+        ([replace(forest.ferry[1], content="Cid: The ferry sank.")], [below]),
+        ([], [fresh]),
+        ([forest.garden[2]], []),
+    ]
+    await forest()
+    for written, gone in steps:
+        session = await world.open()
+        await world.stage(session, *written, delete=gone)
+        staged = await forest.contents(revision=session)
+        await world.commit(session)
+        assert await forest.contents() == staged
+        kept, cache = forest.recalling.leaf_indexes, SnapshotCache(world.store, 1 << 24)
+        state = State(world.workspace, await world.head())
+        view, again = await kept.view(state), await cache.view(state)
+        known = await kept.leaf_counts(view)
+        assert {key: count for key, count in known.items() if count} == await cache.leaf_counts(again)
+        made = await kept.snapshots(view, view.archive_ids)
+        whole = await cache.snapshots(again, again.archive_ids)
+        assert all(same(one, other) for one, other in zip(made, whole, strict=True))
+        assert await differences(world) == []
+    assert await forest.contents() == {*GARDEN, *SEA} - {SEA[0]} | {"Cid: The ferry sank."}

@@ -3,15 +3,16 @@
 Everything that does not depend on a question is computed once: the window around each leaf at every scale, the tree
 node that contains each leaf at every scale, the norms of their vectors, and the topic reach of each document. Windows
 and nodes are intervals of leaves in document order, so a sum over one is the difference of two prefix sums. Indexes are
-built separately for each archive and joined by `concatenate`, which copies but recomputes nothing.
+built separately for each archive and joined by `concatenate`, which copies but recomputes nothing. An index never
+changes: when leaves do, `splicing` makes the next one, which shares with it what is large.
 
 A note is a document of its own, of one leaf: what stands beside it in its archive says nothing about it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import chain
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import numpy as np
 from memotree_storage.index.terms import count_terms
@@ -19,7 +20,12 @@ from memotree_storage.model.tokens import count_tokens
 from numpy.typing import NDArray
 
 from memotree.forest.recall.scoring import windows
+from memotree.forest.recall.scoring.leaf_rows import LeafRows, Segment
+from memotree.forest.recall.scoring.postings import Postings, joined_postings, sorted_postings
 from memotree.forest.recall.scoring.windows import TYPICAL_REACH, Floats, Ints
+
+AT_ONCE: Final = 2048
+"""The leaves whose norms are computed at once: about twenty megabytes."""
 
 Spans: TypeAlias = Sequence[tuple[int, int]] | NDArray[np.integer]
 
@@ -71,46 +77,6 @@ class LeafFeatureArrays:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Postings:
-    """Which leaves have which terms, and how often.
-
-    Attributes:
-        terms: The ids of all terms, ascending.
-        bounds: Index of each term's first posting, and the number of postings at the end.
-        leaves: The leaves that have each term, term by term.
-        counts: How often the term occurs in the leaf of each posting.
-    """
-
-    terms: NDArray[np.uint32]
-    bounds: NDArray[np.int64]
-    leaves: Ints
-    counts: Floats
-
-    @property
-    def weight(self) -> int:
-        """Size in bytes."""
-        return self.terms.nbytes + self.bounds.nbytes + self.leaves.nbytes + self.counts.nbytes
-
-    def of(self, terms: Sequence[int]) -> tuple[Ints, Floats]:
-        """Returns the leaves that have any of some terms, and how often; a leaf is repeated for each term it has."""
-        wanted = np.array(terms, dtype=np.uint32)
-        number = np.searchsorted(self.terms, wanted)
-        known = number[number < len(self.terms)]
-        known = known[self.terms[known] == wanted[number < len(self.terms)]]
-        parts = [slice(self.bounds[each], self.bounds[each + 1]) for each in known]
-        if not parts:
-            return self.leaves[:0], self.counts[:0]
-        return np.concatenate([self.leaves[part] for part in parts]), np.concatenate(
-            [self.counts[part] for part in parts]
-        )
-
-    def has(self, term: int) -> bool:
-        """Whether any leaf has a term."""
-        number = int(np.searchsorted(self.terms, np.uint32(term)))
-        return number < len(self.terms) and int(self.terms[number]) == term
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class LeafIndex:
     """The leaves of documents, document by document. In arrays with a scale axis that axis is the first.
 
@@ -119,15 +85,15 @@ class LeafIndex:
         tokens: Number of tokens of each leaf.
         lengths: Number of words of each leaf.
         words_before: Prefix sums of the lengths: words before each leaf, and of all leaves at the end.
-        vectors: Vector of each leaf, shape (leaves, dimensions).
-        text: The terms of the leaves' own texts.
-        headings: The terms of the headings above each leaf.
+        text_rows: The vector of each leaf, and the terms of its own text.
+        heading_rows: The terms of the headings above each leaf; their vectors have no dimensions.
         low: First leaf of the window around each leaf, shape (scales, leaves).
         high: The leaf after the last one of that window.
         norms: Norms of the windows' vectors, which are the sums of the leaves' vectors times their lengths.
         node_low: First leaf of the largest tree node within the scale that contains each leaf, shape (scales, leaves).
         node_high: The leaf after the last one of that node.
         node_norms: Norms of the nodes' vectors.
+        has_tree: For each document, whether it has tree nodes.
         reach: For each document, over how many tokens a topic lasts.
         spoken: For each document, whether it is a conversation.
         labels: The distinct labels of leaves, such as names of speakers; the first one is empty.
@@ -138,15 +104,15 @@ class LeafIndex:
     tokens: Floats
     lengths: Floats
     words_before: NDArray[np.float64]
-    vectors: Floats
-    text: Postings
-    headings: Postings
+    text_rows: LeafRows
+    heading_rows: LeafRows
     low: Ints
     high: Ints
     norms: Floats
     node_low: Ints
     node_high: Ints
     node_norms: Floats
+    has_tree: NDArray[np.bool_]
     reach: Floats
     spoken: NDArray[np.bool_]
     labels: tuple[str, ...]
@@ -166,11 +132,35 @@ class LeafIndex:
         return int(self.starts[np.searchsorted(self.starts, leaf, side="right") - 1])
 
     @property
-    def weight(self) -> int:
-        """Size in bytes."""
+    def vectors(self) -> Floats:
+        """The vector of each leaf, shape (leaves, dimensions)."""
+        return self.text_rows.vectors
+
+    @property
+    def text(self) -> Postings:
+        """The terms of the leaves' own texts."""
+        return self.text_rows.terms
+
+    @property
+    def headings(self) -> Postings:
+        """The terms of the headings above each leaf."""
+        return self.heading_rows.terms
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """What it may share with other indexes."""
+        return (*self.text_rows.segments, *self.heading_rows.segments)
+
+    @property
+    def own_weight(self) -> int:
+        """Size in bytes without the segments."""
         values = (getattr(self, field.name) for field in fields(self))
         arrays = sum(value.nbytes for value in values if isinstance(value, np.ndarray))
-        return 2000 + arrays + self.text.weight + self.headings.weight
+        return 2000 + arrays + self.text_rows.own_weight + self.heading_rows.own_weight
+
+    def packed(self) -> "LeafIndex":
+        """Returns the same index with plain rows."""
+        return replace(self, text_rows=self.text_rows.packed(), heading_rows=self.heading_rows.packed())
 
 
 # --- Features from texts ---------------------------------------------------------------------------------------------
@@ -221,41 +211,77 @@ def make_leaf_index(
     borders = np.unique(np.array([*starts, 0, count], dtype=np.int64))
     tokens = features.tokens.astype(np.float32)
     lengths = features.lengths.astype(np.float32)
+    ranges = np.asarray(spans, dtype=np.int64).reshape(-1, 2)
+    has_tree = windows.in_trees(ranges, borders)
     low, high = windows.windows(tokens, borders)
-    node_low, node_high = windows.nodes(tokens, np.asarray(spans, dtype=np.int64).reshape(-1, 2), borders, low, high)
-    alone = np.maximum(lengths, 1) * np.linalg.norm(features.vectors, axis=1)
-    norms = np.tile(np.maximum(alone, windows.SMALLEST).astype(np.float32), (len(low), 1))
-    node_norms = norms.copy()
-    reach = np.full(len(borders) - 1, TYPICAL_REACH, dtype=np.float32)
-    for number in np.flatnonzero(np.diff(borders) > 1).tolist():
-        start, end = int(borders[number]), int(borders[number + 1])
-        part = slice(start, end)
-        weighted = features.vectors[part] * np.maximum(lengths[part], 1)[:, None]
-        sums = np.concatenate([np.zeros_like(weighted[:1]), np.cumsum(weighted, axis=0)])
-        norms[:, part] = windows.norms(sums, low[:, part] - start, high[:, part] - start)
-        node_norms[:, part] = windows.norms(sums, node_low[:, part] - start, node_high[:, part] - start)
-        reach[number] = windows.reach(features.vectors[part], lengths[part], tokens[part])
+    node_low, node_high = windows.nodes(tokens, ranges, np.repeat(has_tree, np.diff(borders)), low, high)
+    text = LeafRows.plain(text_segment(features, notes))
+    norms, node_norms = np.zeros((2, *low.shape), dtype=np.float32)
+    for start in range(0, count, AT_ONCE):
+        part = slice(start, start + AT_ONCE)
+        norms[:, part], node_norms[:, part] = norms_around(
+            text, lengths, low[:, part], high[:, part], node_low[:, part], node_high[:, part]
+        )
     names, label_of = _labels(labels, count)
-    labelled = np.concatenate([[0], np.cumsum(label_of > 0)])
     return LeafIndex(
         starts=borders,
         tokens=tokens,
         lengths=lengths,
-        words_before=_running(lengths),
-        vectors=np.ascontiguousarray(features.vectors, dtype=np.float32),
-        text=_postings(features, notes),
-        headings=_heading_postings(headings or ()),
+        words_before=running(lengths),
+        text_rows=text,
+        heading_rows=LeafRows.plain(heading_segment(headings or [()] * count)),
         low=low,
         high=high,
         norms=norms,
         node_low=node_low,
         node_high=node_high,
         node_norms=node_norms,
-        reach=reach,
-        spoken=2 * np.diff(labelled[borders]) > np.diff(borders),
+        has_tree=has_tree,
+        reach=np.array(
+            [
+                reach_of(text, lengths, tokens, start, end)
+                for start, end in zip(borders[:-1].tolist(), borders[1:].tolist(), strict=True)
+            ],
+            dtype=np.float32,
+        ),
+        spoken=spoken(label_of, borders),
         labels=names,
         label_of=label_of,
     )
+
+
+def norms_around(
+    text: LeafRows, lengths: Floats, low: Ints, high: Ints, node_low: Ints, node_high: Ints
+) -> tuple[Floats, Floats]:
+    """Returns the norms of the windows around some neighbouring leaves, and those of their nodes.
+
+    Args:
+        text: The rows of all leaves.
+        lengths: The number of words of all leaves.
+        low: First leaf of the window around each of some leaves, shape (scales, leaves).
+        high: The leaf after the last one.
+        node_low: First leaf of the node.
+        node_high: The leaf after the last one.
+    """
+    lows, highs = np.concatenate([low, node_low]), np.concatenate([high, node_high])
+    first, behind = int(lows.min()), int(highs.max())
+    found = windows.norms(text.vectors_of(np.arange(first, behind)), lengths[first:behind], lows - first, highs - first)
+    return found[: len(low)], found[len(low) :]
+
+
+def reach_of(text: LeafRows, lengths: Floats, tokens: Floats, start: int, end: int) -> float:
+    """Returns over how many tokens a topic lasts in the document of the leaves ``start`` until ``end``."""
+    if end - start < 2:  # noqa: PLR2004 - a note
+        return TYPICAL_REACH
+    some = np.arange(start, min(end, start + windows.MOST_SAMPLED))
+    return windows.reach(text.vectors_of(some), lengths[some], tokens[some])
+
+
+def spoken(label_of: Ints, borders: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Returns for each document whether most of its leaves have a label."""
+    labelled = np.concatenate([[0], np.cumsum(label_of > 0)])
+    found: NDArray[np.bool_] = 2 * np.diff(labelled[borders]) > np.diff(borders)
+    return found
 
 
 def concatenate(leaf_indexes: Sequence[LeafIndex], dimensions: int) -> LeafIndex:
@@ -279,23 +305,23 @@ def concatenate(leaf_indexes: Sequence[LeafIndex], dimensions: int) -> LeafIndex
         return np.concatenate(parts, axis=-1)
 
     def values(name: str) -> Floats:
-        return np.concatenate([getattr(each, name) for each in full], axis=0 if name == "vectors" else -1)
+        return np.concatenate([getattr(each, name) for each in full], axis=-1)
 
     starts = [each.starts[:-1] + shift for each, shift in zip(full, shifts[:-1], strict=True)]
     return LeafIndex(
         starts=np.concatenate([*starts, shifts[-1:]]),
         tokens=values("tokens"),
         lengths=values("lengths"),
-        words_before=_running(values("lengths")),
-        vectors=values("vectors"),
-        text=_joined([each.text for each in full], shifts),
-        headings=_joined([each.headings for each in full], shifts),
+        words_before=running(values("lengths")),
+        text_rows=_joined_rows([each.text_rows for each in full]),
+        heading_rows=_joined_rows([each.heading_rows for each in full]),
         low=places("low"),
         high=places("high"),
         norms=values("norms"),
         node_low=places("node_low"),
         node_high=places("node_high"),
         node_norms=values("node_norms"),
+        has_tree=np.concatenate([each.has_tree for each in full]),
         reach=values("reach"),
         spoken=np.concatenate([each.spoken for each in full]),
         labels=tuple(names),
@@ -303,7 +329,14 @@ def concatenate(leaf_indexes: Sequence[LeafIndex], dimensions: int) -> LeafIndex
     )
 
 
-def _running(values: Floats) -> NDArray[np.float64]:
+def _joined_rows(parts: Sequence[LeafRows]) -> LeafRows:
+    shifts = np.cumsum([0, *(len(each) for each in parts)])[:-1].tolist()
+    vectors = np.concatenate([each.vectors for each in parts])
+    return LeafRows.plain(Segment(vectors, joined_postings([each.terms for each in parts], shifts)))
+
+
+def running(values: Floats) -> NDArray[np.float64]:
+    """Returns the sums before each value, and of all values at the end."""
     return np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
 
 
@@ -316,7 +349,8 @@ def _labels(labels: Sequence[str] | None, count: int) -> tuple[tuple[str, ...], 
 # --- Terms -----------------------------------------------------------------------------------------------------------
 
 
-def _postings(features: FeatureArrays, notes: Sequence[str] | None) -> Postings:
+def text_segment(features: FeatureArrays, notes: Sequence[str] | None) -> Segment:
+    """Returns the rows of leaves: the terms of their texts and notes, and their vectors."""
     leaves = np.repeat(np.arange(len(features.tokens), dtype=np.int32), np.diff(features.offsets))
     terms, counts = np.asarray(features.terms, dtype=np.uint32), features.counts.astype(np.float32)
     if notes is not None:
@@ -325,11 +359,11 @@ def _postings(features: FeatureArrays, notes: Sequence[str] | None) -> Postings:
         terms = np.concatenate([terms, np.array([term for note in notes for term in known[note]], dtype=np.uint32)])
         leaves = np.concatenate([leaves, np.repeat(np.arange(len(notes), dtype=np.int32), sizes)])
         counts = np.concatenate([counts, np.ones(sum(sizes), dtype=np.float32)])
-    return _sorted(terms, leaves, counts)
+    return Segment(np.ascontiguousarray(features.vectors, dtype=np.float32), sorted_postings(terms, leaves, counts))
 
 
-def _heading_postings(headings: Sequence[Sequence[str]]) -> Postings:
-    """Returns the distinct terms of the headings above each leaf, each counted once."""
+def heading_segment(headings: Sequence[Sequence[str]]) -> Segment:
+    """Returns rows with the distinct terms of the headings above each leaf, each counted once."""
     known: dict[tuple[str, ...], list[int]] = {}
     found = []
     for path in map(tuple, headings):
@@ -338,21 +372,5 @@ def _heading_postings(headings: Sequence[Sequence[str]]) -> Postings:
         found.append(known[path])
     terms = np.fromiter(chain.from_iterable(found), dtype=np.uint32)
     leaves = np.repeat(np.arange(len(found), dtype=np.int32), [len(each) for each in found])
-    return _sorted(terms, leaves, np.ones(len(terms), dtype=np.float32))
-
-
-def _joined(parts: Sequence[Postings], shifts: NDArray[np.int64]) -> Postings:
-    """Returns the postings of several indexes as one; ``shifts`` are the numbers of the first leaf of each."""
-    return _sorted(
-        np.concatenate([np.repeat(each.terms, np.diff(each.bounds)) for each in parts]),
-        np.concatenate([each.leaves + np.int32(shift) for each, shift in zip(parts, shifts[:-1], strict=True)]),
-        np.concatenate([each.counts for each in parts]),
-    )
-
-
-def _sorted(terms: NDArray[np.uint32], leaves: Ints, counts: Floats) -> Postings:
-    """Returns postings in any order sorted by term."""
-    order = np.argsort(terms, kind="stable")
-    terms = terms[order]
-    first = np.flatnonzero(np.concatenate([[True], terms[1:] != terms[:-1]]) if len(terms) else np.zeros(0, bool))
-    return Postings(terms[first], np.append(first, len(terms)).astype(np.int64), leaves[order], counts[order])
+    bare = np.zeros((len(found), 0), dtype=np.float32)
+    return Segment(bare, sorted_postings(terms, leaves, np.ones(len(terms), dtype=np.float32)))

@@ -191,7 +191,8 @@ def _evidence(
     shared = np.zeros(len(top))
     for share, (_, running) in zip(shares, sums, strict=True):
         shared += share * np.minimum(1.0, _inside(running, low, high))
-    return Evidence(min(1.0, float(shared.max())), max(0.0, float((leaf_index.vectors[top] @ vector).max())))
+    cosines = leaf_index.text_rows.vectors_of(top) @ vector
+    return Evidence(min(1.0, float(shared.max())), max(0.0, float(cosines.max())))
 
 
 def _parts(
@@ -242,7 +243,7 @@ def _sums(
     every = 0.0
     for concept in asked:
         own = [_postings(leaf_index, concept.terms, heading)]
-        others = [(term, share) for term, share in concept.related if leaf_index.text.has(term)]
+        others = [(term, share) for term, share in concept.related if leaf_index.text_rows.has(term)]
         having, count = frequency(concept.terms)
         even = smoothed_idf(count, having)
         every += even
@@ -250,7 +251,7 @@ def _sums(
             continue
         weight = idf(count, having) if len(own[0][0]) else _idf(frequency, others[0][0])
         for term, share in others:
-            leaves, counts = leaf_index.text.of((term,))
+            leaves, counts = leaf_index.text_rows.of((term,))
             own.append((leaves, counts * np.float32(share * min(1.0, _idf(frequency, term) / weight))))
         places, weights = (np.concatenate(parts) for parts in zip(*own, strict=True))
         often = np.bincount(places, weights=weights, minlength=len(leaf_index))
@@ -266,9 +267,9 @@ def _idf(frequency: Frequency, term: int) -> float:
 
 def _postings(leaf_index: LeafIndex, terms: Sequence[int], heading: float) -> tuple[Ints, Floats]:
     """Returns the leaves that have any of some terms in their text or headings, and how often that counts."""
-    leaves, counts = leaf_index.text.of(terms)
+    leaves, counts = leaf_index.text_rows.of(terms)
     if heading:
-        below, times = leaf_index.headings.of(terms)
+        below, times = leaf_index.heading_rows.of(terms)
         if len(below):
             leaves, counts = np.concatenate([leaves, below]), np.concatenate([counts, np.float32(heading) * times])
     return leaves, counts
@@ -276,8 +277,8 @@ def _postings(leaf_index: LeafIndex, terms: Sequence[int], heading: float) -> tu
 
 def frequency_in(leaf_index: LeafIndex, terms: Sequence[int]) -> tuple[int, int]:
     """Returns how many leaves of an index have a word in any of its forms, and how many leaves there are."""
-    leaves, _ = leaf_index.text.of(terms)
-    below, _ = leaf_index.headings.of(terms)
+    leaves, _ = leaf_index.text_rows.of(terms)
+    below, _ = leaf_index.heading_rows.of(terms)
     if len(terms) == 1 and not len(below):
         having = len(leaves)  # usual, and needs no pass over the leaves
     else:
@@ -328,10 +329,9 @@ def _dots(leaf_index: LeafIndex, vector: NDArray[np.float32], places: Places) ->
         marks += np.bincount(low[-1, places], minlength=len(marks)) - np.bincount(
             high[-1, places], minlength=len(marks)
         )
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], np.cumsum(marks[:-1]) > 0, [False]])))
+    needed = np.flatnonzero(np.cumsum(marks[:-1]) > 0)
     found = np.zeros(len(leaf_index))
-    for start, end in edges.reshape(-1, 2).tolist():
-        found[start:end] = leaf_index.vectors[start:end] @ vector
+    found[needed] = leaf_index.text_rows.products(needed, vector)
     return np.concatenate([[0.0], np.cumsum(found * np.maximum(leaf_index.lengths, 1.0))])
 
 
@@ -418,7 +418,7 @@ def _candidates(
         return every
     steps = -(-len(leaf_index) // _STEP)
     alone = np.zeros(steps * _STEP)
-    alone[every] = (_alone(sums) if sums else np.maximum(leaf_index.vectors @ vector, 0.0))[every]
+    alone[every] = (_alone(sums) if sums else _cosines(leaf_index, vector))[every]
     total = _best_at_one(alone.reshape(steps, _STEP).max(axis=1))
     if sums:
         places = np.minimum(np.arange(steps) * _STEP + _STEP // 2, len(leaf_index) - 1)
@@ -432,6 +432,12 @@ def _candidates(
     chosen = np.zeros(steps, dtype=bool)
     chosen[best[: settings.candidates // _STEP]] = True
     return every[chosen[every // _STEP]]
+
+
+def _cosines(leaf_index: LeafIndex, vector: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Returns the cosine of each leaf with the question; negative ones as 0."""
+    found = leaf_index.text_rows.products(np.arange(len(leaf_index)), vector)
+    return np.maximum(found.astype(np.float64), 0.0)
 
 
 def _alone(sums: Sums) -> NDArray[np.float64]:

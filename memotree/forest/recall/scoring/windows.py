@@ -18,6 +18,9 @@ TYPICAL_REACH: Final = 150.0
 _LAGS: Final = (0.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0)
 """Borders of the distance bands, in tokens, over which the similarity of leaves is averaged."""
 
+MOST_SAMPLED: Final = 1024
+"""The leaves of a document that its topic reach is estimated from."""
+
 SMALLEST: Final = 1e-6
 """The least norm of an interval's vector, so that none is divided by zero."""
 
@@ -45,18 +48,30 @@ def windows(tokens: Floats, borders: NDArray[np.int64]) -> tuple[Ints, Ints]:
     return low, high
 
 
+def in_trees(spans: NDArray[np.int64], borders: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Returns for each document whether any of the tree nodes, given as ranges of leaves, is in it."""
+    found = np.zeros(max(len(borders) - 1, 0), dtype=bool)
+    found[np.searchsorted(borders, spans[:, 0], side="right") - 1] = True
+    return found
+
+
 def nodes(
-    tokens: Floats, spans: NDArray[np.int64], borders: NDArray[np.int64], low: Ints, high: Ints
+    tokens: Floats, spans: NDArray[np.int64], in_tree: NDArray[np.bool_], low: Ints, high: Ints
 ) -> tuple[Ints, Ints]:
     """Returns for each scale and leaf the largest node that contains the leaf and is not larger than the scale.
 
     The window around the leaf is used instead if the node has less than half of its tokens, or if the document has no
     tree.
+
+    Args:
+        tokens: The tokens of each leaf.
+        spans: The nodes as ranges of leaves, shape (nodes, 2).
+        in_tree: For each leaf whether its document has a tree.
+        low: First leaf of the window around each leaf, by scale.
+        high: The leaf after the last one of that window.
     """
     node_low, node_high = low.copy(), high.copy()
-    has_tree = np.zeros(len(borders), dtype=bool)
-    has_tree[np.searchsorted(borders, spans[:, 0], side="right") - 1] = True
-    leaves = np.flatnonzero(np.repeat(has_tree[:-1], np.diff(borders)))
+    leaves = np.flatnonzero(in_tree)
     node_low[:, leaves], node_high[:, leaves] = leaves, leaves + 1
     edges = np.concatenate([[0.0], np.cumsum(tokens, dtype=np.float64)])
     spans = spans[np.lexsort((-spans[:, 1], spans[:, 0]))]
@@ -76,8 +91,19 @@ def nodes(
     return node_low, node_high
 
 
-def norms(sums: Floats, low: Ints, high: Ints) -> Floats:
-    """Returns the norms of the vectors of intervals, from prefix sums of the leaves' weighted vectors."""
+def norms(vectors: Floats, lengths: Floats, low: Ints, high: Ints) -> Floats:
+    """Returns the norms of the vectors of intervals: the sums of the leaves' vectors times their lengths.
+
+    The prefix sums are of 64 bits, so that the norm of an interval does not depend on what stands before it.
+
+    Args:
+        vectors: The vectors of leaves.
+        lengths: The number of words of these leaves.
+        low: First leaf of intervals, by scale.
+        high: The leaf after the last one.
+    """
+    weighted = vectors.astype(np.float64) * np.maximum(lengths, 1)[:, None]
+    sums = np.concatenate([np.zeros_like(weighted[:1]), np.cumsum(weighted, axis=0)])
     found = np.zeros(low.shape, dtype=np.float32)
     for number in range(len(low)):
         inside = sums[high[number]] - sums[low[number]]
@@ -90,8 +116,10 @@ def reach(vectors: NDArray[np.float32], lengths: Floats, tokens: Floats) -> floa
 
     This is the autocovariance of the leaves' vectors about their mean, in bands of distance, divided by that of near
     leaves, and integrated: the integral scale of a turbulent flow (Taylor, "Diffusion by continuous movements", 1921),
-    applied to texts.
+    applied to texts. The first leaves of a long document are looked at: they are sample enough, and a change to the
+    document does not cost what the document is long.
     """
+    vectors, lengths, tokens = vectors[:MOST_SAMPLED], lengths[:MOST_SAMPLED], tokens[:MOST_SAMPLED]
     total = float(lengths.sum())
     if total <= 0:
         return TYPICAL_REACH

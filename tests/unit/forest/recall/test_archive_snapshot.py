@@ -11,8 +11,9 @@ from memotree_storage.index.leaf_features import LeafFeatureBlock, LeafFeatures
 from memotree_storage.index.terms import count_terms
 from memotree_storage.postgres.archive_trees import TreeNode
 
-from memotree.forest.recall.archive_snapshot import ArchiveSnapshot, block_of, make_snapshots, picked
+from memotree.forest.recall.archive_snapshot import ArchiveSnapshot, make_snapshots
 from memotree.forest.recall.filters import Filter
+from memotree.forest.recall.leaf_blocks import block_of, picked
 
 pytestmark = pytest.mark.requirement("FOREST-8")
 
@@ -112,7 +113,7 @@ def test_leaves_keep_their_order_their_paths_and_their_features(
         inside = [top.entry_id in [*made.above(number), made.leaf_id(number)] for number in range(len(made))]
         assert mask is not None
         assert mask.tolist() == inside
-    assert made.weight > 0
+    assert made.own_weight > 0
 
 
 def made_of(nodes: list[TreeNode]) -> ArchiveSnapshot:
