@@ -207,6 +207,8 @@ class SnapshotCache:
     async def _changed(self, view: StateView, archive_ids: Collection[str]) -> dict[str, ArchiveSnapshot]:
         """Makes those of some archive snapshots that follow from an earlier one at the cost of what changed."""
         earlier: dict[str, dict[str, ArchiveSnapshot]] = {}
+        if view.below is not None:  # a session asks often, so its base is worth reading
+            await self.snapshots(view.below, [key for key in archive_ids if key in view.below.archives])
         for archive_id in archive_ids:
             if view.below is not None:
                 commit_id, key = view.below.state.commit_id, view.below.keys.get(archive_id)

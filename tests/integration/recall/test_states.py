@@ -193,6 +193,14 @@ async def test_after_a_commit_only_what_changed_is_read_again(forest: Forest, re
     assert reads[1:] == [], "they follow from the snapshots before"
 
 
+async def test_a_session_whose_base_was_never_asked_reads_it_once(forest: Forest, reads: list[list[str]]) -> None:
+    session = await forest.world.open()
+    for word in ("ferns", "tulips", "roses"):
+        await forest.world.stage(session, replace(forest.garden[1], content=f"Ann: I planted {word}."))
+        assert f"Ann: I planted {word}." in await forest.contents(revision=session)
+    assert sorted(map(str, reads)) == sorted(map(str, [[forest.world.archive.id], [forest.sea.id]]))
+
+
 @pytest.mark.requirement("STORE-9")
 async def test_the_archives_of_a_commit_are_those_of_another_one_with_its_changes(
     world: World, monkeypatch: pytest.MonkeyPatch
