@@ -33,12 +33,9 @@ from memotree.forest.recall.archive_snapshot import (
 from memotree.forest.recall.headings import HeadingTree
 from memotree.forest.recall.leaf_blocks import picked
 from memotree.forest.recall.scoring.leaf_index import heading_segment, text_segment
-from memotree.forest.recall.scoring.leaf_rows import Segment
-from memotree.forest.recall.scoring.splicing import FreshLeaves, Neighbours, RowChange, changed_index
+from memotree.forest.recall.scoring.leaf_rows import RowChange
+from memotree.forest.recall.scoring.splicing import FreshLeaves, Neighbours, changed_index
 from memotree.forest.recall.tree_order import Placed, TreeOrder, UnclearOrderError, reordered
-
-MOST_CHANGED: Final = 1000
-"""With more changed nodes than this the whole archive is read."""
 
 _MOST_LEAVES: Final = 5000
 """With more leaves below changed headings than this the whole archive is read."""
@@ -78,7 +75,7 @@ def changed_snapshot(old: ArchiveSnapshot, changed: ChangedNodes) -> ArchiveSnap
     Raises:
         UnclearOrderError: If the whole archive has to be read.
     """
-    if not old.order.is_plain or len(changed.ids) > MOST_CHANGED:
+    if not old.order.is_clear:
         raise UnclearOrderError
     return _Change(old, changed).made()
 
@@ -156,14 +153,14 @@ class _Change:
         order = self._order(near, fresh)
         starts = document_starts(order.document_of)
         tree = HeadingTree(self._parents, self._ends, places, starts, order.headings, order.heading_of)
-        text = RowChange(source, self._texts(fresh))
+        features = self._features(fresh)
+        text = RowChange(source, text_segment(features, [time_note(leaf.time) for leaf in fresh]))
         headings = self._headings(tree, places, near, starts)
         types = {name: number for number, name in enumerate(old.types)}
         sets = {tags: number for number, tags in enumerate(old.tag_sets)}
         fresh_types = [types.setdefault(leaf.type, len(types)) for leaf in fresh]
         fresh_tags = [sets.setdefault(frozenset(leaf.tags), len(sets)) for leaf in fresh]
         blobs = np.array([leaf.blob for leaf in fresh], dtype=f"S{BLOB_LENGTH}")
-        features = self._features(fresh)
         return ArchiveSnapshot(
             archive_id=old.archive_id,
             ids=self._of_nodes(old.ids, np.array([node.entry_id for node in nodes], dtype=f"S{ID_LENGTH}")),
@@ -188,10 +185,16 @@ class _Change:
                 ),
                 starts,
                 document_spans(self._ends, places, starts),
+                self._borders(places),
             ),
             order=order,
             change=LeafChange(old.number, text, headings),
         )
+
+    def _borders(self, places: Numbers) -> NDArray[np.int64]:
+        """Returns the leaves before which a node that is new or has moved begins or ends."""
+        put = np.flatnonzero(self._node_source < 0)
+        return np.searchsorted(places, np.concatenate([put, self._ends[put]]))
 
     def _of_nodes(self, old: NDArray[_Kind], new: NDArray[_Kind]) -> NDArray[_Kind]:
         """Returns an array along the nodes from that before, and the values of the changed nodes."""
@@ -214,16 +217,13 @@ class _Change:
             heading_of=self._of_nodes(old.heading_of, np.array(heading_of, dtype=np.int32)),
             documents=tuple(documents),
             document_of=near.copied(old.document_of, np.array(document_of, dtype=np.int32)),
-            is_plain=True,
+            is_clear=True,
         )
 
     def _features(self, fresh: Sequence[TreeNode]) -> LeafFeatureBlock:
         """Returns the features of the fresh leaves, in their order."""
         row = {leaf.entry_id: place for place, leaf in enumerate(self._changed.leaves)}
         return picked(self._changed.features, [row[leaf.entry_id] for leaf in fresh])
-
-    def _texts(self, fresh: Sequence[TreeNode]) -> Segment:
-        return text_segment(self._features(fresh), [time_note(leaf.time) for leaf in fresh])
 
     def _validity(self, near: Neighbours, fresh: Sequence[TreeNode]) -> Validity | None:
         old, new = self._old.validity, own_validity(fresh)
@@ -236,7 +236,7 @@ class _Change:
         found = Validity(
             near.copied(old.begins, new.begins), near.copied(old.ends, new.ends), near.copied(old.over, new.over)
         )
-        return found if np.isfinite(found.begins).any() or np.isfinite(found.ends).any() else None
+        return found if found.says else None
 
     # --- Headings ---
 
@@ -267,7 +267,10 @@ class _Change:
             # Headings that there were before keep their numbers.
             if before < 0 or tree.heading_of[node] != old.order.heading_of[before]:
                 found.append(tree.leaves_below(node))
-        same = near.unchanged(starts, old.leaf_index.starts)
+        before_starts = old.leaf_index.starts
+        same = near.unchanged(
+            np.stack([starts[:-1], starts[1:]], axis=1), np.stack([before_starts[:-1], before_starts[1:]], axis=1)
+        )
         for document in self._documents(tree, places, near, starts, same):
             first = int(starts[document])
             home = np.searchsorted(old.leaf_index.starts, near.source[first : int(starts[document + 1])], side="right")

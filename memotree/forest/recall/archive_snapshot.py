@@ -23,15 +23,13 @@ from memotree.forest.recall.filters import Filter
 from memotree.forest.recall.headings import HeadingTree
 from memotree.forest.recall.leaf_blocks import block_of, joined_blocks, picked
 from memotree.forest.recall.scoring.leaf_index import LeafIndex, make_leaf_index
-from memotree.forest.recall.scoring.leaf_rows import Segment
-from memotree.forest.recall.scoring.splicing import RowChange
+from memotree.forest.recall.scoring.leaf_rows import RowChange, Segment
 
 BLOB_LENGTH: Final = 40
 
 LONGEST_POSITION: Final = 32
 """The longest position, in characters, of an archive that changes are put in order of; most have 7 or less."""
 
-_CLOSE: Final = 1e-3
 _LATE: Final = float("inf")
 
 Places = NDArray[np.int64]
@@ -54,6 +52,11 @@ class Validity:
         """Size in bytes."""
         return self.begins.nbytes + self.ends.nbytes + self.over.nbytes
 
+    @property
+    def says(self) -> bool:
+        """Whether any leaf says something."""
+        return bool(np.isfinite(self.begins).any() or np.isfinite(self.ends).any())
+
     def admitted(self, wanted: Filter) -> Mask:
         """Returns a mask of the leaves that hold as the filter demands."""
         holds: Mask = self.ends > wanted.moment
@@ -70,7 +73,7 @@ class OrderFacts:
         heading_of: For each node the index of its heading; 0 for none.
         documents: The distinct documents that leaves were cut from, each with whether it is a conversation.
         document_of: For each leaf the index of its document; -1 for a leaf that is a document of its own.
-        is_plain: Whether each node stands where its file says, and no position is very long. Else a change to the
+        is_clear: Whether each node stands where its file says, and no position is very long. Else a change to the
             archive does not say which nodes stand where.
     """
 
@@ -79,7 +82,7 @@ class OrderFacts:
     heading_of: NDArray[np.int32]
     documents: tuple[tuple[str, bool], ...]
     document_of: NDArray[np.int32]
-    is_plain: bool
+    is_clear: bool
 
     @property
     def weight(self) -> int:
@@ -133,9 +136,9 @@ class ArchiveSnapshot:
     moments: NDArray[np.float64]
     validity: Validity | None
     leaf_index: LeafIndex
-    order: "OrderFacts"
+    order: OrderFacts
     number: int = field(default_factory=count(1).__next__)
-    change: "LeafChange | None" = None
+    change: LeafChange | None = None
 
     def __len__(self) -> int:
         return len(self.places)
@@ -254,24 +257,25 @@ def _order_facts(nodes: Sequence[TreeNode], leaves: Sequence[TreeNode]) -> Order
     keys = [document_key(leaf) for leaf in leaves]
     heading_of = [headings.setdefault(node.heading or "", len(headings)) for node in nodes]
     document_of = [-1 if key is None else documents.setdefault(key, len(documents)) for key in keys]
-    is_plain = positions.dtype.itemsize <= LONGEST_POSITION and not any(node.is_misplaced for node in nodes)
+    is_clear = positions.dtype.itemsize <= LONGEST_POSITION and not any(node.is_misplaced for node in nodes)
     return OrderFacts(
-        positions if is_plain else positions[:0],
+        positions if is_clear else positions[:0],
         tuple(headings),
         np.array(heading_of, dtype=np.int32),
         tuple(documents),
         np.array(document_of, dtype=np.int32),
-        is_plain,
+        is_clear,
     )
 
 
 def own_validity(leaves: Sequence[TreeNode]) -> Validity | None:
-    """Returns from when to when leaves hold; ``None`` if none of them says anything."""
+    """Returns from when to when leaves hold; ``None`` if none of them says anything that can be read."""
     if not any(leaf.valid_from or leaf.valid_to for leaf in leaves):
         return None
     periods = [period({VALID_FROM: leaf.valid_from or "", VALID_TO: leaf.valid_to or ""}) for leaf in leaves]
     both = np.array(periods, dtype=np.float64)
-    return Validity(both[:, 0], both[:, 1], np.zeros(len(leaves), dtype=bool))
+    found = Validity(both[:, 0], both[:, 1], np.zeros(len(leaves), dtype=bool))
+    return found if found.says else None
 
 
 def document_key(leaf: TreeNode) -> tuple[str, bool] | None:

@@ -20,7 +20,7 @@ class KeptSnapshots:
         self._limit = limit
         self._kept: OrderedDict[str, Kept] = OrderedDict()
         self._users: Counter[int] = Counter()
-        """How many of them have each segment, by its address: they keep it from being used again."""
+        """How many of the kept ones have each segment, by its `id`, which is unique as long as one of them has it."""
         self.weight = 0
 
     def __contains__(self, key: str) -> bool:

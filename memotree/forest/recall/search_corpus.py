@@ -61,16 +61,17 @@ def make_corpus(
     """
     starts = np.cumsum([0, *(len(each) for each in snapshots)], dtype=np.int64)
     full = [each.leaf_index for each in snapshots if len(each)]
-    whole = full[0] if len(full) == 1 else concatenate([each.packed() for each in full], dimensions)
-    shared = snapshots if len(full) == 1 else _sharing(snapshots, whole, starts)
-    return SearchCorpus(tuple(shared), starts, whole, _validity(snapshots, ended))
+    if len(full) == 1:
+        return SearchCorpus(tuple(snapshots), starts, full[0], _validity(snapshots, ended))
+    packed = [replace(each, leaf_index=each.leaf_index.packed()) for each in snapshots]
+    whole = concatenate([each.leaf_index for each in packed], dimensions)
+    return SearchCorpus(tuple(_sharing(packed, whole, starts)), starts, whole, _validity(snapshots, ended))
 
 
-def _sharing(
-    snapshots: Sequence[ArchiveSnapshot], whole: LeafIndex, starts: NDArray[np.int64]
-) -> list[ArchiveSnapshot]:
+def _sharing(packed: Sequence[ArchiveSnapshot], whole: LeafIndex, starts: NDArray[np.int64]) -> list[ArchiveSnapshot]:
+    """Returns snapshots with plain rows whose vectors are slices of those of an index of all of them."""
     found = []
-    for each, start in zip(snapshots, starts.tolist(), strict=False):
+    for each, start in zip(packed, starts.tolist(), strict=False):
         vectors = whole.vectors[start : start + len(each)]
         rows = LeafRows.plain(Segment(vectors, each.leaf_index.text))
         found.append(replace(each, leaf_index=replace(each.leaf_index, text_rows=rows)))

@@ -215,7 +215,7 @@ class SnapshotCache:
             else:
                 commit_id, key = view.earlier.get(archive_id, ("", None))
             kept = self._kept.get(key)
-            if isinstance(kept, ArchiveSnapshot) and kept.order.is_plain:
+            if isinstance(kept, ArchiveSnapshot) and kept.order.is_clear:
                 earlier.setdefault(commit_id, {})[archive_id] = kept
         found: dict[str, ArchiveSnapshot] = {}
         for commit_id, snapshots in earlier.items():
@@ -233,6 +233,8 @@ class SnapshotCache:
     ) -> dict[str, ChangedNodes]:
         """Reads what may differ in some archives since a commit; nothing if that is very much."""
         state = view.state
+        if self._store.embedder.is_slow:  # the indexer embeds what is committed; to do so here, too, would cost twice
+            await self._store.indexer.current(state.workspace_id)
         async with self._store.database.repeatable_read() as conn:
             snapshot = Snapshot(conn, state)
             if view.digest:
@@ -245,17 +247,11 @@ class SnapshotCache:
                 return {}
             nodes = [node for node in await archive_trees.some_nodes(snapshot, ids) if node.archive_id in archive_ids]
             leaves = [node for node in nodes if is_leaf(node)]
-            # What is not indexed yet is made from its text, so that nobody waits for the index.
+            # What is not indexed yet is made from its text, so that nobody waits for the index if a model is fast.
             block, extra, texts, _ = await self._stored(conn, state, leaves)
         extra |= await self._features(texts)
-        found = {}
-        for archive_id in archive_ids:
-            alive = {node.entry_id: node for node in nodes if node.archive_id == archive_id}
-            own = [node for node in alive.values() if is_leaf(node)]
-            features = _in_order(block, extra, own, self._store.embedder.dimensions)
-            if features is not None:
-                found[archive_id] = ChangedNodes(ids, alive, features)
-        return found
+        dimensions = self._store.embedder.dimensions
+        return await asyncio.to_thread(_by_archive, ids, archive_ids, nodes, block, extra, dimensions)
 
     async def _read(self, view: StateView, archive_ids: Sequence[str]) -> dict[str, ArchiveSnapshot]:
         """Reads archive snapshots in batches, so that finished ones stay cached if the caller disconnects.
@@ -339,7 +335,7 @@ class SnapshotCache:
             snapshot, commit_id = Snapshot(conn, view.state), view.state.commit_id
             bare = StateView(view.key, view.generation, view.state, "", frozenset(), None, {})
             fresh = await self._view_of(conn, bare, [])
-            if (fresh.archives, fresh.gone, _by_archive(fresh)) != (view.archives, view.gone, _by_archive(view)):
+            if (fresh.archives, fresh.gone, _relations(fresh)) != (view.archives, view.gone, _relations(view)):
                 found.append(Misremembered("archives", commit_id))
             for archive_id, kept in self._found(view, list(view.keys)).items():
                 if left > 0:
@@ -419,18 +415,29 @@ async def _counts(
     return {key: count for key, count in {**before, **both}.items() if count}
 
 
-def _in_order(
-    block: LeafFeatureBlock, extra: Mapping[str, LeafFeatures], leaves: Sequence[TreeNode], dimensions: int
-) -> LeafFeatureBlock | None:
-    """Returns the features of leaves in their order; ``None`` if one has none."""
+def _by_archive(
+    ids: Collection[str],
+    archive_ids: Collection[str],
+    nodes: Sequence[TreeNode],
+    block: LeafFeatureBlock,
+    extra: Mapping[str, LeafFeatures],
+    dimensions: int,
+) -> dict[str, ChangedNodes]:
+    """Returns the changed nodes of each archive, but for archives with a leaf without features."""
     row = {version_id: place for place, version_id in enumerate(block.version_ids.tolist())}
     blobs = {blob: len(row) + place for place, blob in enumerate(extra)}
     whole = joined_blocks(block, block_of(list(extra.values()), dimensions)) if extra else block
-    rows = [blobs.get(leaf.blob) if leaf.version_id not in row else row[leaf.version_id] for leaf in leaves]
-    if not rows:
-        return block_of([], dimensions)
-    known = [each for each in rows if each is not None]
-    return picked(whole, known) if len(known) == len(rows) else None
+    alive: dict[str, dict[str, TreeNode]] = {archive_id: {} for archive_id in archive_ids}
+    for node in nodes:
+        alive[node.archive_id][node.entry_id] = node
+    found = {}
+    for archive_id, own in alive.items():
+        leaves = [node for node in own.values() if is_leaf(node)]
+        rows = [blobs.get(leaf.blob) if leaf.version_id not in row else row[leaf.version_id] for leaf in leaves]
+        known = [each for each in rows if each is not None]
+        if len(known) == len(rows):
+            found[archive_id] = ChangedNodes(ids, own, picked(whole, known) if known else block_of([], dimensions))
+    return found
 
 
 def _with_versions(
@@ -462,7 +469,7 @@ def _name_of(view: StateView, archive_ids: AbstractSet[str]) -> str:
     return hashlib.sha256(",".join(sorted(archive_ids)).encode()).hexdigest()
 
 
-def _by_archive(view: StateView) -> dict[str, set[Superseding]]:
+def _relations(view: StateView) -> dict[str, set[Superseding]]:
     return {archive_id: set(found) for archive_id, found in view.superseding.items() if found}
 
 

@@ -13,7 +13,7 @@ from memotree_storage.model.attribute_names import DOCUMENT_ID, SECTION, SPEAKER
 from memotree_storage.model.node import LEAF_TYPE, SUMMARY_TYPE
 from memotree_storage.postgres.database import Connection, fetched
 from memotree_storage.postgres.misplaced import smallest_of_cycles
-from memotree_storage.postgres.tree import LINE, Snapshot
+from memotree_storage.postgres.tree import LINE, Snapshot, version_of
 
 _MOST_COMPARED: Final = 50_000
 """With more changed entries than this, they are not compared one by one, and any archive may have changed."""
@@ -120,23 +120,27 @@ def _versions(lines: str, condition: str) -> str:
 
 
 def _leaves(versions: str) -> str:
-    """SQL: a row (see `_Row`) for each staged change and each of these versions.
+    """SQL: a row (see `_Row`) for each staged change and each of these versions."""
+    return f"""
+  with {LINE}
+  select {_row("s", "null::bigint", "null::timestamptz", "-1")}
+    from work.staged s where s.session_id = %(session)s
+  union all
+  select {_row("v", "v.version_id", "c.committed_at", "v.depth")}
+    from ({versions}) v join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq"""  # noqa: S608
+
+
+def _row(version: str, version_id: str, committed_at: str, depth: str) -> str:
+    """SQL: the columns of a row (see `_Row`) of a version, given by its alias.
 
     Empty arrays are returned as null: reading an array costs more than the rest of a row, and most nodes have no tags.
     """
-    return f"""
-  with {LINE}
-  select s.entry_id, s.parent_id, s.position, s.archive_id, s.type, s.tokens, null::bigint, s.blob,
-         nullif(s.tags, '{{}}'), s.attributes ->> '{TIME}', s.attributes ->> '{SPEAKER}', s.source ->> 'document_id',
-         {_heading("s")}, s.attributes ->> '{VALID_FROM}', s.attributes ->> '{VALID_TO}',
-         null::timestamptz, -1, s.is_archive, s.dead
-    from work.staged s where s.session_id = %(session)s
-  union all
-  select v.entry_id, v.parent_id, v.position, v.archive_id, v.type, v.tokens, v.version_id, v.blob,
-         nullif(v.tags, '{{}}'), v.attributes ->> '{TIME}', v.attributes ->> '{SPEAKER}', v.source ->> 'document_id',
-         {_heading("v")}, v.attributes ->> '{VALID_FROM}', v.attributes ->> '{VALID_TO}',
-         c.committed_at, v.depth, v.is_archive, v.dead
-    from ({versions}) v join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq"""  # noqa: S608
+    columns = f"""
+         @.entry_id, @.parent_id, @.position, @.archive_id, @.type, @.tokens, {version_id}, @.blob,
+         nullif(@.tags, '{{}}'), @.attributes ->> '{TIME}', @.attributes ->> '{SPEAKER}', @.source ->> 'document_id',
+         {_heading("@")}, @.attributes ->> '{VALID_FROM}', @.attributes ->> '{VALID_TO}',
+         {committed_at}, {depth}, @.is_archive, @.dead"""
+    return columns.replace("@.", f"{version}.").strip()
 
 
 # A row on a line nearer than the farthest one can hide a node of the wanted archives by having moved it to another
@@ -151,30 +155,13 @@ _LEAVES_OF_SOME: Final = _leaves(
     + _versions(_FARTHEST, f"{_IS_NODE} and version.archive_id = any(%(archives)s::text[])")
 )
 
-_FIELDS: Final = (
-    "v.entry_id, v.parent_id, v.position, v.archive_id, v.type, v.tokens, v.version_id, v.blob, v.tags, v.attributes,"
-    " v.source, v.title, v.is_archive, v.dead"
-)
-_STAGED_FIELDS: Final = _FIELDS.replace("v.version_id", "null::bigint as version_id")
-
 # The rows of some nodes at the state, like those of whole archives.
 _SOME: Final = f"""
   with {LINE}
-  select v.entry_id, v.parent_id, v.position, v.archive_id, v.type, v.tokens, v.version_id, v.blob,
-         nullif(v.tags, '{{}}'), v.attributes ->> '{TIME}', v.attributes ->> '{SPEAKER}', v.source ->> 'document_id',
-         {_heading("v")}, v.attributes ->> '{VALID_FROM}', v.attributes ->> '{VALID_TO}',
-         c.committed_at, v.depth, v.is_archive, v.dead
+  select {_row("v", "w.version_id", "c.committed_at", "v.depth")}
     from unnest(%(ids)s::text[]) as wanted(id)
-    cross join lateral (
-      select * from (
-        select -1 as depth, {_STAGED_FIELDS}, null::bigint as line_id, null::bigint as from_seq
-          from work.staged v where v.session_id = %(session)s and v.entry_id = wanted.id
-        union all
-        select line.depth, one.* from line cross join lateral (
-          select {_FIELDS}, v.line_id, v.from_seq from mirror.version v
-           where v.line_id = line.line_id and v.entry_id = wanted.id and v.from_seq <= line.seq
-           order by v.from_seq desc limit 1) one
-      ) any_version order by depth limit 1) v
+    cross join lateral {version_of("wanted.id")} v
+    left join mirror.version w on w.line_id = v.line_id and w.entry_id = v.entry_id and w.from_seq = v.from_seq
     left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
    where not v.dead and not v.is_archive"""  # noqa: S608
 

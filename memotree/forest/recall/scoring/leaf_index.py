@@ -222,6 +222,9 @@ def make_leaf_index(
         norms[:, part], node_norms[:, part] = norms_around(
             text, lengths, low[:, part], high[:, part], node_low[:, part], node_high[:, part]
         )
+    reach = np.full(len(borders) - 1, TYPICAL_REACH, dtype=np.float32)
+    for number in np.flatnonzero(np.diff(borders) > 1).tolist():
+        reach[number] = reach_of(text, lengths, tokens, int(borders[number]), int(borders[number + 1]))
     names, label_of = _labels(labels, count)
     return LeafIndex(
         starts=borders,
@@ -237,13 +240,7 @@ def make_leaf_index(
         node_high=node_high,
         node_norms=node_norms,
         has_tree=has_tree,
-        reach=np.array(
-            [
-                reach_of(text, lengths, tokens, start, end)
-                for start, end in zip(borders[:-1].tolist(), borders[1:].tolist(), strict=True)
-            ],
-            dtype=np.float32,
-        ),
+        reach=reach,
         spoken=spoken(label_of, borders),
         labels=names,
         label_of=label_of,

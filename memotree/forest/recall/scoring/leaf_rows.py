@@ -3,9 +3,9 @@
 What is large about a leaf, its vector and its terms, is a row of a segment. An index says for each leaf which row it
 has. When leaves change, the next index gets a segment with their new rows and shares all older segments; the rows that
 no leaf has any more stay behind. Segments are merged as in a log-structured merge tree (O'Neil and others, "The
-Log-Structured Merge-Tree", 1996): one that has more than half as many rows as the one before is merged with it, without
-the rows that are left behind. So an index of n leaves has few segments, and a change costs what it changed, on average,
-times log n.
+Log-Structured Merge-Tree", 1996): one that has more than half as many rows as the one before is merged with it, and so
+are small ones, without the rows that are left behind. So an index of n leaves has few segments, and a change costs what
+it changed, on average, times log n.
 """
 
 from collections.abc import Sequence
@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 
 from memotree.forest.recall.scoring.postings import Postings, joined_postings
 from memotree.forest.recall.scoring.windows import Floats, Ints
+
+_SMALL: Final = 512
+"""A segment with fewer rows than this is merged with the next one whatever that has: each one costs each look-up."""
 
 _SHORT_RUN: Final = 16
 """Runs of rows that are shorter than this on average are gathered before they are multiplied."""
@@ -36,6 +39,25 @@ class Segment:
     def weight(self) -> int:
         """Size in bytes; vectors that are a slice of another array are counted there."""
         return 200 + self.terms.weight + (self.vectors.nbytes if self.vectors.base is None else 0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowChange:
+    """Where the rows of leaves come from.
+
+    Attributes:
+        source: For each leaf the leaf before that had its row; -1 for a fresh row.
+        fresh: The fresh rows, in the order of their leaves.
+    """
+
+    source: Ints
+    fresh: Segment
+
+    def within(self, start: int, end: int, size: int) -> "RowChange":
+        """Returns the change of an index of ``size`` leaves whose leaves from ``start`` to ``end`` are those before."""
+        own = np.where(self.source >= 0, self.source + np.int32(start), np.int32(-1)).astype(np.int32)
+        parts = [np.arange(start, dtype=np.int32), own, np.arange(end, size, dtype=np.int32)]
+        return RowChange(np.concatenate(parts), self.fresh)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,18 +109,18 @@ class LeafRows:
         """Returns the leaves that have any of some terms, and how often; a leaf is repeated for each term it has."""
         if self.is_plain:
             return self.segments[0].terms.of(terms)
-        found, start = [], 0
+        found = list[tuple[Ints, Floats]]()
+        start = 0
         for segment in self.segments:
             rows, counts = segment.terms.of(terms)
-            leaves = self.leaf_of[start : start + len(segment)][rows]
-            kept = leaves >= 0
-            found.append((leaves[kept], counts[kept]))
+            if len(rows) or not found:
+                leaves = self.leaf_of[start : start + len(segment)][rows]
+                kept = leaves >= 0
+                found.append((leaves[kept], counts[kept]))
             start += len(segment)
+        if len(found) == 1:
+            return found[0]
         return np.concatenate([each[0] for each in found]), np.concatenate([each[1] for each in found])
-
-    def has(self, term: int) -> bool:
-        """Whether any leaf has a term."""
-        return bool(len(self.of((term,))[0]))
 
     def vectors_of(self, leaves: NDArray[np.integer]) -> Floats:
         """Returns the vectors of some leaves, shape (leaves, dimensions)."""
@@ -134,14 +156,9 @@ class LeafRows:
 
     # --- Changing ---
 
-    def replaced(self, source: Ints, fresh: Segment) -> "LeafRows":
-        """Returns the rows of other leaves.
-
-        Args:
-            source: For each of them the leaf here whose row it has; -1 for one of the fresh rows, in their order.
-            fresh: The fresh rows.
-        """
-        size = len(self.leaf_of)
+    def replaced(self, change: RowChange) -> "LeafRows":
+        """Returns the rows of other leaves, which follow from these leaves."""
+        source, fresh, size = change.source, change.fresh, len(self.leaf_of)
         segments = (*self.segments, fresh) if len(fresh) else self.segments
         row_of = np.empty(len(source), dtype=np.int32)
         row_of[source >= 0] = self.row_of[source[source >= 0]]
@@ -165,7 +182,7 @@ class LeafRows:
 def _merged(rows: LeafRows) -> LeafRows:
     """Returns the same rows with fewer segments."""
     segments, leaf_of = rows.segments, rows.leaf_of
-    while len(segments) > 1 and 2 * len(segments[-1]) > len(segments[-2]):
+    while len(segments) > 1 and (2 * len(segments[-1]) > len(segments[-2]) or len(segments[-2]) < _SMALL):
         start = len(leaf_of) - len(segments[-1]) - len(segments[-2])
         alive = leaf_of[start:] >= 0
         numbers = np.where(alive, np.cumsum(alive) - 1, -1).astype(np.int32)

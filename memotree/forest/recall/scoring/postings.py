@@ -32,6 +32,11 @@ class Postings:
 
     def of(self, terms: Sequence[int]) -> tuple[Ints, Floats]:
         """Returns the leaves that have any of some terms, and how often; a leaf is repeated for each term it has."""
+        if len(terms) == 1:  # usual, and several times faster so
+            place = int(self.terms.searchsorted(np.uint32(terms[0])))
+            has_it = place < len(self.terms) and int(self.terms[place]) == terms[0]
+            part = slice(self.bounds[place], self.bounds[place + 1]) if has_it else slice(0)
+            return self.leaves[part], self.counts[part]
         wanted = np.array(terms, dtype=np.uint32)
         number = np.searchsorted(self.terms, wanted)
         known = number[number < len(self.terms)]

@@ -243,15 +243,15 @@ def _sums(
     every = 0.0
     for concept in asked:
         own = [_postings(leaf_index, concept.terms, heading)]
-        others = [(term, share) for term, share in concept.related if leaf_index.text_rows.has(term)]
+        related = ((term, share, *leaf_index.text_rows.of((term,))) for term, share in concept.related)
+        others = [each for each in related if len(each[2])]
         having, count = frequency(concept.terms)
         even = smoothed_idf(count, having)
         every += even
         if not len(own[0][0]) and not others:
             continue
         weight = idf(count, having) if len(own[0][0]) else _idf(frequency, others[0][0])
-        for term, share in others:
-            leaves, counts = leaf_index.text_rows.of((term,))
+        for term, share, leaves, counts in others:
             own.append((leaves, counts * np.float32(share * min(1.0, _idf(frequency, term) / weight))))
         places, weights = (np.concatenate(parts) for parts in zip(*own, strict=True))
         often = np.bincount(places, weights=weights, minlength=len(leaf_index))

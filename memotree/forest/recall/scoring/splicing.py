@@ -1,7 +1,7 @@
 """Makes the leaf index of changed leaves from the one before, at the cost of what changed.
 
-A window or a tree node counts for a leaf only up to the largest scale, so a change is felt by the leaves within that
-many tokens of it: their windows, nodes and norms are computed again, from the same functions as those of a whole index.
+A window or a tree node counts for a leaf only up to the largest scale, so a change affects the leaves within that many
+tokens of it: their windows, nodes and norms are computed again, from the same functions as those of a whole index.
 Everything else is copied, and rows of vectors and terms are shared.
 """
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from memotree.forest.recall.scoring import windows
 from memotree.forest.recall.scoring.leaf_index import AT_ONCE, LeafIndex, norms_around, reach_of, running, spoken
-from memotree.forest.recall.scoring.leaf_rows import LeafRows, Segment
+from memotree.forest.recall.scoring.leaf_rows import LeafRows, RowChange
 from memotree.forest.recall.scoring.windows import Floats, Ints
 
 _FAR: Final = windows.SCALES[-1]
@@ -26,25 +26,6 @@ _MOST_RUNS: Final = 200
 Mask = NDArray[np.bool_]
 
 _Kind = TypeVar("_Kind", bound=np.generic)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RowChange:
-    """Where the rows of leaves come from.
-
-    Attributes:
-        source: For each leaf the leaf before that had its row; -1 for a fresh row.
-        fresh: The fresh rows, in the order of their leaves.
-    """
-
-    source: Ints
-    fresh: Segment
-
-    def within(self, start: int, end: int, size: int) -> "RowChange":
-        """Returns the change of an index of ``size`` leaves whose leaves from ``start`` to ``end`` are those before."""
-        own = np.where(self.source >= 0, self.source + np.int32(start), np.int32(-1)).astype(np.int32)
-        parts = [np.arange(start, dtype=np.int32), own, np.arange(end, size, dtype=np.int32)]
-        return RowChange(np.concatenate(parts), self.fresh)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,17 +75,22 @@ class Neighbours:
         new[..., is_fresh] = fresh
         return new
 
-    def unchanged(self, borders: NDArray[np.int64], borders_before: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Returns for each range of leaves between borders the same range before; -1 if there was none."""
-        starts, ends = borders[:-1], borders[1:]
+    def unchanged(self, ranges: NDArray[np.int64], ranges_before: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Returns for each range of leaves the number of the same range before; -1 if there was none.
+
+        Args:
+            ranges: The first leaf of each and the leaf after its last one, shape (ranges, 2).
+            ranges_before: The same before, ascending.
+        """
+        if not len(ranges_before):
+            return np.full(len(ranges), -1, dtype=np.int64)
+        starts, ends = ranges[:, 0], ranges[:, 1]
         count = np.cumsum(self.broken)
         first = self.source[starts].astype(np.int64)
-        whole = (first >= 0) & (count[ends - 1] == count[starts])
-        place = np.searchsorted(borders_before[:-1], np.maximum(first, 0))
-        place = np.minimum(place, max(len(borders_before) - 2, 0))
-        same = whole & (borders_before[place] == first)
-        same &= borders_before[np.minimum(place + 1, len(borders_before) - 1)] == first + ends - starts
-        return np.where(same, place, -1)
+        number = np.searchsorted(ranges_before[:, 0], np.maximum(first, 0))
+        number = np.minimum(number, len(ranges_before) - 1)
+        same = (first >= 0) & (count[ends - 1] == count[starts]) & (ranges_before[number, 0] == first)
+        return np.where(same & (ranges_before[number, 1] == first + ends - starts), number, -1)
 
 
 def changed_index(
@@ -114,6 +100,7 @@ def changed_index(
     fresh: FreshLeaves,
     starts: NDArray[np.int64],
     spans: NDArray[np.int64],
+    borders: NDArray[np.int64],
 ) -> LeafIndex:
     """Returns the index of changed leaves.
 
@@ -124,6 +111,8 @@ def changed_index(
         fresh: The leaves with a fresh row of text.
         starts: Index of each document's first leaf, and the number of leaves at the end.
         spans: The inner nodes of the trees as ranges of leaves, shape (nodes, 2).
+        borders: The leaves before which a node that is new or has moved begins or ends: what is above leaves can change
+            although their order does not.
     """
     near = Neighbours(text.source, len(old))
     tokens = near.copied(old.tokens, fresh.tokens)
@@ -131,7 +120,7 @@ def changed_index(
     names = {label: number for number, label in enumerate(old.labels)}
     fresh_labels = np.array([names.setdefault(label, len(names)) for label in fresh.labels], dtype=np.int32)
     label_of = near.copied(old.label_of, fresh_labels)
-    rows = old.text_rows.replaced(text.source, text.fresh)
+    rows = old.text_rows.replaced(text)
     has_tree = windows.in_trees(spans, starts)
     in_tree = np.repeat(has_tree, np.diff(starts))
     nothing = np.zeros(1, dtype=np.int32)
@@ -141,11 +130,11 @@ def changed_index(
     norms, node_norms = (near.copied(each, nothing.astype(np.float32)) for each in (old.norms, old.node_norms))
     edges = running(tokens)
     before = near.copied(np.repeat(old.has_tree, np.diff(old.starts)), np.zeros(1, dtype=bool))
-    for start, end in _felt(edges, near, before != in_tree):
+    for start, end in _affected(edges, np.union1d(np.flatnonzero(near.broken), borders), before != in_tree):
         first, behind = _around(edges, start, end)
         inside = spans[(spans[:, 0] >= first) & (spans[:, 1] <= behind)] - first
-        borders = starts[(starts > first) & (starts < behind)] - first
-        low_here, high_here = windows.windows(tokens[first:behind], np.array([0, *borders, behind - first]))
+        inner = starts[(starts > first) & (starts < behind)] - first
+        low_here, high_here = windows.windows(tokens[first:behind], np.array([0, *inner, behind - first]))
         nodes = windows.nodes(tokens[first:behind], inside, in_tree[first:behind], low_here, high_here)
         here, there = slice(start, end), slice(start - first, end - first)
         low[:, here], high[:, here] = low_here[:, there] + first, high_here[:, there] + first
@@ -159,7 +148,7 @@ def changed_index(
         lengths=lengths,
         words_before=running(lengths),
         text_rows=rows,
-        heading_rows=old.heading_rows.replaced(headings.source, headings.fresh),
+        heading_rows=old.heading_rows.replaced(headings),
         low=low,
         high=high,
         norms=norms,
@@ -209,8 +198,8 @@ def spliced(whole: LeafIndex, start: int, end: int, part: LeafIndex, text: RowCh
         tokens=values("tokens"),
         lengths=lengths,
         words_before=running(lengths),
-        text_rows=_replaced(whole.text_rows, text.within(start, end, size)),
-        heading_rows=_replaced(whole.heading_rows, headings.within(start, end, size)),
+        text_rows=whole.text_rows.replaced(text.within(start, end, size)),
+        heading_rows=whole.heading_rows.replaced(headings.within(start, end, size)),
         **{name: places(name) for name in ("low", "high", "node_low", "node_high")},
         **{name: values(name) for name in ("norms", "node_norms")},
         **{name: documents(name) for name in ("has_tree", "reach", "spoken")},
@@ -219,20 +208,22 @@ def spliced(whole: LeafIndex, start: int, end: int, part: LeafIndex, text: RowCh
     )
 
 
-def _replaced(rows: LeafRows, change: RowChange) -> LeafRows:
-    return rows.replaced(change.source, change.fresh)
+def _affected(edges: NDArray[np.float64], changes: NDArray[np.int64], also: Mask) -> list[tuple[int, int]]:
+    """Returns the ranges of leaves whose windows or nodes may be others than before.
 
-
-def _felt(edges: NDArray[np.float64], near: Neighbours, also: Mask) -> list[tuple[int, int]]:
-    """Returns the ranges of leaves whose windows or nodes may be others than before."""
+    Args:
+        edges: The tokens before each leaf, and of all leaves.
+        changes: The leaves before which something changed.
+        also: Other leaves that may have other ones.
+    """
     size = len(edges) - 1
     marks = np.zeros(size + 1, dtype=np.int32)
-    for place in np.flatnonzero(near.broken).tolist():
+    for place in changes.tolist():
         start, end = _around(edges, place, place)
         marks[start] += 1
         marks[end] -= 1
-    felt = (np.cumsum(marks)[:-1] > 0) | also
-    borders = np.flatnonzero(np.diff(np.concatenate([[False], felt, [False]])))
+    affected = (np.cumsum(marks)[:-1] > 0) | also
+    borders = np.flatnonzero(np.diff(np.concatenate([[False], affected, [False]])))
     return [
         (start, min(start + AT_ONCE, end))
         for first, end in borders.reshape(-1, 2).tolist()
@@ -251,17 +242,14 @@ def _reach(
     old: LeafIndex, rows: LeafRows, lengths: Floats, tokens: Floats, starts: NDArray[np.int64], near: Neighbours
 ) -> Floats:
     """Returns the topic reach of each document; only of those whose first leaves changed it is computed again."""
-    most = windows.MOST_SAMPLED
-    heads = np.stack([starts[:-1], np.minimum(starts[1:], starts[:-1] + most)], axis=1)
-    old_heads = np.minimum(old.starts[1:], old.starts[:-1] + most)
-    found = np.empty(len(heads), dtype=np.float32)
-    count = np.cumsum(near.broken)
-    first = near.source[starts[:-1]].astype(np.int64)
-    whole = (first >= 0) & (count[heads[:, 1] - 1] == count[heads[:, 0]])
-    place = np.minimum(np.searchsorted(old.starts[:-1], np.maximum(first, 0)), max(len(old_heads) - 1, 0))
-    if len(old_heads):
-        whole &= (old.starts[place] == first) & (old_heads[place] - first == heads[:, 1] - heads[:, 0])
-        found[whole] = old.reach[place[whole]]
-    for number in np.flatnonzero(~whole).tolist():
+    same = near.unchanged(_sampled(starts), _sampled(old.starts))
+    found = np.empty(len(same), dtype=np.float32)
+    found[same >= 0] = old.reach[same[same >= 0]]
+    for number in np.flatnonzero(same < 0).tolist():
         found[number] = reach_of(rows, lengths, tokens, int(starts[number]), int(starts[number + 1]))
     return found
+
+
+def _sampled(starts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Returns the leaves of each document that its topic reach is estimated from, as ranges."""
+    return np.stack([starts[:-1], np.minimum(starts[1:], starts[:-1] + windows.MOST_SAMPLED)], axis=1)
