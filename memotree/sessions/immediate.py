@@ -13,10 +13,11 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from google.protobuf.message import Message
 from memotree_storage import faults
+from memotree_storage.commit.group_commit import commit_on_branch
 from memotree_storage.commit.rebase import ConflictError
 from memotree_storage.commit.refs import BranchNotFoundError
 from memotree_storage.commit.session_commit import CommitOrder, NothingToCommitError, commit_and_drop_session
-from memotree_storage.commit.transaction import WorkspaceTransaction, workspace_transaction
+from memotree_storage.commit.transaction import WorkspaceTransaction
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
 from memotree_storage.errors import MemoTreeError
 from memotree_storage.model import trailers
@@ -42,6 +43,9 @@ DEFAULT_AGENT: Final = "agent"
 
 _TTL: Final = timedelta(hours=1)
 """Of the session, which the transaction deletes again; the column needs a value."""
+
+_LONG: Final = 1 << 20
+"""Bytes of a request above which its commit is made alone, so that short ones do not wait for it."""
 
 Response = TypeVar("Response", bound=Message)
 Response_co = TypeVar("Response_co", bound=Message, covariant=True)
@@ -89,6 +93,8 @@ class ImmediateRequest(Protocol):
 
     @property
     def request_id(self) -> str: ...  # noqa: D102
+
+    def ByteSize(self) -> int: ...  # noqa: D102, N802 - of every message
 
 
 Make = Callable[[SessionEditor], Awaitable[Made]]
@@ -174,7 +180,9 @@ class ImmediateCommits:
         self, call: ImmediateCall[Response], make: Make, workspace_id: str, branch: str, commit_point: CommitPoint
     ) -> Response:
         committed: list[str] = []
-        async with workspace_transaction(self._store, workspace_id, commit_point) as held:
+
+        async def work(held: WorkspaceTransaction) -> Response:
+            committed.clear()
 
             async def once() -> Response:
                 faults.point("immediate.claimed")
@@ -189,7 +197,10 @@ class ImmediateCommits:
                 return response
 
             request: Any = call.request
-            response = await run_once(held.conn, workspace_id, request, call.response_type, once)
+            return await run_once(held.conn, workspace_id, request, call.response_type, once)
+
+        is_long = call.request.ByteSize() > _LONG
+        response = await commit_on_branch(self._store, workspace_id, branch, commit_point, work, alone=is_long)
         faults.point("immediate.recorded")
         if committed:
             self._store.notice_commit(workspace_id)

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 
 import structlog
 from memotree_storage import faults
+from memotree_storage.commit.group_commit import commit_of_session
 from memotree_storage.commit.rebase import read_bases, rebase_session
 from memotree_storage.commit.refs import BranchNotFoundError
 from memotree_storage.commit.session_commit import (
@@ -17,7 +18,12 @@ from memotree_storage.commit.session_commit import (
     commit_session_in_transaction,
 )
 from memotree_storage.commit.session_pins import pin_base
-from memotree_storage.commit.transaction import session_transaction, transaction, workspace_transaction
+from memotree_storage.commit.transaction import (
+    WorkspaceTransaction,
+    session_transaction,
+    transaction,
+    workspace_transaction,
+)
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import InvalidInputError, MemoTreeError
@@ -260,10 +266,8 @@ class SessionOperations:
     ) -> pb.CommitChangesResponse:
         workspace_id = (await self._workspace(request.workspace)).workspace_id
         session_id = lookup.needed("session_id", request.session_id)
-        async with workspace_transaction(
-            self._store, workspace_id, commit_point, session_id=session_id, follow=False
-        ) as held:
 
+        async def work(held: WorkspaceTransaction) -> pb.CommitChangesResponse:
             async def prepare(session: Session) -> Collection[str]:
                 return await self._summaries.stage(held.conn, session, renewed) if renewed and self._summaries else ()
 
@@ -279,7 +283,11 @@ class SessionOperations:
                     warnings=result.warnings,
                 )
 
-            response = await run_once(held.conn, workspace_id, request, pb.CommitChangesResponse, make)
+            return await run_once(held.conn, workspace_id, request, pb.CommitChangesResponse, make)
+
+        response = await commit_of_session(
+            self._store, workspace_id, session_id, commit_point, work, alone=bool(order.tag)
+        )
         faults.point("commit.recorded")
         self._store.notice_commit(workspace_id)
         if self._summaries is not None:

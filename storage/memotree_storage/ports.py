@@ -4,6 +4,7 @@
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, Protocol
@@ -55,7 +56,7 @@ class CommitDraft:
 
 @dataclass(frozen=True, slots=True)
 class WrittenCommit:
-    """A durable commit that no ref points to yet, with the ids of its new blobs by path and of its tag object."""
+    """A commit that no ref points to yet, with the ids of its new blobs by path and of its tag object."""
 
     commit_id: str
     blobs: Mapping[str, str]
@@ -95,16 +96,41 @@ class PathChange:
     new_blob: str | None
 
 
+class OpenPack(AbstractContextManager["OpenPack"], Protocol):
+    """Commits that become durable together, in one synced pack. A context manager: leaving it drops what is not synced.
+
+    Each commit may have an earlier one of the pack as its parent. What was written is read through the repository at
+    once, so only a caller that keeps others from reading its ids may use it.
+    """
+
+    @property
+    def size(self) -> int:
+        """Bytes of the objects written so far, which are kept in memory."""
+        ...
+
+    def write_commit(self, draft: CommitDraft) -> WrittenCommit:
+        """Write blobs, trees, commit and tag object; nothing is durable yet. For its errors see `CommitWriter`."""
+        ...
+
+    def finish(self) -> None:
+        """Sync everything; when this returns, it survives a power cut. No ref moves."""
+        ...
+
+
 class CommitWriter(Protocol):
     """Writes the history of one workspace. Methods block; call them from a thread.
 
-    Every write is durable when the method returns. Errors: ``ObjectMissingError`` for an id that the repository lacks,
-    ``RepositoryUnavailableError`` if the disk refuses (full, read-only), ``InvalidRefNameError`` for a name that Git
-    refuses.
+    Every write is durable when the method returns, except into an open pack. Errors: ``ObjectMissingError`` for an id
+    that the repository lacks, ``RepositoryUnavailableError`` if the disk refuses (full, read-only),
+    ``InvalidRefNameError`` for a name that Git refuses.
     """
 
     def write_commit(self, draft: CommitDraft) -> WrittenCommit:
         """Write blobs, trees, commit and tag object as one synced pack. No ref moves, so no reader sees it yet."""
+        ...
+
+    def open_pack(self) -> OpenPack:
+        """Begin a pack of several commits; nothing of it is durable before its ``finish``."""
         ...
 
     def write_tag(self, draft: TagDraft, commit_id: str) -> str:

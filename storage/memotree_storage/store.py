@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import psycopg
 import structlog
@@ -18,6 +18,7 @@ import structlog
 from memotree_storage import faults
 from memotree_storage.cache import BoundedCache, Misremembered
 from memotree_storage.concurrency.background import BackgroundTasks
+from memotree_storage.concurrency.groups import Groups
 from memotree_storage.concurrency.locks import KeyedLocks, StoreLocks
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, MemoTreeError, UnavailableError
@@ -109,6 +110,7 @@ class Store:
         self.entries = EntryReader(self.repositories)
         self.locks = StoreLocks()
         self.background = BackgroundTasks()
+        self.commits = Groups[Any]()  # of `memotree_storage.commit.group_commit`, by workspace
         self.indexer = Indexer(database, index, embedder, self.entries)
         self.maintenance = BackgroundMaintenance(database, self.repositories, index, request_retention, self.locks)
         self.placed: BoundedCache[tuple[str, int, str, str], PlacedVersion] = BoundedCache(_PLACED)
@@ -159,6 +161,7 @@ class Store:
 
     async def close(self) -> None:
         """Stop the background work and release every resource. Nothing acknowledged is lost."""
+        await self.commits.finish()
         await self.background.finish()
         await self.maintenance.stop()
         await self.indexer.stop()

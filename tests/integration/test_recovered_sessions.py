@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from integration.pushes import OpenAgain
 from integration.worlds import World
+from memotree_storage.commit.transaction import WorkspaceTransaction
+from memotree_storage.commit.write_path import PendingCommits
 from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Node
-from memotree_storage.postgres import projector, staging
+from memotree_storage.postgres import staging
 from memotree_storage.postgres.database import DatabaseUnavailableError
 from memotree_storage.postgres.projector import EntryChange
 
@@ -23,14 +25,17 @@ pytestmark = pytest.mark.requirement("CANVAS-8", "STORE-2")
 async def commit_and_lose(world: World, session_id: str, monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
     """Commit a session; PostgreSQL is lost right after the branch has moved, and no repair runs in the background."""
 
-    async def lost(*_: object, **__: object) -> None:
+    publish = PendingCommits.publish
+
+    async def lost(pending: PendingCommits, transaction: WorkspaceTransaction) -> None:
+        await publish(pending, transaction)
         raise DatabaseUnavailableError("gone")
 
     def later(work: Coroutine[Any, Any, object]) -> None:
         work.close()
 
     with monkeypatch.context() as patch:
-        patch.setattr(projector, "project", lost)
+        patch.setattr(PendingCommits, "publish", lost)
         patch.setattr(world.store.background, "start", later)
         with pytest.raises(DatabaseUnavailableError):
             await world.commit(session_id, **fields)

@@ -8,19 +8,21 @@ A caller that keeps request ids claims the id in the same transaction, before st
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from memotree_storage import faults
 from memotree_storage.commit import refs as ref_changes
+from memotree_storage.commit.group_commit import BranchBusyError, commit_of_session
 from memotree_storage.commit.message import ListedChange, compose
 from memotree_storage.commit.rebase import ConflictError
 from memotree_storage.commit.session_pins import pin_base
-from memotree_storage.commit.transaction import WorkspaceTransaction, workspace_transaction
+from memotree_storage.commit.transaction import WorkspaceTransaction
 from memotree_storage.commit.write_path import NewCommit, SettledSession, place_tag, write_commit
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
 from memotree_storage.concurrency.threads import in_store_thread, in_store_thread_if
 from memotree_storage.conflicts import Conflict
-from memotree_storage.errors import AbortedError, FailedPreconditionError, NotFoundError
+from memotree_storage.errors import FailedPreconditionError, NotFoundError
 from memotree_storage.mirror.staged_merge import MergedChange, MergedChanges, merge_onto
 from memotree_storage.mirror.tree_check import MissingChange, check_tree
 from memotree_storage.model import trailers
@@ -66,12 +68,6 @@ class ChangeNotFoundError(NotFoundError):
     """A chosen node has no staged change."""
 
     reason = "CHANGE_NOT_FOUND"
-
-
-class BranchBusyError(AbortedError):
-    """The branch kept moving; nothing was written."""
-
-    reason = "BRANCH_BUSY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +142,10 @@ async def commit_session(store: Store, workspace_id: str, session_id: str, order
     """
 
     async def work(commit_point: CommitPoint) -> CommitResult:
-        async with workspace_transaction(
-            store, workspace_id, commit_point, session_id=session_id, follow=False
-        ) as transaction:
-            result = await commit_session_in_transaction(transaction, session_id, order)
+        async def commit(transaction: WorkspaceTransaction) -> CommitResult:
+            return await commit_session_in_transaction(transaction, session_id, order)
+
+        result = await commit_of_session(store, workspace_id, session_id, commit_point, commit, alone=bool(order.tag))
         store.notice_commit(workspace_id)
         return result
 
@@ -190,7 +186,9 @@ async def commit_session_in_transaction(
         order = replace(order, choice=resolve({row.entry_id: row for row in rows}, order.choice))
     result = await _SessionCommit(transaction, session, order).run()
     store, workspace_id = transaction.store, transaction.workspace_id
-    store.background.start(pin_base(store, workspace_id, session_id, session.base_commit, result.commit_id))
+    transaction.afterwards.append(
+        partial(pin_base, store, workspace_id, session_id, session.base_commit, result.commit_id)
+    )
     return result
 
 
@@ -238,10 +236,7 @@ class _SessionCommit:
                 return CommitResult(
                     outcome.commit_id, self.session.branch, tag, len(effective), outcome.remaining, warnings
                 )
-        raise BranchBusyError(
-            f"Branch {self.session.branch} moved {_ATTEMPTS} times while this commit was made; nothing was written. "
-            "Send the call again."
-        )
+        raise BranchBusyError.of(self.session.branch, _ATTEMPTS)
 
     async def _head(self) -> State:
         head = await refs.branch_head(self.transaction.conn, self.transaction.workspace_id, self.session.branch)

@@ -7,14 +7,14 @@ rows from Git.
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from memotree_storage.concurrency.cancellation import CommitPoint, retry_until_done
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.mirror.catch_up import catch_up_in_transaction, is_behind
-from memotree_storage.ports import CommitStore
+from memotree_storage.ports import CommitStore, OpenPack
 from memotree_storage.postgres import registry, sessions
 from memotree_storage.postgres.database import Connection
 from memotree_storage.store import Store
@@ -53,15 +53,50 @@ class Transaction:
         return swapped
 
 
+class OpenCommits(Protocol):
+    """Commits of a transaction that are published at its end; see `memotree_storage.commit.group_commit`."""
+
+    @property
+    def pack(self) -> OpenPack:
+        """Takes their objects."""
+        ...
+
+    def add(self, ref: str, parent: str, commit_id: str) -> None:
+        """Note a commit on top of the earlier ones, which the ref shall be at in the end."""
+        ...
+
+    def begin(self) -> bool:
+        """Whether this is the first call: what other programs have pushed is mirrored once, before all commits."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class WorkspaceTransaction(Transaction):
-    """The right to change a workspace: a transaction that holds its row, and its repository."""
+    """The right to change a workspace: a transaction that holds its row, and its repository.
+
+    With ``pending``, commits are not published one by one but all at the end; until then the mirror is ahead of Git.
+
+    Attributes:
+        workspace_id: The workspace.
+        repository: Its repository.
+        pending: The commits that are published at the end; ``None`` if each is published at once.
+        afterwards: Work for the background once the transaction has ended well.
+    """
 
     workspace_id: str
     repository: CommitStore
+    pending: OpenCommits | None = None
+    afterwards: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
+
+    def start_afterwards(self) -> None:
+        """Start the work that waited for the end of the transaction."""
+        for work in self.afterwards:
+            self.store.background.start(work())
 
     async def follow_git(self) -> None:
         """Mirror what other programs have committed or pushed, if anything."""
+        if self.pending is not None and not self.pending.begin():
+            return
         with self.store.following(self.workspace_id):
             if not await is_behind(self.conn, self.workspace_id, self.repository):
                 return
@@ -119,7 +154,7 @@ async def _settled(store: Store, session_id: str) -> AsyncIterator[None]:
                 return
 
 
-def _note_unsettled(
+def note_unsettled(
     store: Store,
     workspace_id: str,
     session_id: str,
@@ -172,7 +207,7 @@ async def workspace_transaction(
         await stack.enter_async_context(store.locks.workspaces.of(workspace_id))
         if has_session:
             await stack.enter_async_context(store.locks.sessions.of(session_id))
-            stack.push(partial(_note_unsettled, store, workspace_id, session_id, commit_point))
+            stack.push(partial(note_unsettled, store, workspace_id, session_id, commit_point))
         held = await stack.enter_async_context(
             transaction(
                 store,
@@ -187,3 +222,4 @@ async def workspace_transaction(
         if follow:
             await opened.follow_git()
         yield opened
+    opened.start_afterwards()

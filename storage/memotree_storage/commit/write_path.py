@@ -10,13 +10,16 @@ a crash prevented, which the replay makes (`mirror.catch_up`).
 3. In the transaction that holds the workspace: mirror the commit and the branch, and settle the session it came from.
 4. Make the tag.
 
+In a group (`memotree_storage.commit.group_commit`), the commits of several calls share one pack and one move of their
+branch: step 3 comes first for each of them, in a transaction that is not committed yet, then steps 1 and 2 for all.
+
 A crash before step 2 changes nothing. If it happens later, the mirror lacks the commit; the next start mirrors it
 and settles its session, which the commit's trailers name (see `memotree_storage.mirror.catch_up`).
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol, Self
 
 from memotree_storage import faults
 from memotree_storage.commit.transaction import WorkspaceTransaction
@@ -30,7 +33,7 @@ from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Entry
 from memotree_storage.model.paths import entry_path
 from memotree_storage.model.readme import README_PATH, raise_version
-from memotree_storage.ports import CommitDraft, CommitStore, Signature, TagDraft, WrittenCommit
+from memotree_storage.ports import CommitDraft, CommitStore, OpenPack, Signature, TagDraft, WrittenCommit
 from memotree_storage.postgres import projector, refs, staging
 from memotree_storage.postgres.projector import EntryChange
 from memotree_storage.postgres.refs import BRANCHES, TAGS
@@ -39,6 +42,12 @@ from memotree_storage.postgres.tree import Snapshot, State
 
 _FEW: Final = 50
 """More changes are prepared in a thread, so that other calls can run."""
+
+
+class _Target(Protocol):
+    """Takes a commit: a repository, or an open pack of it."""
+
+    def write_commit(self, draft: CommitDraft) -> WrittenCommit: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +104,73 @@ class CommitOutcome:
     warnings: tuple[str, ...] = ()
 
 
+class BranchMovedError(Exception):
+    """Another program moved the branch of pending commits; nothing was published."""
+
+
+@dataclass(slots=True)
+class PendingCommits:
+    """Commits on one branch that are published together: the last one has all others behind it.
+
+    A context manager: leaving it without `publish` drops what was written.
+
+    Attributes:
+        pack: Takes their objects.
+        ref: The branch; "" before the first commit.
+        old: The commit that it is at in Git.
+        new: The last commit; "" if there is none.
+    """
+
+    pack: OpenPack
+    ref: str = ""
+    old: str = ""
+    new: str = ""
+    _has_begun: bool = False
+
+    @classmethod
+    def on(cls, repository: CommitStore) -> Self:
+        """No commits yet."""
+        return cls(repository.open_pack())
+
+    def __enter__(self) -> Self:
+        self.pack.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.pack.__exit__(None, None, None)
+
+    @property
+    def size(self) -> int:
+        """Bytes of what was written, which are kept in memory."""
+        return self.pack.size
+
+    def begin(self) -> bool:
+        """Whether this is the first call."""
+        begun, self._has_begun = self._has_begun, True
+        return not begun
+
+    def add(self, ref: str, parent: str, commit_id: str) -> None:
+        """Note a commit of the branch ``ref``."""
+        if not self.new:
+            self.ref, self.old = ref, parent
+        elif (ref, parent) != (self.ref, self.new):
+            message = f"{commit_id} on {ref} does not follow {self.new} on {self.ref}."
+            raise ValueError(message)
+        self.new = commit_id
+
+    async def publish(self, transaction: WorkspaceTransaction) -> None:
+        """Sync what was written, and move the branch to the last commit.
+
+        Raises:
+            BranchMovedError: Another program moved the branch meanwhile; nothing has changed.
+        """
+        await in_store_thread(self.pack.finish)
+        faults.point("commit.before-swap")
+        if not await transaction.swap(transaction.repository.move_ref, self.ref, self.old, self.new):
+            raise BranchMovedError
+        faults.point("commit.swapped")
+
+
 async def write_commit(transaction: WorkspaceTransaction, new: NewCommit) -> CommitOutcome | None:
     """Write a commit, move its branch, mirror it, settle its session and make its tag.
 
@@ -102,11 +178,17 @@ async def write_commit(transaction: WorkspaceTransaction, new: NewCommit) -> Com
         The commit, or ``None`` if another program moved the branch meanwhile: then nothing has changed.
     """
     conn, workspace_id, repository = transaction.conn, transaction.workspace_id, transaction.repository
-    written = await in_store_thread(_write, repository, new)
-    faults.point("commit.before-swap")
-    if not await move_ref(transaction, BRANCHES + new.branch, new.parent, written.commit_id, written.commit_id):
-        return None
-    faults.point("commit.swapped")
+    pending = transaction.pending
+    written = await in_store_thread(_write, repository, new, repository if pending is None else pending.pack)
+    ref = BRANCHES + new.branch
+    if pending is not None:
+        pending.add(ref, new.parent, written.commit_id)
+        await refs.put_ref(conn, workspace_id, ref, written.commit_id, written.commit_id)
+    else:
+        faults.point("commit.before-swap")
+        if not await move_ref(transaction, ref, new.parent, written.commit_id, written.commit_id):
+            return None
+        faults.point("commit.swapped")
     changes = await in_store_thread_if(len(new.entries) > _FEW, _changes, transaction.store.entries, new, written)
     info = await in_store_thread(repository.commit_info, written.commit_id)
     branch = projector.LineBranch(new.branch)
@@ -163,9 +245,9 @@ async def place_tag(transaction: WorkspaceTransaction, name: str, tag_id: str, c
     return () if made else (f"Tag {name} was made by someone else at the same moment; the commit has no tag.",)
 
 
-def _write(repository: CommitStore, new: NewCommit) -> WrittenCommit:
+def _write(repository: CommitStore, new: NewCommit, target: "_Target") -> WrittenCommit:
     files = _files(repository, new)
-    return repository.write_commit(CommitDraft(new.parent, files, new.message, new.author, new.committer, new.tag))
+    return target.write_commit(CommitDraft(new.parent, files, new.message, new.author, new.committer, new.tag))
 
 
 def _files(repository: CommitStore, new: NewCommit) -> dict[str, bytes | None]:

@@ -76,7 +76,8 @@ class StoreLocks:
     """The locks of a store, by id. Each kind has keys of its own, since a caller may send any id as any other.
 
     Order: ``joins`` before ``workspaces`` before ``sessions``, and all before a transaction. A task holds at most one
-    lock of each kind, so tasks never wait for each other in a circle.
+    lock of each kind, so tasks never wait for each other in a circle. Only a task that holds a workspace may take
+    several of its sessions, one after the other: nobody else who holds one of them waits for another.
 
     Attributes:
         joins: Of a workspace, while archives are joined in it.

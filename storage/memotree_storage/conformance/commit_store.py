@@ -98,6 +98,34 @@ class CommitStoreSuite:
             with pytest.raises(InvalidInputError):
                 store.write_tag(refused, written.commit_id)
 
+    @pytest.mark.requirement("STORE-2")
+    def test_commits_of_an_open_pack_stand_on_each_other_and_are_kept_by_its_end(self, store: CommitStore) -> None:
+        """Each can be read before the end, and no ref moves; they are what single writes would have made."""
+        first = store.write_commit(draft(None, {"a": b"1", "b/c": b"2"}))
+        with store.open_pack() as pack:
+            second = pack.write_commit(draft(first.commit_id, {"a": b"3"}))
+            third = pack.write_commit(draft(second.commit_id, {"b/c": None, "b/d": b"4"}))
+            assert files(store, third.commit_id) == {"a": b"3", "b/d": b"4"}
+            assert store.commit_info(third.commit_id).parents == (second.commit_id,)
+            assert pack.size > 0
+            pack.finish()
+        assert files(store, second.commit_id) == {"a": b"3", "b/c": b"2"}
+        assert files(store, third.commit_id) == {"a": b"3", "b/d": b"4"}
+        assert store.refs() == {}
+        assert store.write_commit(draft(first.commit_id, {"a": b"3"})) == second
+
+    @pytest.mark.requirement("STORE-2")
+    def test_an_open_pack_that_is_left_unfinished_leaves_nothing(self, store: CommitStore) -> None:
+        """Its commits do not exist afterwards, and the same ones can be written again."""
+        first = store.write_commit(draft(None, {"a": b"1"}))
+        with store.open_pack() as pack:
+            second = pack.write_commit(draft(first.commit_id, {"a": b"2", "n/e/w": b"3"}))
+            assert store.exists(second.commit_id)
+        assert not store.exists(second.commit_id)
+        assert not any(store.exists(blob) for blob in second.blobs.values())
+        assert store.write_commit(draft(first.commit_id, {"a": b"2", "n/e/w": b"3"})) == second
+        assert files(store, second.commit_id) == {"a": b"2", "n/e/w": b"3"}
+
     @pytest.mark.requirement("GIT-3")
     def test_a_tag_object_is_read_as_it_was_written(self, store: CommitStore) -> None:
         """`read_tag` returns the draft of an annotated tag, and ``None`` for a commit."""

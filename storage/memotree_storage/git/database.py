@@ -64,6 +64,7 @@ class ObjectDatabase:
         self._places: dict[bytes, Place] = {}
         self._large: tuple[tuple[Pack, PackIndex], ...] = ()
         self._damaged: set[str] = set()
+        self._held: dict[bytes, StoredObject] = {}
         self.rescan()
 
     def close(self) -> None:
@@ -81,6 +82,9 @@ class ObjectDatabase:
             ObjectDamagedError: The object is there, but its bytes do not match its id.
             ObjectTooLargeError: It is larger than `LARGEST_OBJECT`; nothing of it was unpacked.
         """
+        held = self._held.get(name)
+        if held is not None:
+            return held
         with disk_errors("read an object"):
             for attempt in range(_ATTEMPTS):
                 try:
@@ -132,6 +136,15 @@ class ObjectDatabase:
                 return True
             self.rescan()
             return self._known(name)
+
+    def hold(self, name: bytes, kind: int, data: bytes) -> None:
+        """Let an object be read that no pack has yet; `release` ends that. Its id must be the hash of its bytes."""
+        self._held[name] = (kind, data)
+
+    def release(self, names: Iterable[bytes]) -> None:
+        """Forget objects that were held: a pack has them now, or they are given up."""
+        for name in names:
+            self._held.pop(name, None)
 
     def register(self, pack_name: str, offsets: Mapping[bytes, int]) -> None:
         """Add a pack that this process has just written, without scanning the folder."""
@@ -213,7 +226,7 @@ class ObjectDatabase:
         return KIND_NUMBERS[kind], data
 
     def _known(self, name: bytes) -> bool:
-        return self._locate(name) is not None or self._loose_path(name).is_file()
+        return name in self._held or self._locate(name) is not None or self._loose_path(name).is_file()
 
     def _loose_path(self, name: bytes) -> Path:
         digits = name.hex()

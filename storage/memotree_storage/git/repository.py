@@ -17,17 +17,17 @@ from memotree_storage.git.objects import (
     COMMIT,
     TAG,
     ObjectMissingError,
-    encode_commit,
     encode_tag,
     is_hex_id,
     parse_commit,
     parse_tag,
     raw_id,
 )
+from memotree_storage.git.open_pack import GitOpenPack
 from memotree_storage.git.pack import PackWriter
 from memotree_storage.git.recovery import LEFTOVER_AGE, recover
 from memotree_storage.git.refs import RefStore, check_ref_name
-from memotree_storage.git.trees import TreeReader, TreeWriter
+from memotree_storage.git.trees import TreeReader
 from memotree_storage.ports import (
     CommitDraft,
     CommitInfo,
@@ -117,22 +117,14 @@ class GitRepository:
             PathTakenError: The parent has a file where a folder is needed, or the other way round.
             RepositoryUnavailableError: The disk refused; nothing is left behind.
         """
-        root = None
-        parents: tuple[str, ...] = ()
-        if draft.parent is not None:
-            data = self._objects.read_kind(raw_id(draft.parent, "commit"), COMMIT, "commit")
-            root = raw_id(parse_commit(draft.parent, data).tree_id, "tree")
-            parents = (draft.parent,)
-        if draft.tag is not None:
-            check_ref_name(f"refs/tags/{draft.tag.name}")
-        with disk_errors("write a commit"), PackWriter(self._objects.pack_folder) as pack:
-            tree, blobs = TreeWriter(self._trees, pack).apply(root, draft.changes)
-            commit = pack.add(COMMIT, encode_commit(tree, parents, draft.author, draft.committer, draft.message))
-            tag = None if draft.tag is None else pack.add(TAG, encode_tag(commit, draft.tag))
-            point("git.before-pack")
-            written = pack.finish()
-            self._objects.register(written.name, written.offsets)
-        return WrittenCommit(commit.hex(), blobs, None if tag is None else tag.hex())
+        with GitOpenPack(self._objects, self._trees, is_read=False) as pack:
+            written = pack.write_commit(draft)
+            pack.finish()
+        return written
+
+    def open_pack(self) -> GitOpenPack:
+        """Begin a pack of several commits. What is written into it is kept in memory until it is finished or left."""
+        return GitOpenPack(self._objects, self._trees, is_read=True)
 
     def write_tag(self, draft: TagDraft, commit_id: str) -> str:
         """Write an annotated tag object for a commit and return its id. No ref moves.

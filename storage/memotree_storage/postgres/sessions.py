@@ -102,6 +102,20 @@ _DIGEST: Final = """
     from work.session where session_id = %(session)s and state = 'open'"""
 
 
+_SIZE: Final = """
+  select s.branch, count(c.entry_id), coalesce(sum(octet_length(c.data)), 0)::bigint
+    from work.session s left join work.staged c using (session_id)
+   where s.workspace_id = %(workspace)s and s.session_id = %(session)s group by s.session_id, s.branch"""
+
+
+class SessionSize(NamedTuple):
+    """The branch of a session, and how much is staged in it: changes, and bytes of their files."""
+
+    branch: str
+    changes: int
+    bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class StagedDigest:
     """The state of an open session at one moment.
@@ -140,6 +154,13 @@ async def find_session(conn: Connection, workspace_id: str, session_id: str) -> 
     if found is None:
         raise SessionNotFoundError(session_id)
     return found
+
+
+async def size_of(conn: Connection, workspace_id: str, session_id: str) -> SessionSize | None:
+    """Return the branch of a session, and how much is staged in it; ``None`` if the workspace has no such session."""
+    cursor = await conn.execute(_SIZE, {"workspace": workspace_id, "session": session_id})
+    row = await cursor.fetchone()
+    return None if row is None else SessionSize(*row)
 
 
 async def has_session(conn: Connection, workspace_id: str, session_id: str) -> bool:

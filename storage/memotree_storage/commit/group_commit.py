@@ -1,0 +1,310 @@
+"""Group commit: commits on a branch that wait for each other are made in one transaction, one pack and one move of it.
+
+Each stays a commit of its own, on top of the one before:
+
+1. Hold the workspace and the sessions of the members, and mirror what other programs have pushed.
+2. Do the work of each member in a savepoint: its commit goes into the open pack, its rows into the transaction. A
+   member that is refused (a conflict, nothing to commit) is rolled back alone.
+3. Sync the pack and move the branch from where it was to the last commit, by compare and swap. This is the commit point
+   of all members.
+4. Commit the transaction, and answer all.
+
+A crash before step 3 changes nothing; after it the next start mirrors the commits, as for any other. So a synced pack,
+a moved ref and a transaction cost a group what they cost one commit.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
+
+import psycopg
+import structlog
+
+from memotree_storage.commit.transaction import (
+    WorkspaceTransaction,
+    note_unsettled,
+    transaction,
+    workspace_transaction,
+)
+from memotree_storage.commit.write_path import BranchMovedError, PendingCommits
+from memotree_storage.concurrency.cancellation import CommitPoint
+from memotree_storage.concurrency.threads import in_store_thread
+from memotree_storage.errors import AbortedError, MemoTreeError
+from memotree_storage.postgres import registry, sessions
+from memotree_storage.postgres.sessions import SessionSize
+from memotree_storage.store import Store
+
+T = TypeVar("T")
+
+_MOST_MEMBERS: Final = 64
+_MOST_CHANGES: Final = 200
+"""Staged changes of a session that are committed together with others."""
+
+_MOST_BYTES: Final = 4 << 20
+"""Bytes that a member may have to commit together with others, and after which a group ends."""
+
+_ATTEMPTS: Final = 8
+_log = structlog.get_logger(__name__)
+
+
+class BranchBusyError(AbortedError):
+    """The branch kept moving; nothing was written."""
+
+    reason = "BRANCH_BUSY"
+
+    @classmethod
+    def of(cls, branch: str, attempts: int) -> "BranchBusyError":
+        """The error for a branch that moved at each attempt."""
+        return cls(
+            f"Branch {branch} moved {attempts} times while this commit was made; nothing was written. Send the call "
+            "again."
+        )
+
+
+class _MemberFailedError(Exception):
+    """PostgreSQL could not carry out what one member needs, and others were with it."""
+
+
+@dataclass(eq=False, slots=True)
+class _Member(Generic[T]):
+    """A call that waits for its commit.
+
+    Attributes:
+        work: Makes its commit in a transaction that holds the workspace; repeated if the branch was moved meanwhile.
+        branch: The branch that it commits on.
+        session_id: The session that it commits; "" if it has none.
+        commit_point: Of the call.
+        answer: Its result.
+    """
+
+    work: Callable[[WorkspaceTransaction], Awaitable[T]]
+    branch: str
+    session_id: str
+    commit_point: CommitPoint
+    answer: asyncio.Future[T] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+async def commit_of_session(
+    store: Store,
+    workspace_id: str,
+    session_id: str,
+    commit_point: CommitPoint,
+    work: Callable[[WorkspaceTransaction], Awaitable[T]],
+    *,
+    alone: bool = False,
+) -> T:
+    """Run the work of a call that commits a session, in a transaction that holds both.
+
+    Args:
+        store: An open store.
+        workspace_id: The workspace.
+        session_id: The session.
+        commit_point: Of the call.
+        work: Makes the commit. It may be called again, with another transaction.
+        alone: It needs more than its commit, such as a tag, so it cannot be made with others.
+
+    Raises:
+        WorkspaceNotFoundError: There is no such workspace.
+        WorkspaceSetAsideError: It could not be recovered.
+        BranchBusyError: Another program kept moving the branch.
+    """
+    await store.admit(workspace_id)
+    async with store.database.connection() as conn:
+        size = await sessions.size_of(conn, workspace_id, session_id)
+    if alone or size is None or _is_much(size):
+        held = workspace_transaction(store, workspace_id, commit_point, session_id=session_id, follow=False)
+        async with held as opened:
+            return await work(opened)
+    return await _joined(store, workspace_id, _Member(work, size.branch, session_id, commit_point))
+
+
+async def commit_on_branch(
+    store: Store,
+    workspace_id: str,
+    branch: str,
+    commit_point: CommitPoint,
+    work: Callable[[WorkspaceTransaction], Awaitable[T]],
+    *,
+    alone: bool = False,
+) -> T:
+    """The same for a call that commits on a branch without a session that others know."""
+    if alone:
+        async with workspace_transaction(store, workspace_id, commit_point) as opened:
+            return await work(opened)
+    await store.admit(workspace_id)
+    return await _joined(store, workspace_id, _Member(work, branch, "", commit_point))
+
+
+def _is_much(size: SessionSize) -> bool:
+    return size.changes > _MOST_CHANGES or size.bytes > _MOST_BYTES
+
+
+async def _joined(store: Store, workspace_id: str, member: _Member[T]) -> T:
+    store.commits.join(workspace_id, member, partial(_make_some, store, workspace_id))
+    return await member.answer
+
+
+async def _make_some(store: Store, workspace_id: str, queue: deque[_Member[Any]]) -> None:
+    """Make a group of the commits that wait, or leave them to the next call if that takes too long."""
+    group: list[_Member[Any]] = []
+    try:
+        async with store.locks.workspaces.of(workspace_id):
+            group += _taken(store, queue)
+            if group:
+                await _Group(store, workspace_id, group, queue).make()
+    except asyncio.CancelledError:
+        _answer([*group, *queue], asyncio.CancelledError())
+        queue.clear()
+        raise
+    except Exception as error:  # noqa: BLE001 - it is raised where the members wait
+        _answer(group, error)
+
+
+def _taken(store: Store, queue: deque[_Member[Any]]) -> list[_Member[Any]]:
+    """Take the first that waits and others on its branch whose sessions nobody edits at this moment."""
+    waiting = [member for member in queue if not member.answer.done()]  # a caller may have left
+    queue.clear()
+    group: list[_Member[Any]] = []
+    for member in waiting:
+        first = group[0] if group else member
+        is_free = not member.session_id or (
+            not store.locks.sessions.of(member.session_id).locked()
+            and member.session_id not in {other.session_id for other in group}
+        )
+        if member is first or (member.branch == first.branch and is_free and len(group) < _MOST_MEMBERS):
+            group.append(member)
+        else:
+            queue.append(member)
+    return group
+
+
+def _answer(group: Sequence[_Member[Any]], error: BaseException) -> None:
+    for member in group:
+        if member.answer.done():
+            continue
+        if isinstance(error, asyncio.CancelledError):
+            member.answer.cancel()
+        else:
+            member.answer.set_exception(error)
+
+
+@dataclass(slots=True)
+class _Group:
+    """Commits that are made together, while the lock of the workspace is held.
+
+    Attributes:
+        store: The store.
+        workspace_id: The workspace.
+        members: Those whose commits are made, in order.
+        queue: Takes back those for which there is no room.
+        answers: The result of each member, or why it was refused.
+    """
+
+    store: Store
+    workspace_id: str
+    members: list[_Member[Any]]
+    queue: deque[_Member[Any]]
+    answers: dict[_Member[Any], Any] = field(default_factory=dict)
+
+    async def make(self) -> None:
+        """Make the commits and answer the members.
+
+        If one fails in a way that is not its caller's fault, all are rolled back, and each is made alone.
+        """
+        for _ in range(_ATTEMPTS):
+            self.answers.clear()
+            commit_point = CommitPoint()
+            try:
+                await self._make_together(commit_point)
+            except BranchMovedError:
+                continue
+            except MemoTreeError:
+                self._tell_refused()
+                raise
+            except Exception as error:
+                if commit_point.reached or len(self.members) == 1:
+                    self._tell_refused()
+                    raise
+                _log.warning(
+                    "a group of commits failed; each is made alone", why=repr(error), commits=len(self.members)
+                )
+                for member in self.members:
+                    await self._make_alone(member)
+            else:
+                for member, answer in self.answers.items():
+                    if not member.answer.done() and not isinstance(answer, MemoTreeError):
+                        member.answer.set_result(answer)
+                self._tell_refused()
+            return
+        raise BranchBusyError.of(self.members[0].branch, _ATTEMPTS)
+
+    def _tell_refused(self) -> None:
+        """Raise where a member waits that it was refused; that holds whatever happens to the others."""
+        for member, answer in self.answers.items():
+            if isinstance(answer, MemoTreeError):
+                _answer([member], answer)
+
+    async def _make_alone(self, member: _Member[Any]) -> None:
+        try:
+            await _Group(self.store, self.workspace_id, [member], self.queue).make()
+        except Exception as error:  # noqa: BLE001 - it is raised where the member waits
+            _answer([member], error)
+
+    async def _make_together(self, commit_point: CommitPoint) -> None:
+        async with AsyncExitStack() as stack:
+            await self._hold_sessions(stack, commit_point)
+            what = f"the mirror of workspace {self.workspace_id} is behind"
+            held = await stack.enter_async_context(
+                transaction(self.store, commit_point, what, lambda: self.store.catch_up(self.workspace_id))
+            )
+            await registry.lock_workspace(held.conn, self.workspace_id)
+            repository = await in_store_thread(self.store.repositories.get, self.workspace_id)
+            pending = stack.enter_context(PendingCommits.on(repository))
+            opened = WorkspaceTransaction(self.store, held.conn, commit_point, self.workspace_id, repository, pending)
+            await opened.follow_git()
+            await self._work(opened, pending)
+            if pending.new:
+                await self._publish(opened, pending)
+        opened.start_afterwards()
+
+    async def _hold_sessions(self, stack: AsyncExitStack, commit_point: CommitPoint) -> None:
+        for session_id in sorted({member.session_id for member in self.members} - {""}):
+            await stack.enter_async_context(self.store.locks.sessions.of(session_id))
+            stack.push(partial(note_unsettled, self.store, self.workspace_id, session_id, commit_point))
+
+    async def _work(self, opened: WorkspaceTransaction, pending: PendingCommits) -> None:
+        """Do the work of each member; those that come after too much of it go back into the queue."""
+        for number, member in enumerate(self.members):
+            if pending.size > _MOST_BYTES:
+                self.queue.extendleft(reversed(self.members[number:]))
+                del self.members[number:]
+                break
+            if member.answer.done():  # its caller has left
+                continue
+            before, begun = pending.new, len(opened.afterwards)
+            try:
+                async with opened.conn.transaction():
+                    self.answers[member] = await member.work(opened)
+            except MemoTreeError as error:
+                pending.new = before
+                del opened.afterwards[begun:]
+                self.answers[member] = error
+            except psycopg.Error as error:
+                if len(self.members) == 1:
+                    raise
+                raise _MemberFailedError from error
+
+    async def _publish(self, opened: WorkspaceTransaction, pending: PendingCommits) -> None:
+        """Sync the pack and move the branch; whoever waits for one of the commits waits for the end from now on."""
+        made = [member for member, answer in self.answers.items() if not isinstance(answer, MemoTreeError)]
+        try:
+            for member in made:
+                member.commit_point.reached = True
+            await pending.publish(opened)
+        finally:
+            for member in made:
+                member.commit_point.reached = opened.commit_point.reached

@@ -1,0 +1,306 @@
+"""Commits that wait for each other are made together: one transaction, one pack, one move of the branch."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import pytest
+from integration.pushes import differences, push
+from integration.worlds import World
+from memotree_storage.commit import group_commit, write_path
+from memotree_storage.commit.group_commit import BranchBusyError
+from memotree_storage.commit.rebase import ConflictError
+from memotree_storage.commit.session_commit import NothingToCommitError
+from memotree_storage.git.open_pack import GitOpenPack
+from memotree_storage.git.repository import GitRepository
+from memotree_storage.model.node import Node
+from memotree_storage.postgres import projector, tree
+from memotree_storage.postgres.database import DatabaseUnavailableError
+from memotree_storage.postgres.tree import Snapshot, State
+
+from memotree.history import HistoryOperations
+from memotree.v1 import history_service_pb2 as history_pb
+from memotree.v1 import session_service_pb2 as sessions_pb
+
+pytestmark = pytest.mark.requirement("CANVAS-8")
+
+DEADLINE = 60.0
+
+
+@pytest.fixture
+def finished(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes of each pack of a group that was synced."""
+    sizes: list[int] = []
+    finish = GitOpenPack.finish
+
+    def counted(pack: GitOpenPack) -> None:
+        finish(pack)
+        if pack._is_read:
+            sizes.append(pack.size)
+
+    monkeypatch.setattr(GitOpenPack, "finish", counted)
+    return sizes
+
+
+async def together(world: World, calls: Iterable[Coroutine[Any, Any, Any]]) -> list[Any]:
+    """Begin calls one after the other while the workspace is held, and return their results or errors in order."""
+    async with held(world) as begin:
+        tasks = [await begin(call) for call in calls]
+    return await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def held(world: World) -> AsyncIterator[Callable[[Coroutine[Any, Any, Any]], Awaitable[asyncio.Task[Any]]]]:
+    """Hold the workspace; yields what begins a commit and returns when it waits."""
+    joined = asyncio.Semaphore(0)
+    join = world.store.commits.join
+
+    def told(*arguments: Any) -> None:
+        join(*arguments)
+        joined.release()
+
+    async def begin(call: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.create_task(call)
+        await asyncio.wait_for(joined.acquire(), DEADLINE)
+        return task
+
+    world.store.commits.join = told  # type: ignore[method-assign]
+    try:
+        async with world.store.locks.workspaces.of(world.workspace):
+            yield begin
+    finally:
+        world.store.commits.join = join  # type: ignore[method-assign]
+
+
+async def staged_sessions(world: World, nodes: Sequence[Node], branch: str = "") -> list[str]:
+    opened = []
+    for node in nodes:
+        opened.append(await world.open(branch))
+        await world.stage(opened[-1], node)
+    return opened
+
+
+def parents_of(world: World, commit_id: str, count: int) -> list[str]:
+    """The first parents of a commit, that many, nearest first."""
+    found = []
+    for _ in range(count):
+        commit_id = world.repository.commit_info(commit_id).parents[0]
+        found.append(commit_id)
+    return found
+
+
+async def test_commits_that_wait_share_a_pack_and_each_is_a_commit_of_its_own(
+    world: World, finished: list[int]
+) -> None:
+    nodes = world.nodes(20)
+    sessions = await staged_sessions(world, nodes)
+    before = await world.head()
+    made = await together(world, [world.commit(each, f"Commit {n}") for n, each in enumerate(sessions)])
+    assert len(finished) == 1
+    assert world.repository.ref("refs/heads/main") == made[-1] == await world.head()
+    assert parents_of(world, made[-1], 20) == [*reversed(made[:-1]), before]
+    for number, commit_id in enumerate(made):
+        assert world.repository.commit_info(commit_id).message.startswith(f"Commit {number}\n")
+        alive = await world.alive(commit_id)
+        assert [node.id in alive for node in nodes] == [place <= number for place in range(20)]
+    assert await differences(world.store, world.workspace) == []
+
+
+async def test_commits_of_the_same_nodes_are_merged_in_the_order_in_which_they_came(world: World) -> None:
+    node = world.node("One")
+    await world.put(node)
+    first, second = await world.open(), await world.open()
+    await world.stage(first, replace(node, title="Another title"))
+    await world.stage(second, replace(node, content="Another text."))
+    made = await together(world, [world.commit(first), world.commit(second)])
+    [entry] = await _entries(world, made[1], node.id)
+    assert (entry.title, entry.content) == ("Another title", "Another text.")
+    assert await differences(world.store, world.workspace) == []
+
+
+async def test_one_that_is_refused_is_rolled_back_alone(world: World, finished: list[int]) -> None:
+    node = world.node("One")
+    await world.put(node)
+    nodes = world.nodes(3)
+    first, second, third = await staged_sessions(world, nodes)
+    one, other = await world.open(), await world.open()
+    await world.stage(one, replace(node, content="What one says."))
+    await world.stage(other, replace(node, content="What another says."))
+    nothing = await world.open()
+    finished.clear()
+    calls = [world.commit(each) for each in (first, one, nothing, second, other, third)]
+    made = await together(world, calls)
+    assert [type(result) for result in made] == [str, str, NothingToCommitError, str, ConflictError, str]
+    assert len(finished) == 1
+    assert parents_of(world, made[5], 3) == [made[3], made[1], made[0]]
+    assert await world.alive(await world.head(), other) != await world.alive(await world.head())  # it is still staged
+    assert await differences(world.store, world.workspace) == []
+
+
+async def test_a_push_meanwhile_makes_all_of_them_again_on_top_of_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = world.nodes(5)
+    sessions = await staged_sessions(world, nodes)
+    move, pushed = GitRepository.move_ref, list[str]()
+
+    def race(repository: GitRepository, ref: str, old: str | None, new: str | None) -> bool:
+        if ref == "refs/heads/main" and not pushed:
+            pushed.append("")
+            pushed[0] = push(world, "main", world.node("Pushed"))
+        return move(repository, ref, old, new)
+
+    monkeypatch.setattr(GitRepository, "move_ref", race)
+    made = await together(world, [world.commit(each) for each in sessions])
+    assert parents_of(world, made[-1], 5) == [*reversed(made[:-1]), *pushed]
+    assert await differences(world.store, world.workspace) == []
+
+
+async def test_a_branch_that_keeps_moving_ends_all_of_them_and_nothing_is_written(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions = await staged_sessions(world, world.nodes(2))
+    monkeypatch.setattr(GitRepository, "move_ref", lambda *_: False)
+    before = await world.head()
+    made = await together(world, [world.commit(each) for each in sessions])
+    assert [type(each) for each in made] == [BranchBusyError] * 2
+    monkeypatch.undo()
+    assert await world.head() == before
+    assert [type(await world.commit(each)) for each in sessions] == [str, str]
+    assert await differences(world.store, world.workspace) == []
+
+
+async def test_a_statement_that_fails_for_one_leaves_the_others_their_commits(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = world.nodes(4)
+    sessions = await staged_sessions(world, nodes)
+    project = projector.project
+
+    async def failing(conn: Any, workspace_id: str, commit: Any, changes: Any, *rest: Any, **named: Any) -> Any:
+        if nodes[1].id in {change.entry_id for change in changes}:
+            await conn.execute("select 1 / 0")
+        return await project(conn, workspace_id, commit, changes, *rest, **named)
+
+    monkeypatch.setattr(projector, "project", failing)
+    made = await together(world, [world.commit(each) for each in sessions])
+    assert [type(each) for each in made] == [str, psycopg.errors.DivisionByZero, str, str]
+    assert await world.alive(made[3]) == await world.alive(await world.head())
+    monkeypatch.undo()
+    assert isinstance(await world.commit(sessions[1]), str)
+    assert await differences(world.store, world.workspace) == []
+
+
+async def test_rows_that_cannot_be_written_after_the_branch_has_moved_follow_soon_after(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = world.nodes(3)
+    sessions = await staged_sessions(world, nodes)
+    publish = write_path.PendingCommits.publish
+
+    async def cut(pending: Any, transaction: Any) -> None:
+        await publish(pending, transaction)
+        monkeypatch.undo()
+        raise DatabaseUnavailableError("gone")
+
+    monkeypatch.setattr(write_path.PendingCommits, "publish", cut)
+    made = await together(world, [world.commit(each, request_id=f"r-{n}") for n, each in enumerate(sessions)])
+    assert [type(each) for each in made] == [DatabaseUnavailableError] * 3
+    again = [await world.commit(each, request_id=f"r-{n}") for n, each in enumerate(sessions)]
+    assert parents_of(world, again[-1], 2) == [again[1], again[0]]
+    assert world.repository.ref("refs/heads/main") == again[-1]
+    assert {node.id for node in nodes} <= set(await world.alive(await world.head()))
+    assert await differences(world.store, world.workspace) == []
+
+
+async def test_a_request_id_that_is_sent_twice_at_once_makes_one_commit(world: World) -> None:
+    [session] = await staged_sessions(world, [world.node()])
+    before = await world.head()
+    made = await together(world, [world.commit(session, request_id="r-1") for _ in range(3)])
+    assert len(set(made)) == 1
+    assert parents_of(world, made[0], 1) == [before]
+
+
+async def test_a_caller_that_leaves_while_it_waits_commits_nothing(world: World) -> None:
+    sessions = await staged_sessions(world, world.nodes(3))
+    before = await world.head()
+    async with held(world) as begin:
+        tasks = [await begin(world.commit(each)) for each in sessions]
+        tasks[1].cancel()
+        await asyncio.wait([tasks[1]])
+    made = await asyncio.gather(*tasks, return_exceptions=True)
+    assert isinstance(made[1], asyncio.CancelledError)
+    assert parents_of(world, made[2], 2) == [made[0], before]
+    assert isinstance(await world.commit(sessions[1]), str)
+
+
+async def test_branches_and_tags_and_what_comes_after_much_work_have_groups_of_their_own(
+    world: World, finished: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = HistoryOperations(world.store, world.pages, world.limits)
+    await history.create_branch(history_pb.CreateBranchRequest(workspace=world.workspace, name="side"))
+    main = await staged_sessions(world, world.nodes(4))
+    side = await staged_sessions(world, world.nodes(2), "side")
+    finished.clear()
+    order = [main[0], side[0], main[1], side[1], main[2], main[3]]
+    made = dict(zip(order, await together(world, [world.commit(each) for each in order]), strict=True))
+    assert len(finished) == 2
+    assert parents_of(world, made[main[3]], 3) == [made[main[2]], made[main[1]], made[main[0]]]
+    assert parents_of(world, made[side[1]], 1) == [made[side[0]]]
+
+    more = await staged_sessions(world, world.nodes(6))
+    monkeypatch.setattr(group_commit, "_MOST_BYTES", 1)  # each of them is too long for company
+    monkeypatch.setattr(group_commit, "_is_much", lambda _: False)
+    finished.clear()
+    again = await together(world, [world.commit(each) for each in more])
+    assert len(finished) == 6
+    assert parents_of(world, again[-1], 5) == list(reversed(again[:-1]))
+
+    [tagged] = await staged_sessions(world, [world.node()])
+    finished.clear()
+    commit_id = await world.commit(tagged, create_tag=True, tag_name="v1")
+    assert finished == []  # a tag needs the commit to be there
+    assert world.repository.peel(world.repository.refs()["refs/tags/v1"]) == commit_id
+    assert await differences(world.store, world.workspace) == []
+
+
+async def test_a_session_that_is_edited_at_the_moment_is_waited_for_by_its_own_commit_alone(world: World) -> None:
+    first, edited, third = await staged_sessions(world, world.nodes(3))
+    async with world.store.locks.sessions.of(edited):
+        async with held(world) as begin:
+            tasks = [await begin(world.commit(each)) for each in (first, edited, third)]
+        await asyncio.wait([tasks[0], tasks[2]], timeout=DEADLINE)
+        assert (tasks[0].done(), tasks[1].done(), tasks[2].done()) == (True, False, True)
+    assert parents_of(world, await tasks[1], 1) == [await tasks[2]]
+
+
+async def test_what_was_written_for_a_commit_that_is_not_made_is_read_by_nobody(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [session] = await staged_sessions(world, [world.node()])
+    add, noted = write_path.PendingCommits.add, list[str]()
+
+    def note(pending: Any, ref: str, parent: str, commit_id: str) -> None:
+        add(pending, ref, parent, commit_id)
+        noted.append(commit_id)
+        assert world.repository.exists(commit_id)
+        raise DatabaseUnavailableError("gone")
+
+    monkeypatch.setattr(write_path.PendingCommits, "add", note)
+    with pytest.raises(DatabaseUnavailableError):
+        await world.commit(session)
+    assert [world.repository.exists(commit_id) for commit_id in noted] == [False]
+    monkeypatch.undo()
+    await world.sessions.discard_session(
+        sessions_pb.DiscardSessionRequest(workspace=world.workspace, session_id=session)
+    )
+
+
+async def _entries(world: World, commit_id: str, *ids: str) -> list[Node]:
+    async with world.store.database.connection() as conn:
+        found = await tree.versions(Snapshot(conn, State(world.workspace, commit_id)), list(ids))
+    loaded = await world.store.entries.load(world.workspace, list(found.values()))
+    return [entry for each in ids if isinstance(entry := loaded[found[each].blob], Node)]
