@@ -63,7 +63,7 @@ class SummaryRenewer(Protocol):
     """Renews the summaries that depend on nodes changed in sessions."""
 
     async def renew_for_commit(
-        self, workspace: str, session_id: str, choice: Collection[str] = (), *, with_models: bool
+        self, session: Session, choice: Collection[str] = (), *, with_models: bool
     ) -> Sequence[Any]:
         """Make new summaries where the (chosen) changes of a session make them stale; write nothing."""
         ...
@@ -229,43 +229,39 @@ class SessionOperations:
         Once the ref may have moved, a cancellation waits for the end, because the commit then exists.
         """
         order = self._order(request)
-        renewed = await self._renewed(request, order.choice)
-        return await finish_past_commit_point(partial(self._commit, request, order, renewed))
+        session_id = lookup.needed("session_id", request.session_id)
+        async with self._store.database.connection() as conn:
+            workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
+            # The session may have been lost after its commit, which a repeated call finds.
+            session = await sessions.find_if_there(conn, workspace.workspace_id, session_id)
+        renewed = () if session is None else await self._renewed(request, session, order.choice)
+        committing = _Committing(request, order, workspace.workspace_id, session, renewed)
+        return await finish_past_commit_point(partial(self._commit, committing))
 
-    async def _renewed(self, request: pb.CommitChangesRequest, choice: Sequence[str]) -> Sequence[Any]:
+    async def _renewed(
+        self, request: pb.CommitChangesRequest, session: Session, choice: Sequence[str]
+    ) -> Sequence[Any]:
         """Make the summaries that follow the changes.
 
         A built-in one that cannot be made now does not stop the commit: the background renews it.
         """
         if self._summaries is None:
             return ()
-        workspace = lookup.needed("workspace", request.workspace)
-        session_id = lookup.needed("session_id", request.session_id)
         try:
-            return await self._summaries.renew_for_commit(
-                workspace, session_id, choice, with_models=request.renew_summaries
-            )
-        except sessions.SessionNotFoundError:
-            return ()  # the session may have been lost after its commit, which a repeated call finds
+            return await self._summaries.renew_for_commit(session, choice, with_models=request.renew_summaries)
         except MemoTreeError as error:
             if request.renew_summaries:
                 raise
-            _log.info("summaries do not follow in the same commit", session=session_id, why=error.message)
+            _log.info("summaries do not follow in the same commit", session=session.session_id, why=error.message)
             return ()
 
     async def finish(self) -> None:
         """Wait a few seconds for background work; for a graceful stop."""
         await self._store.background.finish()
 
-    async def _commit(
-        self,
-        request: pb.CommitChangesRequest,
-        order: CommitOrder,
-        renewed: Sequence[Any],
-        commit_point: CommitPoint,
-    ) -> pb.CommitChangesResponse:
-        workspace_id = (await self._workspace(request.workspace)).workspace_id
-        session_id = lookup.needed("session_id", request.session_id)
+    async def _commit(self, committing: "_Committing", commit_point: CommitPoint) -> pb.CommitChangesResponse:
+        request, order, renewed = committing.request, committing.order, committing.renewed
+        workspace_id, session_id = committing.workspace_id, request.session_id
 
         async def work(held: WorkspaceTransaction) -> pb.CommitChangesResponse:
             async def prepare(session: Session) -> Collection[str]:
@@ -286,7 +282,13 @@ class SessionOperations:
             return await run_once(held.conn, workspace_id, request, pb.CommitChangesResponse, make)
 
         response = await commit_of_session(
-            self._store, workspace_id, session_id, commit_point, work, alone=bool(order.tag)
+            self._store,
+            workspace_id,
+            session_id,
+            commit_point,
+            work,
+            session=committing.session,
+            alone=bool(order.tag),
         )
         faults.point("commit.recorded")
         self._store.notice_commit(workspace_id)
@@ -344,6 +346,17 @@ class _Opening:
     branch: str
     agent: str
     ttl: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class _Committing:
+    """A commit to make: the session as it was found, if it was, and the summaries that follow its changes."""
+
+    request: pb.CommitChangesRequest
+    order: CommitOrder
+    workspace_id: str
+    session: Session | None
+    renewed: Sequence[Any]
 
 
 async def _head(conn: Connection, workspace_id: str, branch: str, *, hold: bool = False) -> State:

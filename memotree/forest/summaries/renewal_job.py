@@ -157,7 +157,7 @@ class SummaryRenewal:
         async with self._store.database.connection() as conn:
             state = await branch_head(conn, workspace_id, request.branch)
             if nodes:
-                scope = await around(conn, [state], json.loads(nodes))
+                scope = await around(conn, state, json.loads(nodes))
             else:
                 scope = await everywhere(Snapshot(conn, state), await _archives(Snapshot(conn, state), request.archive))
 
@@ -186,13 +186,12 @@ class SummaryRenewal:
     # --- Within a session --------------------------------------------------------------------------------------------
 
     async def renew_for_commit(
-        self, workspace: str, session_id: str, choice: Collection[str] = (), *, with_models: bool
+        self, session: sessions.Session, choice: Collection[str] = (), *, with_models: bool
     ) -> list[Renewed]:
         """Makes new summaries for nodes that the changes of a session make stale; writes nothing.
 
         Args:
-            workspace: The workspace.
-            session_id: The session.
+            session: The session.
             choice: The ids, or prefixes of ids, of the changed nodes that count; all if empty. Nodes whose changes are
                 left out are not touched.
             with_models: Whether the chat model makes them, if there is one. Otherwise the built-in method does, and the
@@ -201,9 +200,6 @@ class SummaryRenewal:
         if not (with_models or self._background):
             return []
         async with self._store.database.connection() as conn:
-            session = await sessions.find_session(
-                conn, (await registry.find_workspace(conn, workspace)).workspace_id, session_id
-            )
             scope = await _scope_of_changes(conn, session, choice, everything=with_models)
         if scope is None:
             return []
@@ -289,8 +285,14 @@ class SummaryRenewal:
     async def _look(self, workspace_id: str, branch: str, commits: Sequence[str]) -> None:
         async with self._store.database.connection() as conn:
             state = await branch_head(conn, workspace_id, branch)
-            before, changed = await _changed(conn, workspace_id, commits)
-            found = stale(await around(conn, [state, *before], changed), with_models=self._models.has_chat)
+            steps = await history.touched_nodes(conn, workspace_id, commits)
+            changed = {node_id for step in steps for node_id in step.node_ids}
+            before = [
+                (State(workspace_id, step.first_parent), step.displaced_ids)
+                for step in steps
+                if step.first_parent is not None
+            ]
+            found = stale(await around(conn, state, changed, before), with_models=self._models.has_chat)
         if found:
             await self._runner.submit(
                 workspace_id,
@@ -316,7 +318,7 @@ async def _scope_of_changes(
     chosen = set(chosen_ids(known, list(choice))) if choice else known.keys()
     if not everything and not await _is_summed_up(conn, session.tree, base, rows, chosen):
         return None
-    scope = await around(conn, [session.tree, base], chosen)
+    scope = await around(conn, session.tree, chosen, [(base, chosen)])
     left_out = {row.entry_id for row in rows} - chosen
     return await without(Snapshot(conn, base), scope, left_out) if left_out else scope
 
@@ -338,10 +340,3 @@ async def _archives(snapshot: Snapshot, archive: str) -> list[str]:
     if archive:
         return [(await lookup.archive(snapshot, archive)).entry_id]
     return [version.entry_id for version in await archive_versions.archives(snapshot)]
-
-
-async def _changed(conn: Connection, workspace_id: str, commits: Sequence[str]) -> tuple[list[State], set[str]]:
-    """The states before some commits, where nodes that they moved or deleted stood, and what they changed."""
-    steps = await history.touched_nodes(conn, workspace_id, commits)
-    before = [State(workspace_id, step.first_parent) for step in steps if step.first_parent is not None]
-    return before, {node_id for step in steps for node_id in step.node_ids}

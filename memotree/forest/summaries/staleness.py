@@ -53,24 +53,31 @@ class Stale:
     reason: Reason
 
 
-async def around(conn: Connection, states: Sequence[State], changed: Iterable[str]) -> Scope:
+async def around(
+    conn: Connection, state: State, changed: Iterable[str], before: Iterable[tuple[State, Collection[str]]] = ()
+) -> Scope:
     """Returns the nodes whose summaries a change may have made stale: the changed nodes and all their ancestors.
 
     Args:
         conn: A connection.
-        states: The state to check, then other states (such as before the change) where nodes may have had other
-            ancestors.
+        state: The state to check.
         changed: Ids of nodes that are new, changed, moved or deleted.
+        before: Other states, each with those of the nodes that may have had other ancestors there.
     """
     ids = set(changed)
-    wanted = set(ids)
-    for state in states:
-        wanted.update(*(await tree.ancestors(Snapshot(conn, state), ids)).values())
-        gone = await tree.versions(Snapshot(conn, state), ids, dead=True)
-        parents = {version.parent_id for version in gone.values() if version.parent_id} - wanted
-        wanted |= parents
-        wanted.update(*(await tree.ancestors(Snapshot(conn, state), parents)).values())
-    return await scope_of(Snapshot(conn, states[0]), wanted)
+    wanted = ids | await _above(Snapshot(conn, state), ids)
+    for other, displaced in before:
+        if displaced:
+            wanted |= await _above(Snapshot(conn, other), displaced)
+    return await scope_of(Snapshot(conn, state), wanted)
+
+
+async def _above(snapshot: Snapshot, ids: Collection[str]) -> set[str]:
+    """The ancestors of nodes, and those that deleted ones had."""
+    found = set[str]().union(*(await tree.ancestors(snapshot, ids)).values())
+    gone = await tree.versions(snapshot, ids, dead=True)
+    parents = {version.parent_id for version in gone.values() if version.parent_id} - found
+    return found.union(parents, *(await tree.ancestors(snapshot, parents)).values()) if parents else found
 
 
 async def without(snapshot: Snapshot, scope: Scope, left_out: Collection[str]) -> Scope:

@@ -27,15 +27,15 @@ import structlog
 from memotree_storage.commit.transaction import (
     WorkspaceTransaction,
     note_unsettled,
+    repository_of,
     transaction,
     workspace_transaction,
 )
 from memotree_storage.commit.write_path import BranchMovedError, PendingCommits
 from memotree_storage.concurrency.cancellation import CommitPoint
-from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import AbortedError, MemoTreeError
-from memotree_storage.postgres import registry, sessions
-from memotree_storage.postgres.sessions import SessionSize
+from memotree_storage.postgres import registry
+from memotree_storage.postgres.sessions import Session
 from memotree_storage.store import Store
 
 T = TypeVar("T")
@@ -95,6 +95,7 @@ async def commit_of_session(
     commit_point: CommitPoint,
     work: Callable[[WorkspaceTransaction], Awaitable[T]],
     *,
+    session: Session | None,
     alone: bool = False,
 ) -> T:
     """Run the work of a call that commits a session, in a transaction that holds both.
@@ -105,6 +106,7 @@ async def commit_of_session(
         session_id: The session.
         commit_point: Of the call.
         work: Makes the commit. It may be called again, with another transaction.
+        session: The session as it was found a moment ago; ``None`` if the workspace has no such session.
         alone: It needs more than its commit, such as a tag, so it cannot be made with others.
 
     Raises:
@@ -112,14 +114,12 @@ async def commit_of_session(
         WorkspaceSetAsideError: It could not be recovered.
         BranchBusyError: Another program kept moving the branch.
     """
-    await store.admit(workspace_id)
-    async with store.database.connection() as conn:
-        size = await sessions.size_of(conn, workspace_id, session_id)
-    if alone or size is None or _is_much(size):
+    if alone or session is None or _is_much(session):
         held = workspace_transaction(store, workspace_id, commit_point, session_id=session_id, follow=False)
         async with held as opened:
             return await work(opened)
-    return await _joined(store, workspace_id, _Member(work, size.branch, session_id, commit_point))
+    await store.admit(workspace_id)
+    return await _joined(store, workspace_id, _Member(work, session.branch, session_id, commit_point))
 
 
 async def commit_on_branch(
@@ -139,8 +139,8 @@ async def commit_on_branch(
     return await _joined(store, workspace_id, _Member(work, branch, "", commit_point))
 
 
-def _is_much(size: SessionSize) -> bool:
-    return size.changes > _MOST_CHANGES or size.bytes > _MOST_BYTES
+def _is_much(session: Session) -> bool:
+    return session.change_count > _MOST_CHANGES or session.change_bytes > _MOST_BYTES
 
 
 async def _joined(store: Store, workspace_id: str, member: _Member[T]) -> T:
@@ -262,7 +262,7 @@ class _Group:
                 transaction(self.store, commit_point, what, lambda: self.store.catch_up(self.workspace_id))
             )
             await registry.lock_workspace(held.conn, self.workspace_id)
-            repository = await in_store_thread(self.store.repositories.get, self.workspace_id)
+            repository = await repository_of(self.store, self.workspace_id)
             pending = stack.enter_context(PendingCommits.on(repository))
             opened = WorkspaceTransaction(self.store, held.conn, commit_point, self.workspace_id, repository, pending)
             await opened.follow_git()
@@ -286,6 +286,9 @@ class _Group:
             if member.answer.done():  # its caller has left
                 continue
             before, begun = pending.new, len(opened.afterwards)
+            if len(self.members) == 1:  # the transaction itself takes everything back
+                self.answers[member] = await member.work(opened)
+                return
             try:
                 async with opened.conn.transaction():
                     self.answers[member] = await member.work(opened)
@@ -294,8 +297,6 @@ class _Group:
                 del opened.afterwards[begun:]
                 self.answers[member] = error
             except psycopg.Error as error:
-                if len(self.members) == 1:
-                    raise
                 raise _MemberFailedError from error
 
     async def _publish(self, opened: WorkspaceTransaction, pending: PendingCommits) -> None:

@@ -32,11 +32,10 @@ from memotree_storage.model.trailers import Request
 from memotree_storage.model.validation import check_archive, check_node
 from memotree_storage.ports import Signature, TagDraft
 from memotree_storage.postgres import history, refs, sessions, staging, tree
-from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.projector import EntryChange
 from memotree_storage.postgres.refs import TAGS
 from memotree_storage.postgres.requests import commit_of_request
-from memotree_storage.postgres.sessions import Session, SessionNotFoundError
+from memotree_storage.postgres.sessions import Session
 from memotree_storage.postgres.staging import Staged
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
@@ -145,7 +144,11 @@ async def commit_session(store: Store, workspace_id: str, session_id: str, order
         async def commit(transaction: WorkspaceTransaction) -> CommitResult:
             return await commit_session_in_transaction(transaction, session_id, order)
 
-        result = await commit_of_session(store, workspace_id, session_id, commit_point, commit, alone=bool(order.tag))
+        async with store.database.connection() as conn:
+            session = await sessions.find_if_there(conn, workspace_id, session_id)
+        result = await commit_of_session(
+            store, workspace_id, session_id, commit_point, commit, session=session, alone=bool(order.tag)
+        )
         store.notice_commit(workspace_id)
         return result
 
@@ -314,13 +317,10 @@ async def _earlier_result(
 ) -> CommitResult | None:
     """The result of an earlier call with this request id whose answer was lost; the commit's trailers name it."""
     conn, workspace_id = transaction.conn, transaction.workspace_id
-    session = await _session_or_none(conn, workspace_id, session_id)
-    head = None if session is None else await refs.branch_head(conn, workspace_id, session.branch)
-    found = await commit_of_request(
-        conn, workspace_id, order.request, session_id=session_id, head=None if head is None else head.commit_id
-    )
+    found = await commit_of_request(conn, workspace_id, order.request, session_id=session_id)
     if found is None:
         return None
+    session = await sessions.find_if_there(conn, workspace_id, session_id)  # it may be lost with the schema ``work``
     warnings = await _earlier_tag(transaction, order, found.commit_id) if order.tag else ()
     return CommitResult(
         found.commit_id,
@@ -330,14 +330,6 @@ async def _earlier_result(
         await staging.count_staged(conn, session_id),
         warnings,
     )
-
-
-async def _session_or_none(conn: Connection, workspace_id: str, session_id: str) -> Session | None:
-    """A session, which may have been lost with the schema ``work`` after it had made the commit."""
-    try:
-        return await sessions.find_session(conn, workspace_id, session_id)
-    except SessionNotFoundError:
-        return None
 
 
 async def _earlier_tag(transaction: WorkspaceTransaction, order: CommitOrder, commit_id: str) -> tuple[str, ...]:

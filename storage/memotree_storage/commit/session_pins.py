@@ -2,6 +2,7 @@
 
 import structlog
 
+from memotree_storage.commit.transaction import repository_of
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import UnavailableError
 from memotree_storage.model.workspace import KEEP_PREFIX
@@ -20,7 +21,7 @@ async def pin_base(store: Store, workspace_id: str, session_id: str, old: str | 
         old: The commit that the ref names now, as far as the caller knows; ``None`` if there is no ref.
         new: The commit to protect; ``None`` deletes the ref.
     """
-    repository = await in_store_thread(store.repositories.get, workspace_id)
+    repository = await repository_of(store, workspace_id)
     ref = f"{KEEP_PREFIX}{session_id}"
     try:
         if not await in_store_thread(repository.move_ref, ref, old, new):

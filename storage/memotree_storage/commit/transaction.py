@@ -13,6 +13,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 from memotree_storage.concurrency.cancellation import CommitPoint, retry_until_done
 from memotree_storage.concurrency.threads import in_store_thread
+from memotree_storage.git.repository import GitRepository
 from memotree_storage.mirror.catch_up import catch_up_in_transaction, is_behind
 from memotree_storage.ports import CommitStore, OpenPack
 from memotree_storage.postgres import registry, sessions
@@ -126,6 +127,16 @@ async def transaction(store: Store, commit_point: CommitPoint, what: str, repair
         raise
 
 
+async def repository_of(store: Store, workspace_id: str) -> GitRepository:
+    """The repository of a workspace; a thread opens it the first time.
+
+    Raises:
+        WorkspaceNotFoundError: There is no workspace with this id.
+    """
+    opened = store.repositories.opened(workspace_id)
+    return await in_store_thread(store.repositories.get, workspace_id) if opened is None else opened
+
+
 @asynccontextmanager
 async def session_transaction(
     store: Store, session_id: str, commit_point: CommitPoint | None = None
@@ -217,7 +228,7 @@ async def workspace_transaction(
             )
         )
         await registry.lock_workspace(held.conn, workspace_id)
-        repository = await in_store_thread(store.repositories.get, workspace_id)
+        repository = await repository_of(store, workspace_id)
         opened = WorkspaceTransaction(store, held.conn, commit_point, workspace_id, repository)
         if follow:
             await opened.follow_git()

@@ -33,7 +33,7 @@ from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Entry
 from memotree_storage.model.paths import entry_path
 from memotree_storage.model.readme import README_PATH, raise_version
-from memotree_storage.ports import CommitDraft, CommitStore, OpenPack, Signature, TagDraft, WrittenCommit
+from memotree_storage.ports import CommitDraft, CommitInfo, CommitStore, OpenPack, Signature, TagDraft, WrittenCommit
 from memotree_storage.postgres import projector, refs, staging
 from memotree_storage.postgres.projector import EntryChange
 from memotree_storage.postgres.refs import BRANCHES, TAGS
@@ -179,19 +179,17 @@ async def write_commit(transaction: WorkspaceTransaction, new: NewCommit) -> Com
     """
     conn, workspace_id, repository = transaction.conn, transaction.workspace_id, transaction.repository
     pending = transaction.pending
-    written = await in_store_thread(_write, repository, new, repository if pending is None else pending.pack)
+    written, info = await in_store_thread(_write, repository, new, repository if pending is None else pending.pack)
     ref = BRANCHES + new.branch
     if pending is not None:
         pending.add(ref, new.parent, written.commit_id)
-        await refs.put_ref(conn, workspace_id, ref, written.commit_id, written.commit_id)
     else:
         faults.point("commit.before-swap")
         if not await move_ref(transaction, ref, new.parent, written.commit_id, written.commit_id):
             return None
         faults.point("commit.swapped")
     changes = await in_store_thread_if(len(new.entries) > _FEW, _changes, transaction.store.entries, new, written)
-    info = await in_store_thread(repository.commit_info, written.commit_id)
-    branch = projector.LineBranch(new.branch)
+    branch = projector.LineBranch(new.branch, moves=pending is not None)
     await projector.project(conn, workspace_id, info, changes, branch=branch, before=new.at_parent, checked=True)
     faults.point("commit.projected")
     remaining, conflicts = 0, list[Conflict]()
@@ -245,9 +243,10 @@ async def place_tag(transaction: WorkspaceTransaction, name: str, tag_id: str, c
     return () if made else (f"Tag {name} was made by someone else at the same moment; the commit has no tag.",)
 
 
-def _write(repository: CommitStore, new: NewCommit, target: "_Target") -> WrittenCommit:
+def _write(repository: CommitStore, new: NewCommit, target: _Target) -> tuple[WrittenCommit, CommitInfo]:
     files = _files(repository, new)
-    return target.write_commit(CommitDraft(new.parent, files, new.message, new.author, new.committer, new.tag))
+    written = target.write_commit(CommitDraft(new.parent, files, new.message, new.author, new.committer, new.tag))
+    return written, repository.commit_info(written.commit_id)
 
 
 def _files(repository: CommitStore, new: NewCommit) -> dict[str, bytes | None]:
@@ -287,8 +286,7 @@ async def _settle(
         How many others there are, and why some do not fit, which are marked.
     """
     conn, workspace_id, session_id = transaction.conn, transaction.workspace_id, session.session_id
-    await staging.settle(conn, workspace_id, session_id, commit_id, session.changes)
-    remaining = await staging.count_staged(conn, session_id)
+    remaining = await staging.settle(conn, workspace_id, session_id, commit_id, session.changes)
     if not remaining:
         return 0, []
     store = transaction.store

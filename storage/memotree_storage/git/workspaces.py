@@ -117,6 +117,10 @@ class Repositories:
                     install_hook(path, self._after_push)
             return repository
 
+    def opened(self, workspace_id: str) -> GitRepository | None:
+        """Return the repository of a workspace if it is open already; this blocks for nothing."""
+        return self._open.get(workspace_id)
+
     def create(self, info: WorkspaceInfo, request: Request | None = None) -> None:
         """Create the repository of a new workspace: its description, and a first commit on the default branch.
 

@@ -76,14 +76,19 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class TouchedNodes:
-    """The nodes that a commit changes, including moved and deleted ones.
+    """The nodes that a commit changes.
 
-    ``first_parent`` is the commit before it, which still has the old places of these; ``None`` for a first commit.
+    Attributes:
+        commit_id: The commit.
+        first_parent: The commit before it; ``None`` for a first commit.
+        node_ids: The nodes, also moved and deleted ones.
+        displaced_ids: Those of them that it moved or deleted; the commit before it still has their old places.
     """
 
     commit_id: str
     first_parent: str | None
     node_ids: list[str]
+    displaced_ids: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,15 +282,24 @@ async def count_touched(conn: Connection, workspace_id: str, commit_id: str) -> 
     return int(row[0]) if row else 0
 
 
+_TOUCHED_NODES: Final = """
+  select c.commit_id, c.parents[1] as first_parent, array_agg(v.entry_id) as node_ids,
+         coalesce(array_agg(v.entry_id) filter (where exists (
+           select from mirror.placement p
+            where p.line_id = c.line_id and p.entry_id = v.entry_id and p.from_seq = c.seq and exists (
+              select from mirror.lineage(c.workspace_id, c.parents[1]) line join mirror.placement earlier
+                  on earlier.line_id = line.line_id and earlier.entry_id = v.entry_id
+                 and earlier.from_seq <= line.seq))), '{}') as displaced_ids
+    from mirror.commit c
+    join mirror.version v on v.line_id = c.line_id and v.from_seq = c.seq and v.from_seq > 0
+   where c.workspace_id = %(workspace)s and c.commit_id = any(%(commits)s) and not v.is_archive
+   group by c.commit_id, c.parents"""
+
+
 async def touched_nodes(conn: Connection, workspace_id: str, commit_ids: Sequence[str]) -> list[TouchedNodes]:
     """Return the nodes that each commit changes, in any order; commits that change none are left out."""
     async with conn.cursor(row_factory=class_row(TouchedNodes)) as cursor:
-        await cursor.execute(
-            "select c.commit_id, c.parents[1] as first_parent, array_agg(v.entry_id) as node_ids from mirror.commit c"
-            " join mirror.version v on v.line_id = c.line_id and v.from_seq = c.seq and v.from_seq > 0"
-            " where c.workspace_id = %s and c.commit_id = any(%s) and not v.is_archive group by c.commit_id, c.parents",
-            (workspace_id, list(commit_ids)),
-        )
+        await cursor.execute(_TOUCHED_NODES, {"workspace": workspace_id, "commits": list(commit_ids)})
         return await cursor.fetchall()
 
 

@@ -108,12 +108,6 @@ class Place(NamedTuple):
     file_home: str | None = None
 
 
-async def any_at_all(conn: Connection) -> bool:
-    """Whether any workspace has a node that stands nowhere; costs one probe of an index that is empty as a rule."""
-    row = await (await conn.execute("select exists (select from mirror.placement where fault is not null)")).fetchone()
-    return bool(row and row[0])
-
-
 async def dependent(conn: Connection, state: State, changed: Collection[str], *, archives: bool) -> set[str]:
     """Return the nodes that stood nowhere at a commit and whose place depends on what changes after it.
 

@@ -12,11 +12,12 @@ from memotree_storage.concurrency.threads import LONG_BYTES, in_store_thread_if,
 from memotree_storage.errors import CorruptError
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.ports import CommitInfo
-from memotree_storage.postgres import misplaced, outbox, tree
+from memotree_storage.postgres import misplaced, outbox, tree, version_rows
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.refs import BRANCHES
-from memotree_storage.postgres.rows import FIELDS, Version, commit_facts, row_of, targets_of, tombstone_of
+from memotree_storage.postgres.rows import FACTS, Version, commit_facts, row_of, targets_of, tombstone_of
 from memotree_storage.postgres.tree import Snapshot, State
+from memotree_storage.postgres.version_rows import LinePosition
 
 _FEW: Final = 100
 _LINE_BITS: Final = 52  # doubles hold such integers exactly, and so do the filters of the index
@@ -57,18 +58,12 @@ class LineBranch:
         name: The branch; "" for a commit that no branch reaches by first parents.
         passing: By commit, the branches that reach it by first parents, while commits are mirrored before their refs.
             ``None`` asks the mirrored refs instead: then a branch reaches its newest commit.
+        moves: Whether the mirrored branch is moved to the commit as well.
     """
 
     name: str
     passing: Mapping[str, Collection[str]] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LinePosition:
-    """The position of a commit: its line, and its number on that line, counted from 1."""
-
-    line_id: int
-    seq: int
+    moves: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,30 +102,36 @@ async def project(
         MirrorGapError: The first parent is not mirrored.
     """
     parent = commit.parents[0] if commit.parents else None
-    place = await _place(conn, workspace_id, parent, branch)
+    place, any_misplaced = await _place(conn, workspace_id, parent, branch)
     if before is None:
         before = await _before(conn, workspace_id, parent, changes)
-    await _insert_commit(conn, workspace_id, commit, place)
     alive = [change for change in changes if change.entry is not None]
     gone = [before[change.entry_id] for change in changes if change.entry is None and change.entry_id in before]
     rows = await _rows(alive)
     rows += [(*tombstone_of(last), []) for last in gone]
     touched = [row[0] for row in rows]
-    await _end_versions(conn, workspace_id, place, touched)
-    await _begin_versions(conn, workspace_id, place, rows)
-    await _override_versions(conn, workspace_id, place, [before[entry] for entry in touched if entry in before])
     moved = [row for row in rows if _moved(row, before.get(row[0]))]
-    suspects = await _suspects(conn, workspace_id, parent, rows, before, checked=checked)
+    await _insert_commit(conn, workspace_id, commit, place, branch, (len(rows), len(moved)))
+    await version_rows.end_versions(conn, workspace_id, place, touched)
+    await version_rows.begin_versions(conn, workspace_id, place, rows)
+    await version_rows.override_versions(
+        conn, workspace_id, place, [before[entry] for entry in touched if entry in before]
+    )
+    suspects: set[str] = set()
+    if not checked or any_misplaced:
+        suspects = await _suspects(
+            conn, workspace_id, parent, rows, before, checked=checked, any_misplaced=any_misplaced
+        )
     await _write_placements(conn, place, moved)
     state = State(workspace_id, commit.commit_id)
     more = await misplaced.mend_placements(conn, state, place.line_id, place.seq, suspects)
     if faults:
         await _write_faults(conn, workspace_id, commit.commit_id, faults)
-    await conn.execute(
-        "update mirror.workspace set commit_count = commit_count + 1, version_count = version_count + %s,"
-        " placement_count = placement_count + %s where workspace_id = %s",
-        (len(rows), len(moved) + more, workspace_id),
-    )
+    if more:
+        await conn.execute(
+            "update mirror.workspace set placement_count = placement_count + %s where workspace_id = %s",
+            (more, workspace_id),
+        )
     return place
 
 
@@ -260,17 +261,23 @@ async def row_counts(conn: Connection, workspace_id: str) -> list[RowCount]:
     return [RowCount(*row) for row in await cursor.fetchall()]
 
 
-async def _place(conn: Connection, workspace_id: str, parent: str | None, branch: LineBranch) -> LinePosition:
+async def _place(
+    conn: Connection, workspace_id: str, parent: str | None, branch: LineBranch
+) -> tuple[LinePosition, bool]:
     """The place of a new commit: on its first parent's line when that is the tip, else on a new line forked there.
+
+    Also whether any node of any workspace stands nowhere, which costs a probe of an index that is empty as a rule.
 
     The line of another branch that passes there is not extended, since that branch will go on there. If it were, each
     branch that commits first would leave the other one a lineage that is longer by a line.
     """
     fork: tuple[int, int] | None = None
+    any_misplaced = False
     if parent is not None:
         cursor = await conn.execute(
             "select c.line_id, c.seq, l.tip_seq, l.branch, exists (select from mirror.ref r"
-            " where r.workspace_id = l.workspace_id and r.name = %s || l.branch and r.commit_id = c.commit_id)"
+            " where r.workspace_id = l.workspace_id and r.name = %s || l.branch and r.commit_id = c.commit_id),"
+            " exists (select from mirror.placement where fault is not null)"
             " from mirror.commit c join mirror.line l using (line_id)"
             " where c.workspace_id = %s and c.commit_id = %s",
             (BRANCHES, workspace_id, parent),
@@ -278,14 +285,11 @@ async def _place(conn: Connection, workspace_id: str, parent: str | None, branch
         row = await cursor.fetchone()
         if row is None:
             raise MirrorGapError(f"Commit {parent} is not mirrored yet. Run `memotree rebuild` for this workspace.")
-        line_id, seq, tip, owner, stands = row
+        line_id, seq, tip, owner, stands, any_misplaced = row
         if branch.passing is not None:
             stands = owner in branch.passing.get(parent, ())
         if seq == tip and (owner == branch.name or not stands):
-            await conn.execute(
-                "update mirror.line set tip_seq = %s, branch = %s where line_id = %s", (seq + 1, branch.name, line_id)
-            )
-            return LinePosition(line_id, seq + 1)
+            return LinePosition(line_id, seq + 1), bool(any_misplaced)
         fork = (line_id, seq)
     line_id = secrets.randbits(_LINE_BITS)
     await conn.execute(
@@ -301,7 +305,7 @@ async def _place(conn: Connection, workspace_id: str, parent: str | None, branch
             "branch": branch.name,
         },
     )
-    return LinePosition(line_id, 1)
+    return LinePosition(line_id, 1), bool(any_misplaced)
 
 
 async def _before(
@@ -313,77 +317,43 @@ async def _before(
     return await tree.versions(Snapshot(conn, State(workspace_id, parent)), [change.entry_id for change in changes])
 
 
-async def _insert_commit(conn: Connection, workspace_id: str, commit: CommitInfo, place: LinePosition) -> None:
-    await conn.execute(
-        "insert into mirror.commit values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
-        (workspace_id, commit.commit_id, place.line_id, place.seq, *commit_facts(commit)),
-    )
+_COMMIT: Final = f"""
+  with placed as (update mirror.line set tip_seq = %(seq)s, branch = %(branch)s where line_id = %(line)s),
+  counted as (
+    update mirror.workspace set commit_count = commit_count + 1, version_count = version_count + %(versions)s,
+           placement_count = placement_count + %(placements)s
+     where workspace_id = %(workspace)s),
+  moved as (
+    insert into mirror.ref (workspace_id, name, object_id, commit_id)
+    select %(workspace)s, '{BRANCHES}' || %(branch)s, %(commit)s, %(commit)s where %(moves)s
+        on conflict (workspace_id, name) do update set object_id = %(commit)s, commit_id = %(commit)s)
+  insert into mirror.commit
+  values (%(workspace)s, %(commit)s, %(line)s, %(seq)s, {", ".join(f"%({name})s" for name in FACTS)})
+"""  # noqa: S608 - names of columns
 
 
-async def _end_versions(conn: Connection, workspace_id: str, place: LinePosition, ids: list[str]) -> None:
-    """End the open versions of the entries on this line.
-
-    Versions on lines that this one forked from stay open: a version on a nearer line hides them.
-    """
-    await conn.execute(
-        """
-        with ended as (
-          update mirror.version set to_seq = %(seq)s
-           where line_id = %(line)s and entry_id = any(%(ids)s) and to_seq is null
-          returning version_id, dead, is_archive)
-        insert into mirror.outbox (workspace_id, version_id, changed)
-        select %(workspace)s, version_id, true from ended where not dead and not is_archive
-        """,
-        {"workspace": workspace_id, "line": place.line_id, "seq": place.seq, "ids": ids},
-    )
-
-
-async def _begin_versions(
-    conn: Connection, workspace_id: str, place: LinePosition, rows: Sequence[tuple[object, ...]]
+async def _insert_commit(
+    conn: Connection,
+    workspace_id: str,
+    commit: CommitInfo,
+    place: LinePosition,
+    branch: LineBranch,
+    counts: tuple[int, int],
 ) -> None:
-    if not rows:
-        return
-    async with (
-        conn.cursor() as cursor,
-        cursor.copy(f"copy mirror.version (line_id, from_seq, {', '.join(FIELDS)}, targets) from stdin") as copy,
-    ):
-        async for row in in_turns(rows):
-            await copy.write_row((place.line_id, place.seq, *row))
+    """Write a commit with the tip of its line and the numbers of versions and placements that the workspace gains."""
+    versions, placements = counts
     await conn.execute(
-        "insert into mirror.outbox (workspace_id, version_id, changed) select %s, version_id, false from mirror.version"
-        " where line_id = %s and from_seq = %s and from_seq > 0 and not dead and not is_archive order by version_id",
-        (workspace_id, place.line_id, place.seq),
-    )
-
-
-async def _override_versions(
-    conn: Connection, workspace_id: str, place: LinePosition, before: Sequence[Version]
-) -> None:
-    """Note which versions of other lines are hidden on this one from here on.
-
-    That is at most one for each entry and line: the one that was alive where this line forked off.
-    """
-    hidden = [one for one in before if one.line_id is not None and one.line_id != place.line_id and not one.is_archive]
-    if not hidden:
-        return
-    await conn.execute(
-        """
-        with hidden as (
-          insert into mirror.overridden
-          select v.version_id, %(line)s, %(seq)s
-            from unnest(%(lines)s::bigint[], %(ids)s::text[], %(seqs)s::bigint[]) as found(line_id, entry_id, seq)
-            join mirror.version v on v.line_id = found.line_id and v.entry_id = found.entry_id
-             and v.from_seq = found.seq
-          returning version_id)
-        insert into mirror.outbox (workspace_id, version_id, changed) select %(workspace)s, version_id, true from hidden
-        """,
+        _COMMIT,
         {
             "workspace": workspace_id,
+            "commit": commit.commit_id,
             "line": place.line_id,
             "seq": place.seq,
-            "lines": [one.line_id for one in hidden],
-            "ids": [one.entry_id for one in hidden],
-            "seqs": [one.from_seq for one in hidden],
+            "branch": branch.name,
+            "moves": branch.moves,
+            "versions": versions,
+            "placements": placements,
+            **dict(zip(FACTS, commit_facts(commit), strict=True)),
         },
     )
 
@@ -406,6 +376,7 @@ async def _suspects(
     before: Mapping[str, Version],
     *,
     checked: bool,
+    any_misplaced: bool,
 ) -> set[str]:
     """The nodes that may stand nowhere after a commit: those that did, that it moved, and that stood in what it took.
 
@@ -416,6 +387,7 @@ async def _suspects(
         rows: The rows of the commit.
         before: The alive versions of the changed entries at the first parent.
         checked: They are known to leave no node nowhere that stood somewhere.
+        any_misplaced: Whether any node of any workspace stands nowhere.
     """
     found = {str(row[0]) for row in rows if not checked and not row[2] and _moved(row, before.get(row[0]))}
     if parent is None:
@@ -424,7 +396,7 @@ async def _suspects(
     taken = [row[0] for row in rows if not checked and row[0] in before and _leaves(row, before[row[0]])]
     for below in (await tree.directly_below(Snapshot(conn, state), taken)).values():
         found.update(below)
-    if await misplaced.any_at_all(conn):
+    if any_misplaced:
         archives = any(row[1] for row in rows) or any(one.is_archive for one in before.values())
         found |= await misplaced.dependent(conn, state, [row[0] for row in rows], archives=archives)
     return found

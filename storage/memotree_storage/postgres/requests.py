@@ -117,7 +117,11 @@ class RequestedCommit:
 
 _OF_REQUEST: Final = """
   select c.commit_id, c.message, l.branch, exists (
-           select from mirror.lineage(%(workspace)s, %(head)s) line where line.line_id = c.line_id and c.seq <= line.seq
+           select from mirror.lineage(%(workspace)s, coalesce(%(head)s, (
+             select r.commit_id from work.session s join mirror.ref r
+                 on r.workspace_id = s.workspace_id and r.name = 'refs/heads/' || s.branch
+              where s.session_id = %(session)s and s.workspace_id = %(workspace)s))) line
+            where line.line_id = c.line_id and c.seq <= line.seq
          ) as is_on_branch, c.session_id
     from mirror.commit c join mirror.line l using (line_id)
    where c.workspace_id = %(workspace)s and c.request_id = %(request)s
@@ -136,14 +140,14 @@ async def commit_of_request(
         workspace_id: The workspace.
         request: The call.
         session_id: The session that it commits; a commit that has no digest of its call must name the same.
-        head: The head of the branch that it commits to.
+        head: The head of the branch that it commits to; by default that of the session's branch.
 
     Raises:
         RequestIdReusedError: Another call made a commit with this request id, and its result is not stored any more.
     """
     if not request.id:
         return None
-    arguments = {"workspace": workspace_id, "request": request.id, "head": head}
+    arguments = {"workspace": workspace_id, "request": request.id, "head": head, "session": session_id}
     rows = await (await conn.execute(_OF_REQUEST, arguments)).fetchall()
     is_used = False
     for *facts, of_session in rows:

@@ -172,8 +172,15 @@ def targets_of(entry: Entry) -> list[str]:
     return [] if isinstance(entry, Archive) else sorted({relation.target_id for relation in entry.relations})
 
 
+FACTS: Final = (
+    *("parents", "author_name", "author_email", "authored_at", "committed_at"),
+    *("message", "session_id", "request_id"),
+)
+"""The columns of `mirror.commit` after its place, in the order of `commit_facts`."""
+
+
 def commit_facts(commit: CommitInfo) -> tuple[Any, ...]:
-    """The columns of `mirror.commit` after its place, from ``parents`` on.
+    """The values of `FACTS`.
 
     Everybody who can push writes commits, so marks that cannot be are none.
     """

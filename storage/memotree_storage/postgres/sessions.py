@@ -41,7 +41,8 @@ _WHY_CLOSED: Final = {
 class Session:
     """A working session. ``state`` is ``open``, ``discarded``, ``expired`` or ``detached``.
 
-    `hold_session` does not count the changes; the other functions do. ``why_closed`` completes "Session ..." if the
+    `hold_session` does not count the changes; the other functions do, and those that find one session add up the bytes
+    of their files. ``why_closed`` completes "Session ..." if the
     state alone does not say why the session is closed. ``has_conflicts`` says that some of its changes do not fit its
     base.
     """
@@ -58,6 +59,7 @@ class Session:
     why_closed: str = ""
     has_conflicts: bool = False
     change_count: int = 0
+    change_bytes: int = 0
 
     @property
     def tree(self) -> State:
@@ -85,6 +87,11 @@ _HELD: Final = (
 _SESSION: Final = (
     f"{_HELD}, (select count(*) from work.staged where staged.session_id = session.session_id) as change_count"  # noqa: S608
 )
+_FIND: Final = f"""
+  select {_HELD}, staged.* from work.session left join lateral (
+    select count(*) as change_count, coalesce(sum(octet_length(c.data)), 0)::bigint as change_bytes
+      from work.staged c where c.session_id = session.session_id) staged on true
+   where workspace_id = %s and session_id = %s"""  # noqa: S608
 _HOLD: Final = f"""
   with w as (
     select workspace_id from mirror.workspace {registry.BY_ID_OR_NAME}),
@@ -100,20 +107,6 @@ _DIGEST: Final = """
                           'hex')
               from work.staged s where s.session_id = %(session)s), '') as digest
     from work.session where session_id = %(session)s and state = 'open'"""
-
-
-_SIZE: Final = """
-  select s.branch, count(c.entry_id), coalesce(sum(octet_length(c.data)), 0)::bigint
-    from work.session s left join work.staged c using (session_id)
-   where s.workspace_id = %(workspace)s and s.session_id = %(session)s group by s.session_id, s.branch"""
-
-
-class SessionSize(NamedTuple):
-    """The branch of a session, and how much is staged in it: changes, and bytes of their files."""
-
-    branch: str
-    changes: int
-    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,22 +138,17 @@ async def find_session(conn: Connection, workspace_id: str, session_id: str) -> 
     Raises:
         SessionNotFoundError: There is no such session, or it belongs to another workspace.
     """
-    async with conn.cursor(row_factory=class_row(Session)) as cursor:
-        await cursor.execute(
-            f"select {_SESSION} from work.session where workspace_id = %s and session_id = %s",  # noqa: S608
-            (workspace_id, session_id),
-        )
-        found = await cursor.fetchone()
+    found = await find_if_there(conn, workspace_id, session_id)
     if found is None:
         raise SessionNotFoundError(session_id)
     return found
 
 
-async def size_of(conn: Connection, workspace_id: str, session_id: str) -> SessionSize | None:
-    """Return the branch of a session, and how much is staged in it; ``None`` if the workspace has no such session."""
-    cursor = await conn.execute(_SIZE, {"workspace": workspace_id, "session": session_id})
-    row = await cursor.fetchone()
-    return None if row is None else SessionSize(*row)
+async def find_if_there(conn: Connection, workspace_id: str, session_id: str) -> Session | None:
+    """Return a session of a workspace; ``None`` if there is no such session, or it belongs to another workspace."""
+    async with conn.cursor(row_factory=class_row(Session)) as cursor:
+        await cursor.execute(_FIND, (workspace_id, session_id))
+        return await cursor.fetchone()
 
 
 async def has_session(conn: Connection, workspace_id: str, session_id: str) -> bool:

@@ -234,30 +234,41 @@ async def unstage(conn: Connection, session_id: str, ids: Sequence[str]) -> None
     await conn.execute("delete from work.staged where session_id = %s and entry_id = any(%s)", (session_id, list(ids)))
 
 
+_SETTLE: Final = """
+  with c as (select * from unnest(%(ids)s::text[], %(blobs)s::text[]) as c (entry_id, blob)),
+  gone as (
+    delete from work.staged s using c
+     where s.session_id = %(session)s and s.entry_id = c.entry_id and s.blob = c.blob returning 1),
+  derived as (
+    update work.staged s set derived_blob = nullif(c.blob, '') from c
+     where s.session_id = %(session)s and s.entry_id = c.entry_id and s.blob <> c.blob and c.blob = any(s.earlier)),
+  based as (
+    update work.session set base_commit = %(commit)s
+     where session_id = %(session)s and workspace_id = %(workspace)s and state = 'open')
+  select (select count(*) from work.staged where session_id = %(session)s) - (select count(*) from gone)"""
+
+
 async def settle(
     conn: Connection, workspace_id: str, session_id: str, commit_id: str, changes: Sequence[EntryChange]
-) -> None:
+) -> int:
     """Remove the changes that a commit contains from a session, and move the session's base to that commit.
 
     A staged row is deleted only if its blob is the committed one. If the entry was edited again after the committed
     change, its row stays and is now derived from the commit. Any other row keeps the blob it was derived from, and is
     merged when it is committed.
+
+    Returns:
+        How many changes are still staged.
     """
-    pairs = ([change.entry_id for change in changes], [change.blob for change in changes])
-    await conn.execute(
-        "delete from work.staged s using unnest(%s::text[], %s::text[]) as c (entry_id, blob)"
-        " where s.session_id = %s and s.entry_id = c.entry_id and s.blob = c.blob",
-        (*pairs, session_id),
-    )
-    await conn.execute(
-        "update work.staged s set derived_blob = nullif(c.blob, '') from unnest(%s::text[], %s::text[])"
-        " as c (entry_id, blob) where s.session_id = %s and s.entry_id = c.entry_id and c.blob = any(s.earlier)",
-        (*pairs, session_id),
-    )
-    await conn.execute(
-        "update work.session set base_commit = %s where session_id = %s and workspace_id = %s and state = 'open'",
-        (commit_id, session_id, workspace_id),
-    )
+    arguments = {
+        "ids": [change.entry_id for change in changes],
+        "blobs": [change.blob for change in changes],
+        "session": session_id,
+        "workspace": workspace_id,
+        "commit": commit_id,
+    }
+    row = await (await conn.execute(_SETTLE, arguments)).fetchone()
+    return int(row[0]) if row else 0
 
 
 async def count_staged(conn: Connection, session_id: str) -> int:
