@@ -88,7 +88,8 @@ def _losses(parts: list[str], *, quick: bool) -> list[Row]:
         say.print("kills …")
         from bench import kills
 
-        rows += _kills(kills, 10 if quick else 1_000)
+        for writers in (2, 32):
+            rows += _kills(kills, 10 if quick else 500, writers)
     if "power" in parts:
         say.print("power cuts …")
         from bench import power_cut
@@ -140,10 +141,11 @@ def _commits(*, quick: bool) -> tuple[list[Row], float]:
     return rows, ours
 
 
-def _kills(kills: object, count: int) -> list[Row]:
-    figures = kills.run(count)  # type: ignore[attr-defined]
+def _kills(kills: object, count: int, writers: int) -> list[Row]:
+    figures = kills.run(count, writers=writers)  # type: ignore[attr-defined]
     lost = _told(figures)
-    return [Row(f"server killed {count} times: broken promises", lost, "x", budget=NOTHING_LOST, met=lost == 0)]
+    work = f"server killed {count} times beside {writers} writers: broken promises"
+    return [Row(work, lost, "x", budget=NOTHING_LOST, met=lost == 0)]
 
 
 def _power(power_cut: object, count: int) -> list[Row]:

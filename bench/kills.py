@@ -25,17 +25,17 @@ from crash.service import ServerEndedError
 _SHARE_AT_POINTS = 0.75
 
 
-def run(count: int, seed: int | None = None) -> dict[str, Any]:
-    """Kill ``count`` times, or until the first broken promise.
+def run(count: int, seed: int | None = None, *, writers: int = 2) -> dict[str, Any]:
+    """Kill ``count`` times beside that many writers, or until the first broken promise.
 
     It is reported under ``what failed``, and its data folder and log are left as they are.
     """
     seed = random.randrange(2**32) if seed is None else seed
     begin = time.monotonic()
     folder = tempfile.mkdtemp(prefix="memotree-kills-")
-    campaign, failures = Campaign(Path(folder), seed), []
+    campaign, failures = Campaign(Path(folder), seed, writers=writers), []
     try:
-        asyncio.run(campaign.run(_faults(count, random.Random(seed))))
+        asyncio.run(campaign.run(_faults(count, random.Random(seed), writers)))
     except (AssertionError, ServerEndedError, grpc.aio.AioRpcError) as error:
         failures.append(f"{error} (see {folder})")
     else:
@@ -43,6 +43,7 @@ def run(count: int, seed: int | None = None) -> dict[str, Any]:
     tally = campaign.tally
     return {
         "kills": tally.kills,
+        "writers": writers,
         "failures": len(failures),
         "what failed": failures,
         "at": dict(sorted(tally.by_point.items())),
@@ -55,11 +56,11 @@ def run(count: int, seed: int | None = None) -> dict[str, Any]:
     }
 
 
-def _faults(count: int, rng: random.Random) -> list[str]:
+def _faults(count: int, rng: random.Random, writers: int) -> list[str]:
     """Return rounds of all named points, mixed with random moments (``""``)."""
     faults: list[str] = []
     while len(faults) < count:
-        for point in all_points(rng):
+        for point in all_points(rng, writers):
             faults.append(point)
             # A kill during recovery must directly follow the kill that makes the recovery necessary.
             if not point.startswith("commit.swapped") and rng.random() > _SHARE_AT_POINTS:
@@ -71,5 +72,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("count", type=int, nargs="?", default=200)
     parser.add_argument("--seed", type=int)
+    parser.add_argument("--writers", type=int, default=2)
     options = parser.parse_args()
-    print(json.dumps(run(options.count, options.seed), indent=2))
+    print(json.dumps(run(options.count, options.seed, writers=options.writers), indent=2))

@@ -1,5 +1,6 @@
 """The operations on nodes."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from memotree_storage.errors import FieldViolation, InvalidInputError
@@ -12,6 +13,7 @@ from memotree_storage.postgres.tree_pages import Top
 from memotree_storage.store import Store
 
 from memotree.canvas import edits, moves, names, relations, tree_pages
+from memotree.canvas.committed_batches import committed_batch
 from memotree.canvas.edits import EditResult
 from memotree.canvas.node_messages import node_at, nodes_at
 from memotree.canvas.search import NodeSearch
@@ -24,6 +26,7 @@ from memotree.request.lookup import WorkspaceRevision
 from memotree.request.messages import DETAIL, SUMMARY, TITLE, level_or, node_message
 from memotree.request.pages import InvalidPageSizeError, PageTokens, page_size
 from memotree.sessions.editing import SessionEditor, check_note, edit_session
+from memotree.sessions.immediate import FollowingSummaries, ImmediateCommits
 from memotree.v1 import node_service_pb2 as pb
 from memotree.v1 import types_pb2
 
@@ -33,12 +36,22 @@ _MOST_CHANGES: Final = 1000
 
 
 class NodeOperations:
-    """Reads, changes and searches nodes."""
+    """Reads, changes and searches nodes.
 
-    def __init__(self, store: Store, pages: PageTokens, limits: ServiceLimits) -> None:
+    Args:
+        store: The store.
+        pages: Makes page tokens.
+        limits: What the service allows.
+        summaries: Renews the summaries that follow a batch which is committed at once.
+    """
+
+    def __init__(
+        self, store: Store, pages: PageTokens, limits: ServiceLimits, summaries: FollowingSummaries | None = None
+    ) -> None:
         self._store = store
         self._pages = pages
         self._limits = limits
+        self._commits = ImmediateCommits(store, limits, summaries)
 
     # --- reading ---
 
@@ -251,15 +264,15 @@ class NodeOperations:
         return await edit_session(self._store, self._limits, request, pb.RemoveRelationResponse, "RemoveRelation", make)
 
     async def batch_change_nodes(self, request: pb.BatchChangeNodesRequest) -> pb.BatchChangeNodesResponse:
-        """Stage several changes, either all or none."""
+        """Stage several changes, either all or none; or make and commit them at once."""
         if not 0 < len(request.changes) <= _MOST_CHANGES:
             raise InvalidInputError.at("changes", f"needs 1 to {_MOST_CHANGES} changes.")
         check_note(request.commit_message)
 
-        async def make(editor: SessionEditor) -> pb.BatchChangeNodesResponse:
+        async def apply_all(editor: SessionEditor, changes: Iterable[pb.NodeChange]) -> pb.BatchChangeNodesResponse:
             results: list[pb.NodeChangeResult] = []
             warnings: list[str] = []
-            for number, one in enumerate(request.changes):
+            for number, one in enumerate(changes):
                 with naming_change(number, one.WhichOneof("change") or ""):
                     _check_own(editor, request.workspace, one)
                     result, said = await self._apply(editor, one, request.commit_message)
@@ -267,8 +280,15 @@ class NodeOperations:
                 warnings += said
             return pb.BatchChangeNodesResponse(results=results, warnings=warnings)
 
+        if request.HasField("commit"):
+            return await self._commits.run(committed_batch(self._store, request, apply_all))
         return await edit_session(
-            self._store, self._limits, request, pb.BatchChangeNodesResponse, "BatchChangeNodes", make
+            self._store,
+            self._limits,
+            request,
+            pb.BatchChangeNodesResponse,
+            "BatchChangeNodes",
+            lambda editor: apply_all(editor, request.changes),
         )
 
     async def _apply(

@@ -103,6 +103,7 @@ from memotree.client.workspace import AsyncWorkspace
 from memotree.client.workspace_values import (
     ChangeResult,
     CommitResult,
+    CommittedChanges,
     Difference,
     Fault,
     MergeResult,
@@ -143,6 +144,7 @@ __all__ = [
     "Commit",
     "CommitDetails",
     "CommitResult",
+    "CommittedChanges",
     "Conflict",
     "ContextUsage",
     "DataLossError",

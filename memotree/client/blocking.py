@@ -230,6 +230,7 @@ class Workspace(Revision):
     forget = _blocking(AsyncWorkspace.forget)
     restore = _blocking(AsyncWorkspace.restore)
     apply = _blocking(AsyncWorkspace.apply)
+    commit = _blocking(AsyncWorkspace.commit)
     info = _blocking(AsyncWorkspace.info)
     change = _blocking(AsyncWorkspace.change)
     remove = _blocking(AsyncWorkspace.remove)

@@ -1,11 +1,13 @@
 """A workspace: its state on the default branch, its sessions, branches and tags, and checks of its stores."""
 
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Generator, Iterable
 from datetime import timedelta
 from types import TracebackType
 
 from google.protobuf.duration_pb2 import Duration
 
+from memotree.client import changes
+from memotree.client.default_agent import default_agent
 from memotree.client.errors import AlreadyExistsError
 from memotree.client.file_ingestion import AsyncFileIngestion
 from memotree.client.forest import AsyncForestChanges
@@ -16,9 +18,10 @@ from memotree.client.paging import pages
 from memotree.client.revision import MOST_PER_PAGE, AsyncRevision
 from memotree.client.session import AsyncSession
 from memotree.client.transport import Transport
-from memotree.client.workspace_values import Difference, Progress, SessionInfo, WorkspaceInfo
+from memotree.client.workspace_values import CommittedChanges, Difference, Progress, SessionInfo, WorkspaceInfo
 from memotree.v1 import history_service_pb2 as history
 from memotree.v1 import maintenance_service_pb2 as maintenance
+from memotree.v1 import node_service_pb2 as nodes
 from memotree.v1 import session_service_pb2 as sessions
 from memotree.v1 import workspace_service_pb2 as workspaces
 
@@ -102,6 +105,38 @@ class AsyncWorkspace(AsyncRevision, AsyncMemory, AsyncForestChanges, AsyncFileIn
             workspace=self._workspace, branch=branch, agent=agent, ttl=lifetime, request_id=request_id
         )
         return OpeningSession(self._transport, request)
+
+    async def commit(
+        self,
+        batch: Iterable[changes.Change],
+        *,
+        message: str = "",
+        branch: str = "",
+        agent: str = "",
+        note: str = "",
+        request_id: str = "",
+    ) -> CommittedChanges:
+        """Makes and commits up to 1000 changes by one call, all or none, without a session.
+
+        They are made at the head of the branch, in the given order; a later one may use a node that an earlier one
+        creates. Create them with ``memotree.client.changes``.
+
+        Args:
+            batch: The changes.
+            message: The commit message; made from the titles of the nodes if empty.
+            branch: The branch; the default branch if empty.
+            agent: Who commits, the author of the commit; ``MEMOTREE_AGENT``, else your login name, if empty.
+            note: The reason, for changes without one.
+            request_id: Makes the call safe to repeat; the client chooses one for its own retries if empty.
+        """
+        request = nodes.BatchChangeNodesRequest(
+            workspace=self._workspace,
+            changes=[changes.in_batch(change) for change in batch],
+            commit_message=note,
+            request_id=request_id,
+            commit=nodes.CommitAtOnce(branch=branch, agent=agent or default_agent(), message=message),
+        )
+        return CommittedChanges.from_wire(await self._transport.call(request, nodes.BatchChangeNodesResponse))
 
     def resume(self, session_id: str) -> AsyncSession:
         """Continues a session that is open already; makes no call to the server."""

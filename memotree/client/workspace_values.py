@@ -148,6 +148,22 @@ class ChangeResult:
 
 
 @dataclass(frozen=True, slots=True)
+class CommittedChanges:
+    """Changes that were committed by one call: a result for each, the commit, and the branch whose head it is."""
+
+    results: tuple[ChangeResult, ...]
+    commit_id: str
+    branch: str
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def from_wire(cls, message: node_service_pb2.BatchChangeNodesResponse) -> Self:
+        """Reads the message."""
+        results = tuple(map(ChangeResult.from_wire, message.results))
+        return cls(results, message.commit_id, message.branch, tuple(message.warnings))
+
+
+@dataclass(frozen=True, slots=True)
 class StoreStatus:
     """One store behind the server; ``detail`` is its version, or why it does not answer."""
 

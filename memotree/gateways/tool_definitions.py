@@ -87,7 +87,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
         "batch_change_nodes",
         "Change several nodes at once",
         "NodeService.BatchChangeNodes",
-        required=("session_id", "changes"),
+        required=("changes",),
         hidden_within=("workspace", "session_id", "request_id", "update_mask", "view_name", "initial_level", "level"),
         destructive=True,
     ),

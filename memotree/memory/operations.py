@@ -22,7 +22,6 @@ from memotree.memory.changes import REVISE, Change, forget, remember, revise
 from memotree.memory.repeated import changes_of_commit
 from memotree.memory.restoring import restore
 from memotree.memory.similar import Similar, same_text, similar_to
-from memotree.memory.wording import subject_of
 from memotree.request.batches import naming_change
 from memotree.request.limits import ServiceLimits
 from memotree.request.messages import SUMMARY
@@ -31,10 +30,11 @@ from memotree.sessions.immediate import (
     FollowingSummaries,
     ImmediateCall,
     ImmediateCommits,
-    ImmediateRequest,
     Made,
     Make,
+    Target,
 )
+from memotree.sessions.subjects import subject_of
 from memotree.v1 import memory_service_pb2 as pb
 from memotree.v1 import types_pb2
 
@@ -118,7 +118,7 @@ class MemoryOperations:
 
     async def _run(
         self,
-        request: ImmediateRequest,
+        request: Any,
         changes: Sequence[pb.MemoryChange],
         response_type: type[Response],
         tool: str,
@@ -147,7 +147,7 @@ class MemoryOperations:
                             raise RequestIdReusedError.of(request.request_id) from None
                 verbs = {change.verb for change in done}
                 verb = verbs.pop() if len(verbs) == 1 else "Change"
-                subject = subject_of(verb, [change.title for change in done])
+                subject = subject_of(verb, [change.title for change in done], "notes")
 
                 async def answer(conn: Connection, state: State) -> Message:
                     remembered = [len(change.remember.text) for change in changes]
@@ -170,7 +170,7 @@ class MemoryOperations:
             assert isinstance(response, response_type)  # noqa: S101 - for the type checker
             return response
 
-        return await self._commits.run(ImmediateCall(request, response_type, tool, prepare, again))
+        return await self._commits.run(ImmediateCall(request, _target(request), response_type, tool, prepare, again))
 
     async def _meant(self, head: State, changes: Sequence[pb.MemoryChange], *, in_batch: bool) -> list[str]:
         """The node that each revision means; a query is searched for before the workspace is held."""
@@ -249,6 +249,10 @@ class MemoryOperations:
     async def _nodes(self, snapshot: Snapshot, ids: Sequence[str]) -> dict[str, types_pb2.Node]:
         wanted = list(dict.fromkeys(ids))
         return {node.id: node for node in await nodes_at(snapshot, self._store, wanted, SUMMARY)}
+
+
+def _target(request: Any) -> Target:
+    return Target(request.workspace, request.branch, request.agent, request.message)
 
 
 def _kind(change: pb.MemoryChange) -> str:

@@ -127,7 +127,7 @@ async def compose(settings: Settings) -> AsyncIterator[Operations]:
             "MemoryService": MemoryOperations(store, limits, summaries),
             "WorkspaceService": WorkspaceOperations(store, pages, limits, runner.forget_workspace),
             "SessionService": sessions,
-            "NodeService": NodeOperations(store, pages, limits),
+            "NodeService": NodeOperations(store, pages, limits, summaries),
             "ViewService": ViewOperations(store, pages, limits),
             "HistoryService": HistoryOperations(store, pages, limits),
             "MaintenanceService": maintenance,

@@ -76,25 +76,21 @@ class Made:
     respond: Callable[[Connection, State], Awaitable[Message]]
 
 
-class ImmediateRequest(Protocol):
-    """The fields of every request that commits at once."""
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a call commits, and as whom.
 
-    @property
-    def workspace(self) -> str: ...  # noqa: D102 - a field of the wire contract
+    Attributes:
+        workspace: Name or id of the workspace.
+        branch: The branch; "" for the default branch.
+        agent: Who commits; "" for the default agent.
+        message: The commit message; "" for one that is made from the changes.
+    """
 
-    @property
-    def branch(self) -> str: ...  # noqa: D102
-
-    @property
-    def agent(self) -> str: ...  # noqa: D102
-
-    @property
-    def message(self) -> str: ...  # noqa: D102
-
-    @property
-    def request_id(self) -> str: ...  # noqa: D102
-
-    def ByteSize(self) -> int: ...  # noqa: D102, N802 - of every message
+    workspace: str
+    branch: str
+    agent: str
+    message: str
 
 
 Make = Callable[[SessionEditor], Awaitable[Made]]
@@ -107,6 +103,7 @@ class ImmediateCall(Generic[Response]):
 
     Attributes:
         request: The request.
+        target: Where it commits.
         response_type: The type of its response.
         tool: The name of the tool, for the trailers of the commit.
         prepare: Looks up what the changes need, at the head of the branch, before the workspace is held.
@@ -114,7 +111,8 @@ class ImmediateCall(Generic[Response]):
             the name of the branch. Refuses a commit that does not have the changes of this call.
     """
 
-    request: ImmediateRequest
+    request: Message
+    target: Target
     response_type: type[Response]
     tool: str
     prepare: Callable[[State, str], Awaitable[Make]]
@@ -146,13 +144,13 @@ class ImmediateCommits:
             BranchNotFoundError: There is no such branch.
             RequestIdReusedError: An earlier call used the request id with other arguments.
         """
-        request = call.request
-        check_author(request.agent or DEFAULT_AGENT, "", name_field="agent")
-        if request.message:
-            check_message(request.message)
+        target = call.target
+        check_author(target.agent or DEFAULT_AGENT, "", name_field="agent")
+        if target.message:
+            check_message(target.message)
         async with self._store.database.connection() as conn:
-            workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
-        branch = request.branch or workspace.default_branch
+            workspace = await registry.find_workspace(conn, lookup.needed("workspace", target.workspace))
+        branch = target.branch or workspace.default_branch
         answered = await self._answered(call, workspace.workspace_id)
         if answered is not None:
             return answered
@@ -172,9 +170,8 @@ class ImmediateCommits:
         return await finish_past_commit_point(partial(self._run, call, make, workspace.workspace_id, branch))
 
     async def _answered(self, call: ImmediateCall[Response], workspace_id: str) -> Response | None:
-        request: Any = call.request
         async with self._store.database.connection() as conn:
-            return await earlier_result(conn, workspace_id, request, call.response_type)
+            return await earlier_result(conn, workspace_id, call.request, call.response_type)
 
     async def _run(
         self, call: ImmediateCall[Response], make: Make, workspace_id: str, branch: str, commit_point: CommitPoint
@@ -196,8 +193,7 @@ class ImmediateCommits:
                 assert isinstance(response, call.response_type)  # noqa: S101 - for the type checker
                 return response
 
-            request: Any = call.request
-            return await run_once(held.conn, workspace_id, request, call.response_type, once)
+            return await run_once(held.conn, workspace_id, call.request, call.response_type, once)
 
         is_long = call.request.ByteSize() > _LONG
         response = await commit_on_branch(self._store, workspace_id, branch, commit_point, work, alone=is_long)
@@ -211,14 +207,14 @@ class ImmediateCommits:
     async def _edit_and_commit(
         self, held: WorkspaceTransaction, call: ImmediateCall[Response], make: Make, head: State, branch: str
     ) -> tuple[Made, str]:
-        agent = call.request.agent or DEFAULT_AGENT
+        agent = call.target.agent or DEFAULT_AGENT
         session = await sessions.open_session(Snapshot(held.conn, head), new_id(), branch=branch, agent=agent, ttl=_TTL)
         made = await make(SessionEditor(held.conn, self._store, session, self._limits, call.tool))
         if self._summaries is not None:
             await self._summaries.follow(held.conn, session)
         faults.point("immediate.staged")
         try:
-            result = await commit_and_drop_session(held, session, self._order(call.request, made.subject, agent))
+            result = await commit_and_drop_session(held, session, self._order(call, made.subject, agent))
         except NothingToCommitError:
             sentence = "Nothing was changed: everything is already as this call would make it."
             raise NothingToCommitError(sentence) from None
@@ -230,13 +226,13 @@ class ImmediateCommits:
             raise ConflictError(sentence, error.conflicts) from None
         return made, result.commit_id
 
-    def _order(self, request: Any, subject: str, agent: str) -> CommitOrder:
+    def _order(self, call: ImmediateCall[Any], subject: str, agent: str) -> CommitOrder:
         now = datetime.now(UTC).replace(microsecond=0)
         return CommitOrder(
-            message=request.message.strip() or subject,
+            message=call.target.message.strip() or subject,
             author=Signature(agent, self._limits.author_email, now),
             committer=Signature(self._limits.committer_name, self._limits.committer_email, now),
-            request=request_mark(request),
+            request=request_mark(call.request),
         )
 
 
@@ -249,8 +245,7 @@ async def _head(conn: Connection, workspace_id: str, branch: str) -> State:
 
 async def _earlier(conn: Connection, head: State, call: ImmediateCall[Any]) -> State | None:
     """The commit on this branch of an earlier call with this request id whose answer was lost, if there is one."""
-    request: Any = call.request
-    found = await commit_of_request(conn, head.workspace_id, request_mark(request), head=head.commit_id)
+    found = await commit_of_request(conn, head.workspace_id, request_mark(call.request), head=head.commit_id)
     if found is None or not found.is_on_branch:
         return None
     is_of_tool = call.tool in trailers.trailers_of(found.message).get(trailers.TOOL, "").split(", ")

@@ -1601,6 +1601,36 @@ class NodeChange(_message.Message):
 Global___NodeChange: _TypeAlias = NodeChange  # noqa: Y015
 
 @_typing.final
+class CommitAtOnce(_message.Message):
+    """A commit that a call makes at once, without a session."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BRANCH_FIELD_NUMBER: _builtins.int
+    AGENT_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    branch: _builtins.str
+    """The branch; the default branch when empty."""
+    agent: _builtins.str
+    """Who commits, the author of the commit; "agent" when empty."""
+    message: _builtins.str
+    """The commit message; made from the titles of the nodes when empty."""
+    def __init__(
+        self,
+        *,
+        branch: _builtins.str = ...,
+        agent: _builtins.str = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "branch", b"branch", "message", b"message"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CommitAtOnce: _TypeAlias = CommitAtOnce  # noqa: Y015
+
+@_typing.final
 class BatchChangeNodesRequest(_message.Message):
     """Request of BatchChangeNodes."""
 
@@ -1611,10 +1641,11 @@ class BatchChangeNodesRequest(_message.Message):
     CHANGES_FIELD_NUMBER: _builtins.int
     COMMIT_MESSAGE_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    COMMIT_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
     """Name or id of the workspace."""
     session_id: _builtins.str
-    """The session that stages the changes."""
+    """The session that stages the changes; empty with commit."""
     commit_message: _builtins.str
     """The reason, for changes without one."""
     request_id: _builtins.str
@@ -1622,6 +1653,10 @@ class BatchChangeNodesRequest(_message.Message):
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeChange]:
         """The changes, at most 1000."""
+
+    @_builtins.property
+    def commit(self) -> Global___CommitAtOnce:
+        """Commits the changes at once; then session_id must be empty."""
 
     def __init__(
         self,
@@ -1631,10 +1666,11 @@ class BatchChangeNodesRequest(_message.Message):
         changes: _abc.Iterable[Global___NodeChange] | None = ...,
         commit_message: _builtins.str = ...,
         request_id: _builtins.str = ...,
+        commit: Global___CommitAtOnce | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["commit", b"commit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "commit_message", b"commit_message", "request_id", b"request_id", "session_id", b"session_id", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "commit", b"commit", "commit_message", b"commit_message", "request_id", b"request_id", "session_id", b"session_id", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1678,6 +1714,12 @@ class BatchChangeNodesResponse(_message.Message):
 
     RESULTS_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    COMMIT_ID_FIELD_NUMBER: _builtins.int
+    BRANCH_FIELD_NUMBER: _builtins.int
+    commit_id: _builtins.str
+    """With commit: the commit, 40 hexadecimal digits."""
+    branch: _builtins.str
+    """With commit: the branch whose head it is."""
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeChangeResult]:
         """One result for each change, in their order."""
@@ -1691,10 +1733,12 @@ class BatchChangeNodesResponse(_message.Message):
         *,
         results: _abc.Iterable[Global___NodeChangeResult] | None = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
+        commit_id: _builtins.str = ...,
+        branch: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results", "warnings", b"warnings"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch", "commit_id", b"commit_id", "results", b"results", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -250,7 +250,9 @@ class NodeServiceServicer:
 
     def BatchChangeNodes(self, request, context):
         """Stages several changes, all or none, in the given order; a later one may use a node that an earlier one creates.
-        Errors: those of the single calls; the message names the number of the change that failed.
+        With commit, they are made at the head of a branch and committed by this one call, and no session is needed.
+        Errors: those of the single calls; the message names the number of the change that failed. With commit also
+        NOT_FOUND for a branch that does not exist and FAILED_PRECONDITION if nothing would change.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

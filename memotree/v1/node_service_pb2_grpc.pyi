@@ -93,7 +93,9 @@ class NodeServiceStub:
     """
     BatchChangeNodes: _grpc.UnaryUnaryMultiCallable[_node_service_pb2.BatchChangeNodesRequest, _node_service_pb2.BatchChangeNodesResponse]
     """Stages several changes, all or none, in the given order; a later one may use a node that an earlier one creates.
-    Errors: those of the single calls; the message names the number of the change that failed.
+    With commit, they are made at the head of a branch and committed by this one call, and no session is needed.
+    Errors: those of the single calls; the message names the number of the change that failed. With commit also
+    NOT_FOUND for a branch that does not exist and FAILED_PRECONDITION if nothing would change.
     """
     SearchNodes: _grpc.UnaryUnaryMultiCallable[_node_service_pb2.SearchNodesRequest, _node_service_pb2.SearchNodesResponse]
     """Finds nodes by words, by meaning, by both, or along relations."""
@@ -163,7 +165,9 @@ class NodeServiceAsyncStub(NodeServiceStub):
     """
     BatchChangeNodes: _aio.UnaryUnaryMultiCallable[_node_service_pb2.BatchChangeNodesRequest, _node_service_pb2.BatchChangeNodesResponse]  # type: ignore[assignment]
     """Stages several changes, all or none, in the given order; a later one may use a node that an earlier one creates.
-    Errors: those of the single calls; the message names the number of the change that failed.
+    With commit, they are made at the head of a branch and committed by this one call, and no session is needed.
+    Errors: those of the single calls; the message names the number of the change that failed. With commit also
+    NOT_FOUND for a branch that does not exist and FAILED_PRECONDITION if nothing would change.
     """
     SearchNodes: _aio.UnaryUnaryMultiCallable[_node_service_pb2.SearchNodesRequest, _node_service_pb2.SearchNodesResponse]  # type: ignore[assignment]
     """Finds nodes by words, by meaning, by both, or along relations."""
@@ -320,7 +324,9 @@ class NodeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_node_service_pb2.BatchChangeNodesResponse, _abc.Awaitable[_node_service_pb2.BatchChangeNodesResponse]]:
         """Stages several changes, all or none, in the given order; a later one may use a node that an earlier one creates.
-        Errors: those of the single calls; the message names the number of the change that failed.
+        With commit, they are made at the head of a branch and committed by this one call, and no session is needed.
+        Errors: those of the single calls; the message names the number of the change that failed. With commit also
+        NOT_FOUND for a branch that does not exist and FAILED_PRECONDITION if nothing would change.
         """
 
     @_abc_1.abstractmethod

@@ -43,7 +43,6 @@ RECOVERY_POINTS: Final = ("recovery.projected", "recovery.tagged", "recovery.mir
 BEHIND: Final = "commit.swapped"
 """A point at which a kill leaves the mirror behind Git."""
 
-_WRITERS: Final = 2
 _LIVE: Final = 0.6
 """The longest load in seconds before a kill at a random moment."""
 
@@ -54,9 +53,9 @@ _DEATH_THROES: Final = 5.0
 """Seconds within which a killed process and the calls to it must end."""
 
 
-def all_points(rng: random.Random) -> list[str]:
+def all_points(rng: random.Random, writers: int = 2) -> list[str]:
     """Each named point once, at a random pass of it; those of the recovery follow a kill that leaves work for it."""
-    passes = [f"{point}:{rng.randrange(1, 4)}" for point in POINTS]
+    passes = [f"{point}:{rng.randrange(1, 2 + writers)}" for point in POINTS]
     return [*passes, *(point for recovery in RECOVERY_POINTS for point in (BEHIND, recovery))]
 
 
@@ -77,13 +76,15 @@ class Campaign:
     Args:
         folder: Holds the data folder and the log.
         seed: The seed of all random choices.
+        writers: How many clients write at once; with many, most commits are made in groups.
     """
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, *, writers: int = 2) -> None:
         self.data = folder / "data"
         self.log = folder / "server.log"
         self.tally = Tally()
         self._rng = random.Random(seed)
+        self._clients = writers
         self._judge = Judge(self.data)
         self._writers: list[Writer] = []
         self._living: list[Service] = []
@@ -118,7 +119,7 @@ class Campaign:
         service = self._load_modules("")
         await self._start(service)
         async with service.channel() as channel:
-            self._writers = await prepare(Services(channel), _WRITERS, self._rng)
+            self._writers = await prepare(Services(channel), self._clients, self._rng)
         await service.stop()
 
     async def _start(self, service: Service) -> None:

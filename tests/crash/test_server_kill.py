@@ -54,6 +54,16 @@ async def test_twenty_kills_lose_no_acknowledged_change(tmp_path: Path) -> None:
     assert tally.kills == 20
 
 
+@pytest.mark.campaign
+@pytest.mark.timeout(400)
+async def test_kills_beside_many_writers_lose_no_commit_of_a_group(tmp_path: Path) -> None:
+    points = ("commit.mirrored", "git.pack-synced", "commit.before-swap", "git.ref-moved", "commit.swapped")
+    faults = [f"{point}:{random.randrange(2, 6)}" for point in points]
+    faults += ["recovery.projected", "commit.recorded", "", ""]
+    tally = await Campaign(tmp_path, random.randrange(2**32), writers=32).run(faults)
+    assert tally.kills == len(faults)
+
+
 def test_every_step_of_a_commit_has_a_point_before_and_after_it() -> None:
     assert len(POINTS) == len(set(POINTS))
     assert {fault.partition(":")[0] for fault in all_points(random.Random(1))} == {*POINTS, *RECOVERY_POINTS}

@@ -1,9 +1,14 @@
 """A batch of changes is made as a whole or not at all, and may use what it creates."""
 
+from dataclasses import replace
+
 import pytest
 from integration.wires import Wire, family
+from integration.worlds import World
 from memotree_storage.model.node import new_id
+from memotree_storage.postgres.requests import RequestIdReusedError
 
+from memotree.canvas import NodeOperations
 from memotree.v1 import node_service_pb2 as pb
 from memotree.v1 import types_pb2
 
@@ -84,3 +89,75 @@ async def test_a_change_of_a_batch_cannot_be_of_another_workspace_or_session(wir
     refusal = await wire.refused("BatchChangeNodes", changes=[fine, other])
     assert (refusal.code, refusal.fields) == ("INVALID_ARGUMENT", (f"changes[1].update.{field}",))
     assert (await wire.get(node.id)).title == "Fine"
+
+
+@pytest.mark.requirement("CANVAS-9", "CANVAS-8")
+async def test_a_batch_may_be_committed_by_the_same_call(wire: Wire) -> None:
+    root, child, leaf = await family(wire)
+    await wire("CommitChanges", message="Begin")
+    sessions = (await wire("ListSessions")).sessions
+    batch = [
+        pb.NodeChange(create=pb.CreateNodeRequest(parent_id=root.id, title="New", content="What is new.")),
+        pb.NodeChange(update=pb.UpdateNodeRequest(node_id=child.id, title="Renamed")),
+        pb.NodeChange(delete=pb.DeleteNodeRequest(node_id=leaf.id)),
+    ]
+    commit = pb.CommitAtOnce(agent="ada", message="Tidy up\n\nAll of it.")
+    made = await wire("BatchChangeNodes", session_id="", changes=batch, commit=commit, commit_message="because")
+    assert made.branch == "main"
+    assert [result.node.title for result in made.results] == ["New", "Renamed", ""]
+    assert made.results[2].node.id == leaf.id
+    told = (await wire("GetCommit", revision=made.commit_id)).commit
+    assert (told.subject, told.author.name) == ("Tidy up", "ada")
+    await wire.open()
+    assert await wire.tree() == [("Root", 0), ("Renamed", 1), ("New", 1)]
+    assert (await wire.get(made.results[0].node.id)).content == "What is new."
+    assert len((await wire("ListSessions")).sessions) == len(sessions) + 1, "the batch leaves no session"
+
+
+@pytest.mark.requirement("CANVAS-9", "CANVAS-8")
+async def test_a_committed_batch_is_made_once_per_request_id_also_after_its_result_is_forgotten(world: World) -> None:
+    nodes = NodeOperations(world.store, world.pages, world.limits)
+    root, child, old = world.nodes(3)
+    await world.put(root, replace(child, parent_id=old.id), old)
+    request = pb.BatchChangeNodesRequest(
+        workspace=world.workspace,
+        changes=[
+            pb.NodeChange(create=pb.CreateNodeRequest(parent_id=root.id, title="New")),
+            pb.NodeChange(update=pb.UpdateNodeRequest(node_id=root.id, title="Renamed")),
+            pb.NodeChange(delete=pb.DeleteNodeRequest(node_id=old.id, recursive=True)),
+        ],
+        commit=pb.CommitAtOnce(),
+        request_id="once",
+    )
+    first = await nodes.batch_change_nodes(request)
+    assert list(first.results[2].deleted_ids) == [child.id]
+    assert await nodes.batch_change_nodes(request) == first
+    async with world.store.database.transaction() as conn:
+        await conn.execute("delete from work.request")
+    assert await nodes.batch_change_nodes(request) == first
+    assert await world.head() == first.commit_id
+    del request.changes[2]
+    with pytest.raises(RequestIdReusedError):
+        await nodes.batch_change_nodes(request)
+
+
+@pytest.mark.requirement("CANVAS-9", "CANVAS-8")
+async def test_a_batch_that_cannot_be_committed_leaves_nothing(wire: Wire) -> None:
+    root, child, _ = await family(wire)
+    commit_id = (await wire("CommitChanges", message="Begin")).commit_id
+    rename = pb.NodeChange(update=pb.UpdateNodeRequest(node_id=root.id, title="Renamed"))
+    same = pb.NodeChange(update=pb.UpdateNodeRequest(node_id=root.id, title="Root"))
+    seen = pb.NodeChange(update=pb.UpdateNodeRequest(node_id=root.id, level=SUMMARY))
+    late = pb.NodeChange(delete=pb.DeleteNodeRequest(node_id=child.id))
+    for fields, code, named in (
+        ({"changes": [rename, late], "session_id": ""}, "FAILED_PRECONDITION", ()),
+        ({"changes": [same], "session_id": ""}, "FAILED_PRECONDITION", ()),
+        ({"changes": [rename]}, "INVALID_ARGUMENT", ("session_id",)),
+        ({"changes": [rename, seen], "session_id": ""}, "INVALID_ARGUMENT", ("changes[1].update.level",)),
+    ):
+        refusal = await wire.refused("BatchChangeNodes", commit=pb.CommitAtOnce(), **fields)
+        assert (refusal.code, refusal.fields) == (code, named)
+    nowhere = pb.CommitAtOnce(branch="nowhere")
+    refusal = await wire.refused("BatchChangeNodes", session_id="", changes=[rename], commit=nowhere)
+    assert refusal.code == "NOT_FOUND"
+    assert (await wire("GetCommit", revision="main")).commit.id == commit_id

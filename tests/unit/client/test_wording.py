@@ -36,8 +36,8 @@ GIVEN_BY_OBJECTS = {"workspace", "revision", "session_id", "view_name", "page_si
 """Fields that come from the workspace, session, revision or view that is called, or from the iteration."""
 FILLED_IN = {"request_id", "update_mask"}
 """Fields that the client fills in itself, where the method has no argument for them."""
-NOT_OFFERED = {"CommitChanges": {"renew_summaries"}}
-"""Fields that the client never sets."""
+NOT_OFFERED = {"BatchChangeNodes": {"commit"}, "CommitChanges": {"renew_summaries"}}
+"""Fields that the named method never sets; `workspace.commit` sets the first."""
 VALUES = {"commit_id", "document_id", "session_id", "valid_from", "valid_to"}
 """Names that results of the client have as well."""
 NEVER_MET = {"must set one of create, update, move, delete, add_relation and remove_relation."}
