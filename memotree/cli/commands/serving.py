@@ -24,6 +24,7 @@ def _folder(text: str) -> Path:
     return Path(text)
 
 
+@command("serve", NOWHERE)
 def serve(
     cli: CliContext,
     data: Annotated[
@@ -87,6 +88,7 @@ def _tell(cli: CliContext, settings: "Settings", address: str, url: str) -> None
     cli.output.done(f"MemoTree serves at {address}; its data is in {folder}. Ctrl-C stops it.")
 
 
+@command("mcp", NOWHERE)
 def mcp(
     cli: CliContext,
     data: Annotated[
@@ -136,6 +138,7 @@ def mcp(
         raise StartError(error.message) from None
 
 
+@command("demo", NOWHERE)
 def demo(
     cli: CliContext,
     data: Annotated[
@@ -153,10 +156,3 @@ def demo(
     from memotree.cli.demo import run_demo  # noqa: PLC0415 - only this command needs it
 
     run_demo(cli, data)
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the commands of this module to the command line."""
-    command(app, "serve", NOWHERE)(serve)
-    command(app, "mcp", NOWHERE)(mcp)
-    command(app, "demo", NOWHERE)(demo)
