@@ -14,8 +14,8 @@ from rich.console import Console
 from bench import codec, growth, past, recall_changes, rpc, scale, store_commit, summaries
 from bench.table import NOTHING_LOST, Row, keep, markdown, show
 from bench.worlds import world
-from memotree.server.compose import collect_rarely
 from memotree.server.logs import configure_logging
+from memotree.server.starting import collect_rarely
 
 _OUT = Path(__file__).parent / "out" / "bench.json"
 _PARTS = ("codec", "summaries", "commit", "rpc", "past", "scale", "recall", "growth", "kills", "power")

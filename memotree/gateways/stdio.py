@@ -202,9 +202,9 @@ def _ignore(_warning: str) -> None:
 
 @asynccontextmanager
 async def compose_when_needed(settings: Settings) -> AsyncIterator[Operations]:
-    """The operations of a private server; loads the stores first, in a thread, while the client already connects."""
-    module = await asyncio.to_thread(import_module, "memotree.server.compose")
-    async with module.compose(settings) as operations:
+    """The operations of a private server; only who starts one imports what that needs, in a thread."""
+    module = await asyncio.to_thread(import_module, "memotree.server.starting")
+    async with module.Start().compose(settings) as operations:
         yield operations
 
 

@@ -14,6 +14,7 @@ from memotree.extras import install, is_installed
 
 if TYPE_CHECKING:
     from memotree.server.app import MakeSideServer
+    from memotree.server.starting import ImportSideServer
     from memotree.settings import Settings
 
 
@@ -52,9 +53,9 @@ def serve(
         from memotree.server.preflight import check_before_start  # noqa: PLC0415 - wrong settings are told before this
 
         check_before_start(settings)
-        from memotree.server import compose  # noqa: PLC0415 - takes seconds: see `preflight`
+        from memotree.server import starting  # noqa: PLC0415 - takes longer: see `preflight`
 
-        compose.serve(
+        starting.serve(
             settings,
             lambda server: _tell(cli, settings, server.address, server.url),
             _side_server(cli) if settings.http_enabled else None,
@@ -63,11 +64,15 @@ def serve(
         raise StartError(error.message) from None
 
 
-def _side_server(cli: CliContext) -> "MakeSideServer | None":
-    """The server for HTTP and MCP, if its libraries are installed."""
+def _side_server(cli: CliContext) -> "ImportSideServer | None":
+    """Imports the server for HTTP and MCP; ``None`` if its libraries are not installed."""
     if not is_installed("mcp"):
         cli.output.note(f"HTTP and MCP are not served; to serve them: {install('mcp')}")
         return None
+    return _http_server
+
+
+def _http_server() -> "MakeSideServer":
     from memotree.gateways.http_server import HttpServer  # noqa: PLC0415 - as in `serve`
 
     return HttpServer

@@ -6,16 +6,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from memotree_storage.errors import FailedPreconditionError
 from unit.cli.conftest import CommandLine
 
-import memotree.server
 from memotree.gateways.http_server import HttpServer
-from memotree.server import preflight
+from memotree.server import preflight, starting
 from memotree.settings import Settings
 
 Serve = Callable[[Settings, Callable[[Any], None], Any], None]
@@ -23,14 +22,11 @@ Serve = Callable[[Settings, Callable[[Any], None], Any], None]
 
 @pytest.fixture
 def serve_with(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Serve], CommandLine]:
-    """The command line with another composition root."""
+    """The command line with another way to serve."""
     assert home.exists()
 
     def replace(serve: Serve) -> CommandLine:
-        module = ModuleType("memotree.server.compose")
-        module.serve = serve  # type: ignore[attr-defined] # that is what a module is for
-        monkeypatch.setitem(sys.modules, "memotree.server.compose", module)
-        monkeypatch.setattr(memotree.server, "compose", module, raising=False)
+        monkeypatch.setattr(starting, "serve", serve)
         monkeypatch.setattr(preflight, "check_before_start", lambda _settings: None)
         return CommandLine(None)  # type: ignore[arg-type] # no fake is called
 
@@ -42,8 +38,8 @@ def test_serve_starts_with_the_settings_of_its_flags_and_says_where_it_listens(
 ) -> None:
     seen: list[Settings] = []
 
-    def serve(settings: Settings, on_ready: Callable[[Any], None], side_server: object) -> None:
-        assert side_server is HttpServer
+    def serve(settings: Settings, on_ready: Callable[[Any], None], side_server: Callable[[], object]) -> None:
+        assert side_server() is HttpServer
         seen.append(settings)
         on_ready(SimpleNamespace(address="127.0.0.1:4321", url="http://127.0.0.1:4322"))
 
