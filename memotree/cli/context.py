@@ -150,6 +150,7 @@ class CliContext:
         """The connection to the server; its warnings go to stderr."""
         from memotree.client import Client  # noqa: PLC0415 - `--help` and usage errors need no gRPC
 
+        collect_garbage()
         return Client(
             self.address,
             timeout=PATIENCE_SECONDS,
@@ -312,6 +313,13 @@ def _refuse_revision(workspace: "Workspace", name: str) -> None:
             raise RevisionAsNodeError(name, kind)
 
 
+def collect_garbage() -> None:
+    """Collects garbage from now on; `main` turned that off, and what the start made stays until the end."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
+
+
 def _context(given: dict[str, Any], own: Mapping[str, str]) -> CliContext:
     return CliContext(
         workspace_option=given.get("workspace", ""),
@@ -339,9 +347,8 @@ def _warn_of_unknown_variables(cli: CliContext) -> None:
 
 def _run(cli: CliContext, work: Callable[[CliContext], None]) -> None:
     """Runs a command; expected errors end it with a message and an exit code."""
-    if not gc.isenabled():  # `main` turned it off; what the start made stays until the end
-        gc.freeze()
-        gc.enable()
+    if not cli.calls_server:  # else the client is imported first
+        collect_garbage()
     try:
         _warn_of_unknown_variables(cli)
         work(cli)

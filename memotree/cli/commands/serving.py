@@ -1,5 +1,6 @@
 """``memotree serve``, ``memotree mcp`` and ``memotree demo``: start servers."""
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -42,6 +43,7 @@ def serve(
 ) -> None:
     """Start the server on embedded stores and serve gRPC, HTTP and MCP until Ctrl-C."""
     # only the commands that serve load pydantic, gRPC and the stores
+    gc.disable()  # imports make many objects and little garbage; `starting` collects again
     from memotree_storage.errors import MemoTreeError  # noqa: PLC0415 - see above
 
     from memotree.settings import load_settings  # noqa: PLC0415 - see above
@@ -128,6 +130,7 @@ def mcp(
 ) -> None:
     """Serve MCP over standard input and output, for an agent that starts this command itself."""
     del cli  # standard output belongs to the protocol
+    gc.disable()  # as in `serve`; `serve_stdio` collects again
     from memotree_storage.errors import MemoTreeError  # noqa: PLC0415 - as in `serve`
 
     from memotree.settings import load_settings  # noqa: PLC0415 - as in `serve`
