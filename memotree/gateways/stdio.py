@@ -223,8 +223,9 @@ async def serve_stdio(place: ServerChoice, compose: "Compose" = compose_when_nee
     Raises:
         UnknownToolsError: The settings name a tool that does not exist.
     """
-    gc.freeze()  # what was imported stays until the end
-    gc.enable()
+    if not gc.isenabled():  # the command turned it off; what was imported stays until the end
+        gc.freeze()
+        gc.enable()
     tools = chosen_tools(place.settings.mcp_tools)
     configure_logging(place.settings.log_level, place.settings.log_format)
     found = FoundServer(place, compose)

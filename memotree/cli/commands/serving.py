@@ -64,6 +64,8 @@ def serve(
         )
     except MemoTreeError as error:
         raise StartError(error.message) from None
+    finally:
+        gc.enable()
 
 
 def _side_server(cli: CliContext) -> "ImportSideServer | None":
@@ -144,6 +146,8 @@ def mcp(
         uvloop.run(serve_stdio(ServerChoice(settings, address)))
     except MemoTreeError as error:
         raise StartError(error.message) from None
+    finally:
+        gc.enable()
 
 
 @command("demo", NOWHERE)

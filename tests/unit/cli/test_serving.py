@@ -1,5 +1,6 @@
 """``memotree serve`` loads the settings, starts the server and says where it listens."""
 
+import gc
 import os
 import socket
 import subprocess
@@ -78,6 +79,7 @@ def test_a_server_that_cannot_start_says_why(serve_with: Callable[[Serve], Comma
         raise FailedPreconditionError("Another server works on the data folder; stop it first.")
 
     ran = serve_with(serve)("serve")
+    assert gc.isenabled()
     assert (ran.code, ran.err) == (1, "error: Another server works on the data folder; stop it first.\n")
 
 
