@@ -11,14 +11,14 @@ from typing import Any
 import uvloop
 from rich.console import Console
 
-from bench import codec, growth, past, recall_changes, rpc, scale, store_commit, summaries
+from bench import codec, growth, past, recall_changes, rpc, scale, starts, store_commit, summaries
 from bench.table import NOTHING_LOST, Row, keep, markdown, show
 from bench.worlds import world
-from memotree.server.compose import collect_rarely
 from memotree.server.logs import configure_logging
+from memotree.server.starting import collect_rarely
 
 _OUT = Path(__file__).parent / "out" / "bench.json"
-_PARTS = ("codec", "summaries", "commit", "rpc", "past", "scale", "recall", "growth", "kills", "power")
+_PARTS = ("codec", "starts", "summaries", "commit", "rpc", "past", "scale", "recall", "growth", "kills", "power")
 
 
 def main() -> int:
@@ -45,15 +45,24 @@ def main() -> int:
     return int(any(arguments.strict or row.budget == NOTHING_LOST for row in missed))
 
 
-async def _run(parts: list[str], *, quick: bool) -> list[Row]:
+def _without_world(parts: list[str], *, quick: bool) -> list[Row]:
+    """What needs no server of this process."""
     rows: list[Row] = []
+    if "codec" in parts:
+        rows += codec.run()
+    if "starts" in parts:
+        Console(stderr=True).print("starts …")
+        rows += starts.run(rounds=2 if quick else 7)
+    if "summaries" in parts:
+        rows += summaries.run()
+    return rows
+
+
+async def _run(parts: list[str], *, quick: bool) -> list[Row]:
+    rows = await asyncio.to_thread(_without_world, parts, quick=quick)
     say = Console(stderr=True)
     big, rounds = (2_000, 30) if quick else (100_000, 200)
     commit_ms = None
-    if "codec" in parts:
-        rows += codec.run()
-    if "summaries" in parts:
-        rows += summaries.run()
     if "commit" in parts:
         say.print("commits at store level …")
         found, commit_ms = await asyncio.to_thread(_commits, quick=quick)

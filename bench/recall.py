@@ -26,8 +26,8 @@ from bench.evidence import EvaluationSet, figure, read_set
 from bench.recall_asking import WORKSPACE, Ingested, Reply, Where, ask, ingest, private_server, recall_of
 from bench.table import machine
 from memotree.models.builtin import WordllamaEmbedder
-from memotree.server.compose import collect_rarely
 from memotree.server.logs import configure_logging
+from memotree.server.starting import collect_rarely
 from memotree.settings import LOCAL_EMBEDDING_MODEL
 
 OUT: Final = Path(__file__).parent / "out"

@@ -7,11 +7,10 @@ too. Any other error is a fault of MemoTree: the client gets only an id, which f
 import asyncio
 import errno
 from dataclasses import dataclass
+from functools import cache
 from typing import Final, TypeAlias
 
 import grpc
-import psycopg
-import psycopg.errors
 from memotree_storage.errors import (
     AbortedError,
     AlreadyExistsError,
@@ -75,63 +74,70 @@ class ErrorAnswer:
     error: MemoTreeError | None = None
 
 
-FOREIGN: Final[tuple[tuple[type[BaseException], ErrorAnswer], ...]] = (
-    (
-        psycopg.errors.QueryCanceled,
-        ErrorAnswer(
-            Code.DEADLINE_EXCEEDED,
-            "STATEMENT_TIMEOUT",
-            "A PostgreSQL statement reached its time limit; ask for less, or send the call again when it is less busy.",
-        ),
-    ),
-    (
-        psycopg.DataError,
-        ErrorAnswer(
-            Code.INVALID_ARGUMENT,
-            "INVALID_TEXT",
-            "A text of the request has a NUL character, which can be neither stored nor looked up; leave it out.",
-        ),
-    ),
-    *(
+@cache
+def foreign() -> tuple[tuple[type[BaseException], ErrorAnswer], ...]:
+    """Errors of libraries that a client can act on; the first match wins, so subclasses come before their bases.
+
+    The errors of the connection pool are subclasses of psycopg's OperationalError.
+    """
+    import psycopg  # noqa: PLC0415 - a program that only calls a server needs no PostgreSQL, and its import takes long
+    import psycopg.errors  # noqa: PLC0415 - likewise
+
+    return (
         (
-            kind,
+            psycopg.errors.QueryCanceled,
+            ErrorAnswer(
+                Code.DEADLINE_EXCEEDED,
+                "STATEMENT_TIMEOUT",
+                "A PostgreSQL statement reached its time limit; ask for less, or send the call again when it is less "
+                "busy.",
+            ),
+        ),
+        (
+            psycopg.DataError,
+            ErrorAnswer(
+                Code.INVALID_ARGUMENT,
+                "INVALID_TEXT",
+                "A text of the request has a NUL character, which can be neither stored nor looked up; leave it out.",
+            ),
+        ),
+        *(
+            (
+                kind,
+                ErrorAnswer(
+                    Code.UNAVAILABLE,
+                    "DATABASE_UNAVAILABLE",
+                    "PostgreSQL does not answer at the moment; send the same call again soon.",
+                ),
+            )
+            for kind in (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.ReadOnlySqlTransaction)
+        ),
+        (
+            TimeoutError,
+            ErrorAnswer(
+                Code.DEADLINE_EXCEEDED,
+                "DEADLINE_EXCEEDED",
+                "The call took longer than allowed; send it again with a longer deadline, or ask for less.",
+            ),
+        ),
+        (
+            MemoryError,
+            ErrorAnswer(
+                Code.RESOURCE_EXHAUSTED,
+                "OUT_OF_MEMORY",
+                "The server has not enough memory for this call; ask for less, or send it again later.",
+            ),
+        ),
+        (
+            ConnectionError,
             ErrorAnswer(
                 Code.UNAVAILABLE,
-                "DATABASE_UNAVAILABLE",
-                "PostgreSQL does not answer at the moment; send the same call again soon.",
+                "STORE_UNAVAILABLE",
+                "A store behind MemoTree does not answer at the moment; send the same call again soon.",
             ),
-        )
-        for kind in (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.ReadOnlySqlTransaction)
-    ),
-    (
-        TimeoutError,
-        ErrorAnswer(
-            Code.DEADLINE_EXCEEDED,
-            "DEADLINE_EXCEEDED",
-            "The call took longer than allowed; send it again with a longer deadline, or ask for less.",
         ),
-    ),
-    (
-        MemoryError,
-        ErrorAnswer(
-            Code.RESOURCE_EXHAUSTED,
-            "OUT_OF_MEMORY",
-            "The server has not enough memory for this call; ask for less, or send it again later.",
-        ),
-    ),
-    (
-        ConnectionError,
-        ErrorAnswer(
-            Code.UNAVAILABLE,
-            "STORE_UNAVAILABLE",
-            "A store behind MemoTree does not answer at the moment; send the same call again soon.",
-        ),
-    ),
-)
-"""Errors of libraries that a client can act on; the first match wins, so subclasses come before their bases.
+    )
 
-The errors of the connection pool are subclasses of psycopg's OperationalError.
-"""
 
 DISK: Final = ErrorAnswer(
     Code.UNAVAILABLE,
@@ -180,11 +186,11 @@ def classify(error: BaseException) -> ErrorAnswer:
         return DISK
     if isinstance(error, grpc.RpcError):
         return _classify_peer(error)
-    return next((answer for kind, answer in FOREIGN if isinstance(error, kind)), HIDDEN)
+    return next((answer for kind, answer in foreign() if isinstance(error, kind)), HIDDEN)
 
 
 def _classify_peer(error: grpc.RpcError) -> ErrorAnswer:
     """The answer to an error of a gRPC call that MemoTree itself made (to Qdrant)."""
     code = error.code() if hasattr(error, "code") else None
     silent = code in {Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.RESOURCE_EXHAUSTED}
-    return next(answer for kind, answer in FOREIGN if kind is ConnectionError) if silent else HIDDEN
+    return next(answer for kind, answer in foreign() if kind is ConnectionError) if silent else HIDDEN

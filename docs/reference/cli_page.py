@@ -4,14 +4,11 @@ A test compares the page with what ``page()`` gives.
 """
 
 import typing
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from memotree.cli.app import app
+from memotree.cli.app import commands
 
 PAGE = Path(__file__).with_name("cli.md")
 
@@ -51,17 +48,8 @@ _KINDS = {str: "TEXT", int: "NUMBER", float: "NUMBER", Path: "PATH", datetime: "
 
 def page() -> str:
     """The whole page."""
-    command = typer.main.get_command(app)
-    return INTRO + "".join(_section(("memotree", *names), found) for names, found in _leaves(command))
-
-
-def _leaves(command: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    below = getattr(command, "commands", None)
-    if below is None:
-        yield names, command
-        return
-    for name in sorted(below, key=lambda each: (hasattr(below[each], "commands"), each)):
-        yield from _leaves(below[name], (*names, name))
+    in_order = sorted(commands().items(), key=lambda found: (" " in found[0], found[0]))
+    return INTRO + "".join(_section(("memotree", *path.split()), command) for path, command in in_order)
 
 
 def _section(names: tuple[str, ...], command: Any) -> str:

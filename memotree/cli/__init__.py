@@ -17,10 +17,24 @@ def version_line() -> str:
     return f"memotree {version('memotree')}"
 
 
+def _show_first_page() -> bool:
+    """Shows the first page of the help, if rich is installed and nothing asks for another look of it."""
+    try:
+        from memotree.cli.terminal import first_page  # noqa: PLC0415 - what is missing is told by `main`
+    except ModuleNotFoundError:
+        return False
+    shown = first_page.is_asked_for(sys.argv[1:])
+    if shown:
+        first_page.show()
+    return shown
+
+
 def main() -> None:
     """Runs the command line; even an unexpected error is reported in one sentence."""
     if sys.argv[1:] == ["--version"]:  # answered without the libraries of the command line, which may be missing
         sys.stdout.write(f"{version_line()}\n")
+        return
+    if sys.argv[1:] in (["--help"], ["-h"]) and _show_first_page():
         return
     gc.disable()  # imports make many objects and little garbage; the command itself runs with collection again
     try:

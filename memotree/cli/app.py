@@ -1,43 +1,39 @@
 """The command line as a whole, with all its groups and commands."""
 
 import sys
+from functools import cache
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 
 from memotree.cli import version_line
-from memotree.cli.commands import (
-    archive_merges,
-    archives,
-    ask,
-    backups,
-    commits,
-    explore,
-    ingest,
-    jobs,
-    maintenance,
-    nodes,
-    recall,
-    refs,
-    remembering,
-    searching,
-    serving,
-    sessions,
-    setup,
-    structure,
-    summaries,
-    views,
-    workspaces,
-)
-from memotree.cli.errors import CliError, ExitCode, tell_cli_error
-from memotree.cli.terminal.examples import PROGRAM, panel
-from memotree.cli.terminal.help_pages import FirstPage, HelpfulGroup
-from memotree.cli.terminal.output import Output
-from memotree.cli.terminal.pager import use_no_pager
+from memotree.cli.terminal.command_table import COMMANDS
+from memotree.cli.terminal.examples import EPILOG, PROGRAM, SUMMARY
+from memotree.cli.terminal.help_pages import FirstPage, listed
+
+
+@cache
+def load(path: str) -> Any:
+    """The command of Typer for a path such as ``node get``; imports its module."""
+    import_module(f"memotree.cli.commands.{COMMANDS[path].module}")
+    from memotree.cli.context import built  # noqa: PLC0415 - lists of commands need nothing that commands need
+
+    return built(path)
+
+
+def commands() -> dict[str, Any]:
+    """Every command of Typer by its path; imports all modules of commands."""
+    return {path: load(path) for path in COMMANDS}
 
 
 class CommandLine(FirstPage):
     """All commands; with ``--json``, usage errors found before a command runs are printed as JSON too."""
+
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**named)
+        for each in listed(load):
+            self.add_command(each)
 
     def main(self, *positional: Any, **named: Any) -> Any:
         """Run the command that the arguments name, and exit with its status."""
@@ -47,8 +43,11 @@ class CommandLine(FirstPage):
         try:
             status = super().main(*positional, **{**named, "standalone_mode": False})
         except typer.TyperException as error:
+            from memotree.cli.errors import CliError, tell_cli_error  # noqa: PLC0415 - as in `load`
+            from memotree.cli.terminal.output import Output  # noqa: PLC0415 - as in `load`
+
             status = tell_cli_error(Output(as_json=True), CliError(error.format_message()))
-        sys.exit(status or ExitCode.OK)
+        sys.exit(status or 0)
 
 
 app = typer.Typer(
@@ -57,9 +56,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="A Git-backed, versioned knowledge store for the memory of agents.",
-    epilog="Exit codes: 0 ok, 1 refused or failed, 2 wrong usage, 3 no server, 130 stopped. "
-    "Every command takes --json.",
+    help=SUMMARY,
+    epilog=EPILOG,
 )
 
 
@@ -78,31 +76,6 @@ def memotree(
 ) -> None:
     """A Git-backed, versioned knowledge store for the memory of agents."""
     if no_pager:
+        from memotree.cli.terminal.pager import use_no_pager  # noqa: PLC0415 - as in `load`
+
         use_no_pager()
-
-
-serving.register(app)
-setup.register(app)
-remembering.register(app, nodes.app)
-searching.register(app)
-ingest.register(app)
-recall.register(app)
-ask.register(app)
-explore.register(app)
-commits.register(app)
-maintenance.register(app)
-backups.register(app)
-archive_merges.register(archives.app)
-structure.register(nodes.app)
-for group in (
-    workspaces.app,
-    archives.app,
-    sessions.app,
-    nodes.app,
-    views.app,
-    refs.branch_app,
-    refs.tag_app,
-    jobs.app,
-    summaries.app,
-):
-    app.add_typer(group, cls=HelpfulGroup, rich_help_panel=panel(str(group.info.name)))

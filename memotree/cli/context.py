@@ -29,7 +29,7 @@ from memotree.cli.errors import (
     tell_client_error,
 )
 from memotree.cli.target import Choice, find_address, read_choice, write_choice
-from memotree.cli.terminal.examples import PROGRAM, epilog, panel
+from memotree.cli.terminal.examples import epilog, panel
 from memotree.cli.terminal.help_pages import HelpfulCommand
 from memotree.cli.terminal.output import Output
 from memotree.cli.wording import in_commands, own_options
@@ -150,6 +150,7 @@ class CliContext:
         """The connection to the server; its warnings go to stderr."""
         from memotree.client import Client  # noqa: PLC0415 - `--help` and usage errors need no gRPC
 
+        collect_garbage()
         return Client(
             self.address,
             timeout=PATIENCE_SECONDS,
@@ -224,49 +225,56 @@ class CliContext:
         return ""
 
 
-def command(
-    app: typer.Typer, name: str, place: tuple[str, ...] = REVISION
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Makes a function whose first parameter is a ``CliContext`` a command, with the options in ``place``."""
+_declared: Final[dict[str, tuple[Callable[..., None], tuple[str, ...]]]] = {}
+"""The functions of commands, and the options for the place, by path."""
 
-    def register(function: Callable[..., None]) -> Callable[..., None]:
-        parameters = list(inspect.signature(function).parameters.values())[1:]
-        hints = typing.get_type_hints(function, include_extras=True)
 
-        names, revisions = named_parameters(hints), revision_parameters(hints)
-        own = own_options(hints)
+def command(path: str, place: tuple[str, ...] = REVISION) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Makes a function whose first parameter is a ``CliContext`` a command, with the options in ``place``.
 
-        def call(**values: Any) -> None:
-            given = {each: values.pop(each) for each in place}
+    Args:
+        path: What names the command after ``memotree``, as in ``command_table``.
+        place: The options for server, workspace and session, and for the output.
+    """
 
-            def work(cli: CliContext) -> None:
-                known = _with_revisions(cli, values, revisions)
-                function(cli, **_with_ids(cli, known, names, takes_revision="at" in {*given, *values}))
-
-            _run(_context(given, own), work)
-
-        shown = [each.replace(annotation=hints[each.name]) for each in parameters]
-        shown += [
-            inspect.Parameter(
-                each, inspect.Parameter.KEYWORD_ONLY, default=_OPTIONS[each][1], annotation=_OPTIONS[each][0]
-            )
-            for each in place
-        ]
-        keyword_only = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in shown]
-        call.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined] # what inspect reads
-        call.__annotations__ = {each.name: each.annotation for each in shown}
-        call.__name__, call.__doc__ = function.__name__, function.__doc__
-        group = app.info.name
-        top = group == PROGRAM
-        app.command(
-            name,
-            cls=HelpfulCommand,
-            epilog=epilog(name if top else f"{group} {name}"),
-            rich_help_panel=panel(name) if top else None,
-        )(call)
+    def declare(function: Callable[..., None]) -> Callable[..., None]:
+        _declared[path] = (function, place)
         return function
 
-    return register
+    return declare
+
+
+def built(path: str) -> Any:
+    """The command of Typer for a path; its module was imported before."""
+    function, place = _declared[path]
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    hints = typing.get_type_hints(function, include_extras=True)
+
+    names, revisions = named_parameters(hints), revision_parameters(hints)
+    own = own_options(hints)
+
+    def call(**values: Any) -> None:
+        given = {each: values.pop(each) for each in place}
+
+        def work(cli: CliContext) -> None:
+            known = _with_revisions(cli, values, revisions)
+            function(cli, **_with_ids(cli, known, names, takes_revision="at" in {*given, *values}))
+
+        _run(_context(given, own), work)
+
+    shown = [each.replace(annotation=hints[each.name]) for each in parameters]
+    shown += [
+        inspect.Parameter(each, inspect.Parameter.KEYWORD_ONLY, default=_OPTIONS[each][1], annotation=_OPTIONS[each][0])
+        for each in place
+    ]
+    keyword_only = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in shown]
+    call.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined] # what inspect reads
+    call.__annotations__ = {each.name: each.annotation for each in shown}
+    call.__name__, call.__doc__ = function.__name__, function.__doc__
+    group, _, name = path.rpartition(" ")
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    alone.command(name, cls=HelpfulCommand, epilog=epilog(path), rich_help_panel=None if group else panel(name))(call)
+    return typer.main.get_command(alone)
 
 
 def _with_revisions(cli: CliContext, values: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
@@ -305,6 +313,13 @@ def _refuse_revision(workspace: "Workspace", name: str) -> None:
             raise RevisionAsNodeError(name, kind)
 
 
+def collect_garbage() -> None:
+    """Collects garbage from now on; `main` turned that off, and what the start made stays until the end."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
+
+
 def _context(given: dict[str, Any], own: Mapping[str, str]) -> CliContext:
     return CliContext(
         workspace_option=given.get("workspace", ""),
@@ -332,9 +347,8 @@ def _warn_of_unknown_variables(cli: CliContext) -> None:
 
 def _run(cli: CliContext, work: Callable[[CliContext], None]) -> None:
     """Runs a command; expected errors end it with a message and an exit code."""
-    if not gc.isenabled():  # `main` turned it off; what the start made stays until the end
-        gc.freeze()
-        gc.enable()
+    if not cli.calls_server:  # else the client is imported first
+        collect_garbage()
     try:
         _warn_of_unknown_variables(cli)
         work(cli)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -83,7 +84,12 @@ _WORDS: Final = {
     **{rpc: f"`memotree {command}`" for rpc, command in COMMANDS.items()},
     "regenerate_summary": "--regenerate-summary",
 }
-_NAMED: Final = finder(_WORDS)
+
+
+@cache
+def _named() -> re.Pattern[str]:
+    """Matches what `in_commands` replaces; compiled at its first use."""
+    return finder(_WORDS)
 
 
 OPTIONS: Final = {
@@ -157,4 +163,4 @@ def _item(match: re.Match[str], options: Mapping[str, str]) -> str:
 
 def in_commands(sentence: str) -> str:
     """``sentence`` with each RPC name replaced by its command."""
-    return replaced(_NAMED, _WORDS.__getitem__, sentence)
+    return replaced(_named(), _WORDS.__getitem__, sentence)

@@ -6,6 +6,7 @@ The server names what its contract names: ``ListBranches``, ``parts[0].node_id``
 
 import re
 from dataclasses import replace
+from functools import cache
 from typing import Any, Final
 
 from google.protobuf.descriptor import Descriptor
@@ -156,8 +157,14 @@ _IN_BATCH: Final = re.compile(
     r"|batch\[\d+\]|changes\[\d+\])\."
 )
 """Matches what a path has before the field of a change; messages name the change once, at their beginning."""
-_NAMED: Final = finder([*(METHODS.keys() - ORDINARY_WORDS), *_COMMON, "node_ids"])
-"""Matches the names that a sentence may have anywhere."""
+
+
+@cache
+def _named() -> re.Pattern[str]:
+    """Matches the names that a sentence may have anywhere; compiled at its first use: few calls need words."""
+    return finder([*(METHODS.keys() - ORDINARY_WORDS), *_COMMON, "node_ids"])
+
+
 _TELLING: Final = frozenset({"Job", "IngestedDocument"})
 """The messages whose field ``message`` is a sentence of the server, not a text of the caller."""
 
@@ -193,7 +200,7 @@ def in_python(sentence: str, request: Descriptor | None = None) -> str:
     for phrase, meaning in _PHRASES.items():
         sentence = sentence.replace(phrase, meaning)
     begun = _BATCH.sub(lambda found: argument(found[0], request), sentence)
-    return replaced(_NAMED, word, begun)
+    return replaced(_named(), word, begun)
 
 
 def reword_error(error: MemoTreeClientError, request: Message) -> None:

@@ -6,13 +6,14 @@ Otherwise it calls the running server over gRPC; when that server stops, the nex
 """
 
 import asyncio
+import gc
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 from anyio import BrokenResourceError, CancelScope
@@ -30,7 +31,6 @@ from memotree.gateways.catalogue import Catalogue
 from memotree.gateways.mcp import mcp_server
 from memotree.gateways.tool_definitions import chosen_tools
 from memotree.server.announcement import read_announcement
-from memotree.server.app import Compose, Operations, Server
 from memotree.server.calls import RunningCalls
 from memotree.server.logs import configure_logging
 from memotree.settings import Settings
@@ -49,6 +49,9 @@ START_SECONDS: Final = 60.0
 """How long another process may take from locking the data folder to announcing itself."""
 
 _GONE: Final = "the client has closed its end"
+
+if TYPE_CHECKING:
+    from memotree.server.app import Compose, Operations
 
 log = structlog.get_logger("memotree.mcp")
 
@@ -74,7 +77,7 @@ class FoundServer:
         compose: Builds the operations of a private server.
     """
 
-    def __init__(self, place: ServerChoice, compose: Compose) -> None:
+    def __init__(self, place: ServerChoice, compose: "Compose") -> None:
         self._place = place
         self._compose = compose
         self._lock = asyncio.Lock()
@@ -183,6 +186,8 @@ class FoundServer:
 
     async def _start(self) -> Caller:
         """Start a private server in this process, on any free port so that it conflicts with no other program."""
+        from memotree.server.app import Server  # noqa: PLC0415 - who only connects to a server needs none
+
         settings = self._place.settings.model_copy(update={"port": 0, "http_enabled": False})
         stack, calls = AsyncExitStack(), RunningCalls()
         try:
@@ -201,14 +206,14 @@ def _ignore(_warning: str) -> None:
 
 
 @asynccontextmanager
-async def compose_when_needed(settings: Settings) -> AsyncIterator[Operations]:
-    """The operations of a private server; loads the stores first, in a thread, while the client already connects."""
-    module = await asyncio.to_thread(import_module, "memotree.server.compose")
-    async with module.compose(settings) as operations:
+async def compose_when_needed(settings: Settings) -> "AsyncIterator[Operations]":
+    """The operations of a private server; only who starts one imports what that needs, in a thread."""
+    module = await asyncio.to_thread(import_module, "memotree.server.starting")
+    async with module.Start().compose(settings) as operations:
         yield operations
 
 
-async def serve_stdio(place: ServerChoice, compose: Compose = compose_when_needed) -> None:
+async def serve_stdio(place: ServerChoice, compose: "Compose" = compose_when_needed) -> None:
     """Serve MCP until standard input ends or a signal arrives.
 
     Args:
@@ -218,6 +223,9 @@ async def serve_stdio(place: ServerChoice, compose: Compose = compose_when_neede
     Raises:
         UnknownToolsError: The settings name a tool that does not exist.
     """
+    if not gc.isenabled():  # the command turned it off; what was imported stays until the end
+        gc.freeze()
+        gc.enable()
     tools = chosen_tools(place.settings.mcp_tools)
     configure_logging(place.settings.log_level, place.settings.log_format)
     found = FoundServer(place, compose)

@@ -11,7 +11,7 @@ from memotree_storage.embedded.lock import DataFolderInUseError
 from memotree_storage.errors import MemoTreeError
 
 from memotree.local.users import wait_until_unused
-from memotree.server import compose
+from memotree.server import starting
 from memotree.settings import load_settings
 
 IN_USE: Final = 75
@@ -23,7 +23,7 @@ def main(folder: Path) -> int:
     Thread(target=_stop_when_unused, args=(folder,), daemon=True).start()
     try:
         # the settings of `memotree serve` in the same place: a folder has one embedding, however it is opened
-        compose.serve(load_settings(data_folder=folder, host="127.0.0.1", port=0, http_enabled=False))
+        starting.serve(load_settings(data_folder=folder, host="127.0.0.1", port=0, http_enabled=False))
     except DataFolderInUseError:
         return IN_USE
     except MemoTreeError as error:

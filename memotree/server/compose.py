@@ -1,18 +1,9 @@
 """The composition root: builds the stores and operations from the settings. No other module does."""
 
-import asyncio
-import gc
-import os
-import resource
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import Final
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 
-from memotree_storage.embedded.lock import DataFolderLock
-from memotree_storage.embedded.postgres import EmbeddedPostgres
-from memotree_storage.embedded.privacy import close_folders_in
-from memotree_storage.embedded.qdrant import EmbeddedQdrant
 from memotree_storage.model.validation import Limits
 from memotree_storage.postgres.database import Database
 from memotree_storage.postgres.ownership import DatabaseOwnership
@@ -37,56 +28,20 @@ from memotree.memory import MemoryOperations
 from memotree.models.gateway import Models
 from memotree.request.limits import ServiceLimits
 from memotree.request.pages import PageTokens
-from memotree.server.app import MakeSideServer, Operations, Server
-from memotree.server.app import serve as run
-from memotree.server.preflight import check_stores
+from memotree.server.app import Operations
+from memotree.server.embedded import EmbeddedServers
 from memotree.sessions import SessionOperations
 from memotree.settings import Settings
 from memotree.workspaces import WorkspaceOperations
 
-_MOST_FILES: Final = 65_536
-"""How many files the server asks for where the system permits more."""
-
-
-def serve(
-    settings: Settings, on_ready: Callable[[Server], None] | None = None, side_server: MakeSideServer | None = None
-) -> None:
-    """Run a server with all its stores until SIGTERM, SIGINT or SIGHUP."""
-    collect_rarely()
-    allow_many_files()
-    os.umask(0o077)  # what the server writes is for its user only
-    run(settings, compose, on_ready, side_server)
-
-
-def collect_rarely() -> None:
-    """Make Python's garbage collector run less often, as suits a server.
-
-    A full collection blocks the event loop for some 90 ms once thousands of nodes were staged. Objects that are loaded
-    at the start are never freed, and calls leave few reference cycles behind.
-    """
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
-
-
-def allow_many_files() -> None:
-    """Let this process open as many files as it may, up to 65,536.
-
-    That is enough, while containers often permit over a million, and programs that try every number that a file may
-    have would take long. A higher limit that the process began with stays.
-
-    Each connection is a file. Systems begin a process with a limit of about a thousand, for programs that wait for
-    files with ``select``; idle clients would soon use it up. The server and those that it starts do not do that.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        with suppress(ValueError, OSError):  # some kernels permit less than they say; then the limit stays as it is
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-
 
 @asynccontextmanager
-async def compose(settings: Settings) -> AsyncIterator[Operations]:
+async def compose(settings: Settings, embedded: EmbeddedServers | None = None) -> AsyncIterator[Operations]:
     """Open the stores and yield the operations by service; everything is closed on exit, in reverse order.
+
+    Args:
+        settings: Where the data is, which stores and models to use, and limits.
+        embedded: The data folder and its embedded servers, if whoever calls has them started already.
 
     Raises:
         DataFolderInUseError: Another server uses the data folder.
@@ -96,7 +51,7 @@ async def compose(settings: Settings) -> AsyncIterator[Operations]:
         IndexUnavailableError: Qdrant does not answer.
     """
     async with AsyncExitStack() as stack:
-        store, models = await open_store_and_models(settings, stack)
+        store, models = await open_store_and_models(settings, stack, embedded)
         pages = PageTokens()
         limits = service_limits(settings)
         runner = JobRunner(store.database, concurrency=settings.job_concurrency, retention=settings.job_retention)
@@ -167,11 +122,15 @@ async def open_store(settings: Settings, stack: AsyncExitStack) -> Store:
     return store
 
 
-async def open_store_and_models(settings: Settings, stack: AsyncExitStack) -> tuple[Store, Models]:
+async def open_store_and_models(
+    settings: Settings, stack: AsyncExitStack, embedded: EmbeddedServers | None = None
+) -> tuple[Store, Models]:
     """Open the store and its models, on the servers that the settings name or on embedded ones; the stack closes them.
 
-    Only one process may use a data folder, even if PostgreSQL and Qdrant are external: the state of a repository in one
-    process (who holds its lock, what is cached, when to repack, what a start may delete) is unknown to other processes.
+    Args:
+        settings: Which servers and models to use.
+        stack: Closes what was opened.
+        embedded: The data folder and its embedded servers, if whoever calls has them started already.
 
     Raises:
         DataFolderInUseError: Another process uses the data folder.
@@ -182,10 +141,9 @@ async def open_store_and_models(settings: Settings, stack: AsyncExitStack) -> tu
         ModelRefusedError: The embedding model's endpoint refuses the call.
         LocalModelMissingError: The local embedding model is configured and not installed.
     """
-    stack.enter_context(DataFolderLock(settings.data_folder))
-    await asyncio.to_thread(close_folders_in, settings.data_folder)
-    await check_stores(settings)
-    postgres = await _postgres(settings, stack)
+    if embedded is None:
+        embedded = await stack.enter_async_context(EmbeddedServers(settings))
+    postgres = await embedded.postgres()
     ownership = DatabaseOwnership(postgres, settings.data_folder) if isinstance(postgres, str) else None
     if ownership is not None:  # an embedded PostgreSQL is a part of the folder
         stack.push_async_callback(ownership.release)
@@ -204,16 +162,10 @@ async def open_store_and_models(settings: Settings, stack: AsyncExitStack) -> tu
         await database.open()  # the earlier answers of the model are cached there; the store opens it once more
     await models.open()
     embedder = models.embedder
-    if settings.qdrant_url is None:
-        engine = EmbeddedQdrant(settings.data_folder / "qdrant")
-        endpoint = await engine.start()
-        stack.push_async_callback(engine.stop)
-        client = connect(endpoint.url, endpoint.api_key)
-        index = QdrantIndex(client, model=embedder.model, dimensions=embedder.dimensions, flush=engine.flush)
-    else:
-        key = settings.qdrant_api_key.get_secret_value() if settings.qdrant_api_key else None
-        client = connect(settings.qdrant_url, key)
-        index = QdrantIndex(client, model=embedder.model, dimensions=embedder.dimensions)
+    engine, endpoint = await embedded.qdrant()
+    client = connect(endpoint.url, endpoint.api_key)
+    flush = None if engine is None else engine.flush
+    index = QdrantIndex(client, model=embedder.model, dimensions=embedder.dimensions, flush=flush)
     stack.push_async_callback(client.close)
     store = Store(
         settings.data_folder,
@@ -230,9 +182,9 @@ async def open_store_and_models(settings: Settings, stack: AsyncExitStack) -> tu
     if ownership is not None:
         await ownership.note()  # a new database has its tables only now
     await index.make_current()
-    if isinstance(postgres, EmbeddedPostgres):
+    if not isinstance(postgres, str):
         postgres.supervisor.on_restart(database.renew_broken)
-    if settings.qdrant_url is None:
+    if engine is not None:
         engine.supervisor.on_restart(store.indexer.forget_applied)
     return store, models
 
@@ -247,13 +199,3 @@ def service_limits(settings: Settings) -> ServiceLimits:
         committer_email=settings.committer_email,
         author_email=settings.author_email,
     )
-
-
-async def _postgres(settings: Settings, stack: AsyncExitStack) -> EmbeddedPostgres | str:
-    """Start the embedded PostgreSQL and return it, or return the URL of the configured server."""
-    if settings.postgres_url is not None:
-        return settings.postgres_url.get_secret_value()
-    server = EmbeddedPostgres(settings.data_folder / "postgres")
-    stack.push_async_callback(server.stop)
-    await server.start()
-    return server

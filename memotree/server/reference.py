@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 
 import memotree
 from memotree.environment import CONFIG_VARIABLE, variable
-from memotree.error_mapping import DISK, FAMILIES, FOREIGN, HIDDEN, INTERRUPTED, Code, ErrorAnswer, status_code
+from memotree.error_mapping import DISK, FAMILIES, HIDDEN, INTERRUPTED, Code, ErrorAnswer, foreign, status_code
 from memotree.error_statuses import ERROR_STATUSES
 from memotree.settings import CONFIG_NAME, Settings
 
@@ -102,7 +102,7 @@ def error_classes() -> list[type[MemoTreeError]]:
 
 def foreign_answers() -> Mapping[str, ErrorAnswer]:
     """The answers to errors of other libraries, by reason."""
-    answers = (*(answer for _, answer in FOREIGN), DISK, INTERRUPTED)
+    answers = (*(answer for _, answer in foreign()), DISK, INTERRUPTED)
     return {answer.reason: answer for answer in answers}
 
 

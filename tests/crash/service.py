@@ -22,7 +22,7 @@ POLL: Final = 0.005
 
 PROGRAM: Final = """
 import sys
-from memotree.server.compose import serve
+from memotree.server.starting import serve
 from memotree.settings import load_settings
 sys.stdin.readline()
 serve(load_settings(data_folder=sys.argv[1], port=0, log_level="info", log_format="json"))

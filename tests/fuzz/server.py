@@ -36,13 +36,13 @@ DEFAULT_WORKSPACE: Final = "default"
 _PROGRAM: Final = """
 import sys
 from memotree.gateways.http_server import HttpServer
-from memotree.server.compose import serve
+from memotree.server.starting import serve
 from memotree.settings import load_settings
 settings = load_settings(
     data_folder=sys.argv[1], postgres_url=sys.argv[2], port=0, http_port=0, mcp_tools="all",
     default_workspace="default", log_level="warning", log_format="json",
 )
-serve(settings, side_server=HttpServer)
+serve(settings, side_server=lambda: HttpServer)
 """
 
 IMPOSSIBLE: Final = frozenset(

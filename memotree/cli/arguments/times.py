@@ -18,11 +18,12 @@ SAID: Final = ': 2026-11-03, 2026-11-03T09:30Z, 09:30, yesterday, "3 days ago"; 
 SENT: Final = ': 2026-11-03, 09:30, yesterday, "3 days ago", RFC 3339; a date begins at 0:00 UTC, a time is local.'
 """The same for an option whose time the server reads."""
 
-_AGO: Final = re.compile(r"(\d{1,6}|an?) (minute|hour|day|week|month|year)s?(?: ago)?")
-_LAST: Final = re.compile(r"last (week|month|year|\w+day)")
-_CLOCK: Final = re.compile(r"(?:(today|yesterday) (?:at )?)?(\d{1,2}):(\d{2})")
-_DAY: Final = re.compile(r"today|yesterday|last \w+day")
-_ZONED_OR_DATE: Final = re.compile(r"[^:]*|.*([zZ]|[+-]\d\d(:?\d\d)?)")
+# Texts, which `re` compiles at their first use: few commands take a time.
+_AGO: Final = r"(\d{1,6}|an?) (minute|hour|day|week|month|year)s?(?: ago)?"
+_LAST: Final = r"last (week|month|year|\w+day)"
+_CLOCK: Final = r"(?:(today|yesterday) (?:at )?)?(\d{1,2}):(\d{2})"
+_DAY: Final = r"today|yesterday|last \w+day"
+_ZONED_OR_DATE: Final = r"[^:]*|.*([zZ]|[+-]\d\d(:?\d\d)?)"
 _MONTHS: Final = {"month": 1, "year": 12}
 _DAYS: Final = tuple(name.lower() for name in day_name)
 
@@ -62,12 +63,12 @@ def sent_time(text: str, now: datetime | None = None) -> str:
     """
     said = " ".join(text.split())
     if written := _absolute(said):
-        return text if _ZONED_OR_DATE.fullmatch(said) else written.isoformat(timespec="seconds")
+        return text if re.fullmatch(_ZONED_OR_DATE, said) else written.isoformat(timespec="seconds")
     try:
         found = _relative(said.lower(), now or datetime.now().astimezone())
     except (ValueError, OverflowError):
         return text
-    return found.date().isoformat() if _DAY.fullmatch(said.lower()) else found.isoformat(timespec="seconds")
+    return found.date().isoformat() if re.fullmatch(_DAY, said.lower()) else found.isoformat(timespec="seconds")
 
 
 def _absolute(said: str) -> datetime | None:
@@ -83,12 +84,12 @@ def _relative(said: str, now: datetime) -> datetime:
         return now
     if said in {"today", "yesterday"}:
         return _begin(now, days=said == "yesterday")
-    if clock := _CLOCK.fullmatch(said):
+    if clock := re.fullmatch(_CLOCK, said):
         begin = _begin(now, days=clock[1] == "yesterday")
         return datetime.combine(begin.date(), time(int(clock[2]), int(clock[3]))).astimezone()
-    if ago := _AGO.fullmatch(said):
+    if ago := re.fullmatch(_AGO, said):
         return _back(now, 1 if ago[1].startswith("a") else int(ago[1]), ago[2])
-    if last := _LAST.fullmatch(said):
+    if last := re.fullmatch(_LAST, said):
         if last[1] in _DAYS:
             return _begin(now, days=(now.weekday() - _DAYS.index(last[1]) - 1) % 7 + 1)
         return _back(now, 1, last[1])

@@ -12,6 +12,7 @@ from memotree.cli.context import REVISION, WORKSPACE, CliContext, command
 from memotree.cli.terminal.output import ID, counted, facts, short, table
 
 
+@command("archive suggest", REVISION)
 def suggest(
     cli: CliContext,
     model: Annotated[str, typer.Option("--model", help="Only archives of this agent or model.")] = "",
@@ -39,6 +40,7 @@ def suggest(
     )
 
 
+@command("archive join", WORKSPACE)
 def join(
     cli: CliContext,
     archives: Annotated[
@@ -67,9 +69,3 @@ def join(
         ),
     )
     cli.output.done(f"{counted(made.moved_nodes, 'node')} moved.")
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the commands to the group of archives."""
-    command(app, "suggest", REVISION)(suggest)
-    command(app, "join", WORKSPACE)(join)

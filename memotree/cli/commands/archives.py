@@ -10,8 +10,6 @@ from memotree.cli.commands.workspaces import confirm
 from memotree.cli.context import REVISION, SESSION, CliContext, command
 from memotree.cli.terminal.output import counted, facts, table
 
-app = typer.Typer(name="archive", no_args_is_help=True, help="Archives: the memory trees of a workspace.")
-
 ArchiveArgument = Annotated[
     str,
     typer.Argument(metavar="ARCHIVE", help="Name, id or unique prefix of an id.", autocompletion=completion.archives),
@@ -20,7 +18,7 @@ ModelOption = Annotated[str | None, typer.Option("--model", help="The agent or m
 DescriptionOption = Annotated[str | None, typer.Option("--description", "-d", help="What the archive contains.")]
 
 
-@command(app, "create", SESSION)
+@command("archive create", SESSION)
 def create(
     cli: CliContext,
     name: Annotated[str, typer.Argument(help="One line, unique among the archives.")],
@@ -34,7 +32,7 @@ def create(
     cli.output.done("Staged; `memotree commit -m MESSAGE` makes it permanent.")
 
 
-@command(app, "list", REVISION)
+@command("archive list", REVISION)
 def list_(cli: CliContext) -> None:
     """List the archives."""
     found = list(cli.here.archives())
@@ -48,7 +46,7 @@ def list_(cli: CliContext) -> None:
     )
 
 
-@command(app, "show", REVISION)
+@command("archive show", REVISION)
 def show(cli: CliContext, archive: ArchiveArgument) -> None:
     """Show one archive."""
     found = cli.here.archive(archive)
@@ -66,7 +64,7 @@ def show(cli: CliContext, archive: ArchiveArgument) -> None:
     )
 
 
-@command(app, "rename", SESSION)
+@command("archive rename", SESSION)
 def rename(
     cli: CliContext,
     archive: ArchiveArgument,
@@ -80,7 +78,7 @@ def rename(
     cli.output.done(f"Staged: the archive {changed.id} is renamed to {changed.name}.")
 
 
-@command(app, "delete", SESSION)
+@command("archive delete", SESSION)
 def delete(cli: CliContext, archive: ArchiveArgument, yes: YesOption = False) -> None:
     """Stage the deletion of an archive with all its nodes."""
     session = cli.session

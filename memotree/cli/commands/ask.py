@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _FEW_TITLES = 4
 
 
+@command("ask", REVISION)
 def ask(
     cli: CliContext,
     question: QueryArgument,
@@ -119,8 +120,3 @@ def citation_line(number: int, cited: "Citation") -> Text:
     if source is not None:
         line.append(f"  {source_place(source)}", "dim")
     return line.append(f"  at {short(cited.commit_id)}", "dim")
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command to the command line."""
-    command(app, "ask", REVISION)(ask)

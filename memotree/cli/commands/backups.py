@@ -21,6 +21,7 @@ class BackupRefusedError(CliError):
     reason = "BACKUP_REFUSED"
 
 
+@command("backup", SERVER)
 def backup(
     cli: CliContext,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")],
@@ -60,6 +61,7 @@ def backup(
     cli.output.done(f"{counted(len(saved), 'workspace')} in {file}; each was restored aside and checked.")
 
 
+@command("restore", NOWHERE)
 def restore(
     cli: CliContext,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `memotree backup` wrote.")],
@@ -122,9 +124,3 @@ def _show(cli: CliContext, saved: list["SavedWorkspace"]) -> None:
 
 def _count(saved: "SavedWorkspace", prefix: str) -> str:
     return str(sum(name.startswith(prefix) for name in saved.refs))
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the commands of this module to the command line."""
-    command(app, "backup", SERVER)(backup)
-    command(app, "restore", NOWHERE)(restore)

@@ -50,6 +50,7 @@ def author_of(text: str) -> tuple[str, str]:
     return name.strip(), rest.strip().rstrip(">").strip()
 
 
+@command("commit", SESSION)
 def commit(
     cli: CliContext,
     message: Annotated[
@@ -100,6 +101,7 @@ def _branches(cli: CliContext) -> dict[str, list[str]]:
     return names
 
 
+@command("log", WORKSPACE)
 def log(
     cli: CliContext,
     name: Annotated[
@@ -153,6 +155,7 @@ def log(
         cli.output.note(Text(f"There are more; --limit {limit * 2} shows them.", "dim"))
 
 
+@command("show", WORKSPACE)
 def show(
     cli: CliContext,
     revision: Annotated[
@@ -180,6 +183,7 @@ def show(
     cli.output.show({"commit": details.commit, "changes": changes, "change_count": details.change_count}, look)
 
 
+@command("diff", SESSION)
 def diff(
     cli: CliContext,
     old: Annotated[
@@ -225,6 +229,7 @@ def diff(
     )
 
 
+@command("blame", WORKSPACE)
 def blame(cli: CliContext, node: NodeArgument, at: AtOption = "") -> None:
     """Show which commit and agent wrote each line of a node's content."""
     found = cli.workspace.at(at).blame(node)
@@ -238,6 +243,7 @@ def blame(cli: CliContext, node: NodeArgument, at: AtOption = "") -> None:
     )
 
 
+@command("revisions", WORKSPACE)
 def revisions(
     cli: CliContext,
     node: NodeArgument,
@@ -265,13 +271,3 @@ def revisions(
             empty="No commit has this node yet.",
         ),
     )
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the commands of this module to the command line."""
-    command(app, "commit", SESSION)(commit)
-    command(app, "log", WORKSPACE)(log)
-    command(app, "show", WORKSPACE)(show)
-    command(app, "diff", SESSION)(diff)
-    command(app, "revisions", WORKSPACE)(revisions)
-    command(app, "blame", WORKSPACE)(blame)

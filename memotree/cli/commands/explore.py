@@ -100,6 +100,7 @@ class Walk:
         return self.cli.here.node(self.here.node).content if self.here.node is not None else ""
 
 
+@command("explore", REVISION)
 def explore(
     cli: CliContext,
     node: Annotated[
@@ -211,8 +212,3 @@ def _document(walk: Walk) -> dict[str, Any]:
         ],
         "left_out": rest,
     }
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command to the command line."""
-    command(app, "explore", REVISION)(explore)

@@ -57,6 +57,7 @@ class _Run:
         return len(self.files.files) - len(self.outcomes) - (self.sent if job is not None else 0)
 
 
+@command("ingest", WORKSPACE)
 def ingest(
     cli: CliContext,
     paths: Annotated[
@@ -273,8 +274,3 @@ def _tell_interrupted(cli: CliContext, run: _Run) -> None:
     for each in run.outcomes:
         if not (each.is_good or each.is_under_way):
             cli.output.error(f"{each.path}: {each.message}")
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command to the command line."""
-    command(app, "ingest", WORKSPACE)(ingest)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from memotree.client import Ingestion, Job
     from memotree.client.enums import JobStateName
 
-app = typer.Typer(name="jobs", no_args_is_help=True, help="Jobs: long work that continues in the background.")
 
 JobArgument = Annotated[
     str,
@@ -173,7 +172,7 @@ def show_end(cli: CliContext, job: "Job") -> None:
     raise typer.Exit(ExitCode.FAILED)
 
 
-@command(app, "list", WORKSPACE)
+@command("jobs list", WORKSPACE)
 def list_(
     cli: CliContext,
     everywhere: Annotated[bool, typer.Option("--all", help="The jobs of all workspaces.")] = False,
@@ -201,20 +200,20 @@ def list_(
     )
 
 
-@command(app, "show", SERVER)
+@command("jobs show", SERVER)
 def show(cli: CliContext, job: JobArgument) -> None:
     """Show a job: its progress, its result, or why it stopped."""
     found = cli.client.job(job)
     cli.output.show(found, lambda: look(found))
 
 
-@command(app, "watch", SERVER)
+@command("jobs watch", SERVER)
 def watch(cli: CliContext, job: JobArgument) -> None:
     """Watch a job until it has ended; the exit code is 1 unless it succeeded. The job continues after Ctrl-C."""
     show_end(cli, follow(cli, job))
 
 
-@command(app, "cancel", SERVER)
+@command("jobs cancel", SERVER)
 def cancel(cli: CliContext, job: JobArgument) -> None:
     """Cancel a job; its commits stay."""
     ended = cli.client.cancel_job(job)
@@ -227,7 +226,7 @@ def cancel(cli: CliContext, job: JobArgument) -> None:
         cli.output.done(f"The job {ended.id} is {ended.state.lower()}.")
 
 
-@command(app, "resume", SERVER)
+@command("jobs resume", SERVER)
 def resume(
     cli: CliContext,
     job: JobArgument,

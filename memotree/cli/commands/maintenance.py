@@ -20,6 +20,7 @@ _WIDE_ENOUGH = 100
 """The least terminal width, in columns, for a table of differences."""
 
 
+@command("status", SERVER)
 def status(cli: CliContext) -> None:
     """Show whether the server and its stores are healthy."""
     found = cli.client.status()
@@ -64,6 +65,7 @@ def status(cli: CliContext) -> None:
         raise typer.Exit(ExitCode.FAILED)
 
 
+@command("verify", WORKSPACE)
 def verify(cli: CliContext) -> None:
     """Compare Git, PostgreSQL and Qdrant; the exit code is 1 if they differ. All workspaces, if none is chosen."""
     found = {name: _differences(cli, name) for name in _to_verify(cli)}
@@ -88,6 +90,7 @@ def verify(cli: CliContext) -> None:
         raise typer.Exit(ExitCode.FAILED)
 
 
+@command("faults", WORKSPACE)
 def faults(cli: CliContext, at: AtOption = "") -> None:
     """List what other programs committed that stands nowhere in the tree or cannot be read, with a way out."""
     found = list(cli.workspace.at(at).faults())
@@ -124,6 +127,7 @@ def _differences(cli: CliContext, name: str) -> "list[Difference]":
 BackgroundOption = Annotated[bool, typer.Option("--background", help="Run it as a job and do not wait.")]
 
 
+@command("rebuild", WORKSPACE)
 def rebuild(cli: CliContext, background: BackgroundOption = False) -> None:
     """Rebuild the rows and vectors of the workspace from Git; staged changes stay."""
     if background:
@@ -141,15 +145,7 @@ def rebuild(cli: CliContext, background: BackgroundOption = False) -> None:
     cli.output.done("Rows and vectors are rebuilt from Git.")
 
 
+@command("reindex", WORKSPACE)
 def reindex(cli: CliContext, background: BackgroundOption = False) -> None:
     """Compute all vectors of the workspace again, as a job; for another embedding model, or for a lost index."""
     end(cli, cli.workspace.start_reindex(), background=background)
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the commands of this module to the command line."""
-    command(app, "status", SERVER)(status)
-    command(app, "verify", WORKSPACE)(verify)
-    command(app, "faults", WORKSPACE)(faults)
-    command(app, "rebuild", WORKSPACE)(rebuild)
-    command(app, "reindex", WORKSPACE)(reindex)

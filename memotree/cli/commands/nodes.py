@@ -30,8 +30,6 @@ from memotree.cli.terminal.output import counted
 if TYPE_CHECKING:
     from memotree.client import Node
 
-app = typer.Typer(name="node", no_args_is_help=True, help="Nodes: the units of knowledge, in trees.")
-
 
 def staged(cli: CliContext, node: "Node", what: str) -> None:
     """Prints a node that was just changed."""
@@ -39,7 +37,7 @@ def staged(cli: CliContext, node: "Node", what: str) -> None:
     cli.output.done(f"{what}; `memotree commit -m MESSAGE` makes it permanent.")
 
 
-@command(app, "create", SESSION)
+@command("node create", SESSION)
 def create(
     cli: CliContext,
     title: Annotated[str, typer.Option("--title", help="One line.")],
@@ -87,7 +85,7 @@ def create(
     staged(cli, node, "Staged")
 
 
-@command(app, "get", REVISION)
+@command("node get", REVISION)
 def get(
     cli: CliContext,
     node: NodeArgument,
@@ -99,7 +97,7 @@ def get(
     cli.output.show(found, lambda: found.content if raw else display.node(found))
 
 
-@command(app, "update", SESSION)
+@command("node update", SESSION)
 def update(
     cli: CliContext,
     node: NodeArgument,
@@ -144,7 +142,7 @@ def update(
     staged(cli, changed, "Staged")
 
 
-@command(app, "append", SESSION)
+@command("node append", SESSION)
 def append(
     cli: CliContext,
     node: NodeArgument,
@@ -161,7 +159,7 @@ def append(
     staged(cli, session.update(node, content=text, mode=word(ModeChoice.APPEND), message=message), "Staged")
 
 
-@command(app, "delete", SESSION)
+@command("node delete", SESSION)
 def delete(
     cli: CliContext,
     node: NodeArgument,

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _INDENT = 6
 
 
+@command("recall", REVISION)
 def recall(
     cli: CliContext,
     question: QueryArgument,
@@ -168,8 +169,3 @@ def _why(found: "RecalledNode") -> list[Text]:
     if signals:
         line.append(f"  ({signals})", "dim")
     return [line]
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command to the command line."""
-    command(app, "recall", REVISION)(recall)

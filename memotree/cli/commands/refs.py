@@ -14,10 +14,6 @@ from memotree.cli.terminal.output import counted, short, table, when
 if TYPE_CHECKING:
     from memotree.client import Workspace
 
-branch_app = typer.Typer(
-    name="branch", no_args_is_help=True, help="Branches: names of commits that move with each commit."
-)
-tag_app = typer.Typer(name="tag", no_args_is_help=True, help="Tags: fixed names of commits.")
 
 AtArgument = Annotated[
     str,
@@ -33,7 +29,7 @@ BranchName = Annotated[str, typer.Argument(metavar="BRANCH", help="The branch.",
 TagName = Annotated[str, typer.Argument(metavar="TAG", help="The tag.", autocompletion=completion.tags)]
 
 
-@command(branch_app, "create", WORKSPACE)
+@command("branch create", WORKSPACE)
 def create_branch(cli: CliContext, name: NewName, at: AtArgument = "") -> None:
     """Create a branch; nothing is copied."""
     branch = cli.workspace.branch(name, at)
@@ -41,7 +37,7 @@ def create_branch(cli: CliContext, name: NewName, at: AtArgument = "") -> None:
     cli.output.done(f"The branch {branch.name} is at {short(branch.commit_id)}.")
 
 
-@command(branch_app, "list", WORKSPACE)
+@command("branch list", WORKSPACE)
 def list_branches(cli: CliContext) -> None:
     """List the branches."""
     found = list(cli.workspace.branches())
@@ -66,7 +62,7 @@ def _question(workspace: "Workspace", name: str) -> str:
     return f"{lost}. Delete the branch {name}?"
 
 
-@command(branch_app, "delete", WORKSPACE)
+@command("branch delete", WORKSPACE)
 def delete_branch(cli: CliContext, name: BranchName, yes: YesOption = False) -> None:
     """Delete a branch; commits that another branch, a tag or a session reaches stay."""
     workspace = cli.workspace
@@ -77,7 +73,7 @@ def delete_branch(cli: CliContext, name: BranchName, yes: YesOption = False) -> 
     cli.output.done(f"The branch {name} is deleted; detached: {counted(detached, 'session')}.")
 
 
-@command(tag_app, "create", WORKSPACE)
+@command("tag create", WORKSPACE)
 def create_tag(
     cli: CliContext,
     name: NewName,
@@ -92,7 +88,7 @@ def create_tag(
     cli.output.done(f"The tag {tag.name} is at {short(tag.commit_id)}.")
 
 
-@command(tag_app, "list", WORKSPACE)
+@command("tag list", WORKSPACE)
 def list_tags(cli: CliContext) -> None:
     """List the tags."""
     found = list(cli.workspace.tags())
@@ -106,7 +102,7 @@ def list_tags(cli: CliContext) -> None:
     )
 
 
-@command(tag_app, "delete", WORKSPACE)
+@command("tag delete", WORKSPACE)
 def delete_tag(cli: CliContext, name: TagName, yes: YesOption = False) -> None:
     """Delete a tag; its commit stays as long as a branch, another tag or a session reaches it."""
     workspace = cli.workspace

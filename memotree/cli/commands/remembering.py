@@ -56,6 +56,7 @@ class NothingGivenError(CliError):
     reason = "NOTHING_GIVEN"
 
 
+@command("remember", WORKSPACE)
 def remember(
     cli: CliContext,
     text: TextArgument = None,
@@ -102,6 +103,7 @@ def remember(
     _show(cli, result, "Remembered")
 
 
+@command("revise", WORKSPACE)
 def revise(
     cli: CliContext,
     node: Annotated[
@@ -141,6 +143,7 @@ def revise(
     _show(cli, result, "Revised")
 
 
+@command("forget", WORKSPACE)
 def forget(
     cli: CliContext,
     node: NodeArgument,
@@ -156,6 +159,7 @@ def forget(
     cli.output.note(f"`memotree node restore {short(result.id)}` brings it back.")
 
 
+@command("node restore", WORKSPACE)
 def restore(
     cli: CliContext,
     node: Annotated[
@@ -215,10 +219,3 @@ def _similar(found: "SimilarNode") -> Text:
     if found.similarity == "DUPLICATE":
         return text.append(f"probably says the same; `memotree forget {short(node.id)}` drops one of the two.")
     return text.append(f"is out of date? `memotree forget {short(node.id)}`, or revise it.")
-
-
-def register(app: typer.Typer, nodes: typer.Typer) -> None:
-    """Adds the commands of this module to the command line, and to the group of the commands for nodes."""
-    for name, function in (("remember", remember), ("revise", revise), ("forget", forget)):
-        command(app, name, WORKSPACE)(function)
-    command(nodes, "restore", WORKSPACE)(restore)

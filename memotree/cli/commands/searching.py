@@ -13,6 +13,7 @@ from memotree.cli.context import REVISION, CliContext, command
 from memotree.cli.terminal import display
 
 
+@command("search", REVISION)
 def search(
     cli: CliContext,
     query: Annotated[
@@ -60,8 +61,3 @@ def search(
     cli.output.show(found, lambda: display.hits(found) if found else Text("Nothing was found.", "dim"))
     if found and found.confidence and not cli.output.as_json:
         cli.output.note(Text(f"confidence: {found.confidence} ({found.likelihood:.2f}).", "dim"))
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command to the command line."""
-    command(app, "search", REVISION)(search)

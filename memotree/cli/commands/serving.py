@@ -1,5 +1,6 @@
 """``memotree serve``, ``memotree mcp`` and ``memotree demo``: start servers."""
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from memotree.extras import install, is_installed
 
 if TYPE_CHECKING:
     from memotree.server.app import MakeSideServer
+    from memotree.server.starting import ImportSideServer
     from memotree.settings import Settings
 
 
@@ -24,6 +26,7 @@ def _folder(text: str) -> Path:
     return Path(text)
 
 
+@command("serve", NOWHERE)
 def serve(
     cli: CliContext,
     data: Annotated[
@@ -40,6 +43,7 @@ def serve(
 ) -> None:
     """Start the server on embedded stores and serve gRPC, HTTP and MCP until Ctrl-C."""
     # only the commands that serve load pydantic, gRPC and the stores
+    gc.disable()  # imports make many objects and little garbage; `starting` collects again
     from memotree_storage.errors import MemoTreeError  # noqa: PLC0415 - see above
 
     from memotree.settings import load_settings  # noqa: PLC0415 - see above
@@ -51,22 +55,28 @@ def serve(
         from memotree.server.preflight import check_before_start  # noqa: PLC0415 - wrong settings are told before this
 
         check_before_start(settings)
-        from memotree.server import compose  # noqa: PLC0415 - takes seconds: see `preflight`
+        from memotree.server import starting  # noqa: PLC0415 - takes longer: see `preflight`
 
-        compose.serve(
+        starting.serve(
             settings,
             lambda server: _tell(cli, settings, server.address, server.url),
             _side_server(cli) if settings.http_enabled else None,
         )
     except MemoTreeError as error:
         raise StartError(error.message) from None
+    finally:
+        gc.enable()
 
 
-def _side_server(cli: CliContext) -> "MakeSideServer | None":
-    """The server for HTTP and MCP, if its libraries are installed."""
+def _side_server(cli: CliContext) -> "ImportSideServer | None":
+    """Imports the server for HTTP and MCP; ``None`` if its libraries are not installed."""
     if not is_installed("mcp"):
         cli.output.note(f"HTTP and MCP are not served; to serve them: {install('mcp')}")
         return None
+    return _http_server
+
+
+def _http_server() -> "MakeSideServer":
     from memotree.gateways.http_server import HttpServer  # noqa: PLC0415 - as in `serve`
 
     return HttpServer
@@ -87,6 +97,7 @@ def _tell(cli: CliContext, settings: "Settings", address: str, url: str) -> None
     cli.output.done(f"MemoTree serves at {address}; its data is in {folder}. Ctrl-C stops it.")
 
 
+@command("mcp", NOWHERE)
 def mcp(
     cli: CliContext,
     data: Annotated[
@@ -121,6 +132,7 @@ def mcp(
 ) -> None:
     """Serve MCP over standard input and output, for an agent that starts this command itself."""
     del cli  # standard output belongs to the protocol
+    gc.disable()  # as in `serve`; `serve_stdio` collects again
     from memotree_storage.errors import MemoTreeError  # noqa: PLC0415 - as in `serve`
 
     from memotree.settings import load_settings  # noqa: PLC0415 - as in `serve`
@@ -134,8 +146,11 @@ def mcp(
         uvloop.run(serve_stdio(ServerChoice(settings, address)))
     except MemoTreeError as error:
         raise StartError(error.message) from None
+    finally:
+        gc.enable()
 
 
+@command("demo", NOWHERE)
 def demo(
     cli: CliContext,
     data: Annotated[
@@ -153,10 +168,3 @@ def demo(
     from memotree.cli.demo import run_demo  # noqa: PLC0415 - only this command needs it
 
     run_demo(cli, data)
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the commands of this module to the command line."""
-    command(app, "serve", NOWHERE)(serve)
-    command(app, "mcp", NOWHERE)(mcp)
-    command(app, "demo", NOWHERE)(demo)

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from memotree.client import SessionInfo, StagedChange
 
-app = typer.Typer(name="session", no_args_is_help=True, help="Sessions: staged changes that nobody else sees.")
-
 
 class SessionNotOpenError(CliError):
     """The session to choose accepts no changes."""
@@ -72,7 +70,7 @@ def _look(info: "SessionInfo") -> "RenderableType":
     )
 
 
-@command(app, "open", WORKSPACE)
+@command("session open", WORKSPACE)
 def open_(
     cli: CliContext,
     agent: Annotated[str, typer.Option("--agent", help="The name of the agent or person who works in it.")] = "",
@@ -94,7 +92,7 @@ def open_(
     cli.output.done(f"The session {info.id} is open{' and chosen' if use else ''}.")
 
 
-@command(app, "list", WORKSPACE)
+@command("session list", WORKSPACE)
 def list_(
     cli: CliContext, include_closed: Annotated[bool, typer.Option("--all", help="Include closed sessions.")] = False
 ) -> None:
@@ -133,14 +131,14 @@ def _named(cli: CliContext, session: str) -> CliContext:
     return cli
 
 
-@command(app, "show", WORKSPACE)
+@command("session show", WORKSPACE)
 def show(cli: CliContext, session: SessionArgument = "") -> None:
     """Show one session."""
     info = _named(cli, session).session.info()
     cli.output.show(info, lambda: _look(info))
 
 
-@command(app, "use", WORKSPACE)
+@command("session use", WORKSPACE)
 def use(
     cli: CliContext,
     session: SessionArgument = "",
@@ -169,7 +167,7 @@ def _row(change: "StagedChange") -> tuple[Text | str, ...]:
     return change_kind(change.kind), change.node_id, change.title, fields, "\n".join(why)
 
 
-@command(app, "changes", WORKSPACE)
+@command("session changes", WORKSPACE)
 def changes(cli: CliContext, session: SessionArgument = "") -> None:
     """List the staged changes of the session."""
     found = list(_named(cli, session).session.changes())
@@ -183,7 +181,7 @@ def changes(cli: CliContext, session: SessionArgument = "") -> None:
     )
 
 
-@command(app, "discard", WORKSPACE)
+@command("session discard", WORKSPACE)
 def discard(
     cli: CliContext,
     session: SessionArgument = "",
@@ -210,7 +208,7 @@ def discard(
     cli.output.done(f"The session {info.id} is discarded.")
 
 
-@command(app, "rebase", WORKSPACE)
+@command("session rebase", WORKSPACE)
 def rebase(cli: CliContext, session: SessionArgument = "") -> None:
     """Move the session to the head of its branch; staged changes are merged per field."""
     info = _named(cli, session).session.rebase()

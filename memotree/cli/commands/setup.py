@@ -33,6 +33,7 @@ class StartChoice(StrEnum):
     UVX = "uvx"
 
 
+@command("setup", NOWHERE)
 def setup(
     cli: CliContext,
     program: Annotated[HostChoice, typer.Argument(metavar="PROGRAM", help=f"One of {', '.join(HostChoice)}.")],
@@ -113,8 +114,3 @@ def _command(start: StartChoice, arguments: list[str]) -> tuple[str, list[str]]:
 def _difference(path: Path, before: str, after: str) -> str:
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), str(path), str(path), n=2, lineterm="")
     return "\n".join(lines)
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command of this module to the command line."""
-    command(app, "setup", NOWHERE)(setup)

@@ -56,6 +56,7 @@ class NoPartsError(CliError):
     reason = "NO_PARTS"
 
 
+@command("node children", REVISION)
 def children(
     cli: CliContext,
     node: OptionalNodeArgument = "",
@@ -86,6 +87,7 @@ def children(
     )
 
 
+@command("node tree", REVISION)
 def tree(
     cli: CliContext,
     node: OptionalNodeArgument = "",
@@ -132,6 +134,7 @@ def _shown(cli: CliContext, parts: Iterator[tuple[str, "Iterator[TreeNode]"]], m
             yield cli.output.styled(Text("… and more; --max-nodes or --depth shows others", "dim"))
 
 
+@command("node move", SESSION)
 def move(
     cli: CliContext,
     node: NodeArgument,
@@ -168,6 +171,7 @@ def cut_at_headings(title: str, text: str) -> list[tuple[str, str]]:
     return [(title, pieces[0].strip("\n")), *parts] if pieces[0].strip() else parts
 
 
+@command("node split", SESSION)
 def split(
     cli: CliContext,
     node: NodeArgument,
@@ -191,6 +195,7 @@ def split(
     cli.output.done(f"Split into {len(made)} nodes.")
 
 
+@command("node merge", SESSION)
 def merge(
     cli: CliContext,
     nodes: Annotated[
@@ -211,6 +216,7 @@ def merge(
     cli.output.done(f"Merged {counted(len(merged.deleted_ids), 'node')} into it.")
 
 
+@command("node relate", SESSION)
 def relate(
     cli: CliContext,
     node: NodeArgument,
@@ -224,16 +230,9 @@ def relate(
     staged(cli, changed, "Related")
 
 
+@command("node unrelate", SESSION)
 def unrelate(
     cli: CliContext, node: NodeArgument, relation: RelationArgument, target: TargetArgument, message: MessageOption = ""
 ) -> None:
     """Stage the removal of a relation."""
     staged(cli, cli.session.unrelate(node, word(relation), target, message=message), "Removed")
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the commands of this module to the group of nodes."""
-    for read in (children, tree):
-        command(app, read.__name__, REVISION)(read)
-    for change in (move, split, merge, relate, unrelate):
-        command(app, change.__name__, SESSION)(change)

@@ -10,10 +10,8 @@ from memotree.cli.context import REVISION, WORKSPACE, CliContext, command
 from memotree.cli.terminal.display import summary_of
 from memotree.cli.terminal.output import ID, table
 
-app = typer.Typer(name="summaries", no_args_is_help=True, help="Summaries: find and renew stale and pending ones.")
 
-
-@command(app, "list", REVISION)
+@command("summaries list", REVISION)
 def list_(
     cli: CliContext,
     archive: ArchiveOption = "",
@@ -33,7 +31,7 @@ def list_(
         cli.output.note(f"{found.total:,} in all; --limit shows more.")
 
 
-@command(app, "renew", WORKSPACE)
+@command("summaries renew", WORKSPACE)
 def renew(
     cli: CliContext,
     archive: ArchiveOption = "",

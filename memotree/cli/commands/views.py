@@ -11,12 +11,10 @@ from memotree.cli.context import REVISION, CliContext, command
 from memotree.cli.terminal import display
 from memotree.cli.terminal.output import table, when
 
-app = typer.Typer(name="view", no_args_is_help=True, help="Views: the nodes that are open, and their levels.")
-
 NameOption = Annotated[str, typer.Option("--view", "-v", help="The view.")]
 
 
-@command(app, "render", REVISION)
+@command("view render", REVISION)
 def render(
     cli: CliContext,
     name: NameOption = "default",
@@ -33,7 +31,7 @@ def render(
     cli.output.note(Text(f"{usage.tokens_used}{limit} tokens, {usage.nodes_shown} nodes shown", "dim"))
 
 
-@command(app, "expand", REVISION)
+@command("view expand", REVISION)
 def expand(
     cli: CliContext,
     node: NodeArgument,
@@ -55,7 +53,7 @@ def expand(
     cli.output.show(found, look)
 
 
-@command(app, "collapse", REVISION)
+@command("view collapse", REVISION)
 def collapse(
     cli: CliContext,
     node: NodeArgument,
@@ -68,7 +66,7 @@ def collapse(
     cli.output.done(f"The view {name} now has {found.usage.tokens_used} tokens.")
 
 
-@command(app, "list", REVISION)
+@command("view list", REVISION)
 def list_(cli: CliContext) -> None:
     """List the views of the session or branch."""
     found = list(cli.here.views())
@@ -82,7 +80,7 @@ def list_(cli: CliContext) -> None:
     )
 
 
-@command(app, "delete", REVISION)
+@command("view delete", REVISION)
 def delete(cli: CliContext, name: Annotated[str, typer.Argument(metavar="VIEW", help="The view.")]) -> None:
     """Delete a view."""
     cli.here.view(name).delete()

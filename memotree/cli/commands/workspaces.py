@@ -12,8 +12,6 @@ from memotree.cli.errors import CliError
 from memotree.cli.target import Choice
 from memotree.cli.terminal.output import facts, table, when
 
-app = typer.Typer(name="ws", no_args_is_help=True, help="Workspaces: each is one Git repository.")
-
 NameArgument = Annotated[
     str, typer.Argument(metavar="WORKSPACE", help="Name or id.", autocompletion=completion.workspaces)
 ]
@@ -44,7 +42,7 @@ def confirm(cli: CliContext, question: str, *, yes: bool) -> None:
         raise NotConfirmedError("Nothing was changed.")
 
 
-@command(app, "create", SERVER)
+@command("ws create", SERVER)
 def create(
     cli: CliContext,
     name: Annotated[str, typer.Argument(help='1 to 64 letters, digits, ".", "_" or "-".')],
@@ -59,7 +57,7 @@ def create(
     cli.output.done(f"The workspace {info.name} is created{' and chosen' if use else ''}.")
 
 
-@command(app, "list", SERVER)
+@command("ws list", SERVER)
 def list_(cli: CliContext) -> None:
     """List the workspaces."""
     found = list(cli.client.workspaces())
@@ -83,7 +81,7 @@ def list_(cli: CliContext) -> None:
     )
 
 
-@command(app, "show", WORKSPACE)
+@command("ws show", WORKSPACE)
 def show(cli: CliContext, name: OptionalNameArgument = "") -> None:
     """Show one workspace."""
     info = (cli.client.workspace(name) if name else cli.workspace).info()
@@ -102,7 +100,7 @@ def show(cli: CliContext, name: OptionalNameArgument = "") -> None:
     )
 
 
-@command(app, "use", SERVER)
+@command("ws use", SERVER)
 def use(cli: CliContext, name: NameArgument) -> None:
     """Choose the workspace for later commands."""
     info = cli.client.workspace(name).info()
@@ -111,7 +109,7 @@ def use(cli: CliContext, name: NameArgument) -> None:
     cli.output.done(f"Commands now use the workspace {info.name}.")
 
 
-@command(app, "rename", SERVER)
+@command("ws rename", SERVER)
 def rename(
     cli: CliContext,
     name: NameArgument,
@@ -127,7 +125,7 @@ def rename(
     cli.output.done(f"The workspace {name} is now called {info.name}.")
 
 
-@command(app, "delete", SERVER)
+@command("ws delete", SERVER)
 def delete(cli: CliContext, name: NameArgument, yes: YesOption = False) -> None:
     """Delete a workspace; its repository is moved to the server's trash folder."""
     workspace = cli.client.workspace(name)

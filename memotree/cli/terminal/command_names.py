@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Final
 
+from memotree.cli.terminal.command_table import COMMANDS, GROUPS
 from memotree.cli.terminal.examples import PROGRAM
 
 ALIASES: Final = MappingProxyType(
@@ -57,22 +58,21 @@ _MEANT: Final = MappingProxyType(
 _MOST: Final = 3
 
 
-def unknown_command(name: str, group: Mapping[str, Any], path: str, top: Mapping[str, Any]) -> str:
+def unknown_command(name: str, group: Mapping[str, Any], path: str) -> str:
     """The sentences for a command that does not exist, with what it may have meant.
 
     Args:
         name: The word that was given.
         group: The commands of the group in which it was given.
         path: What names the group after ``memotree``; empty at the top.
-        top: The commands and groups at the top.
     """
-    meant = list(dict.fromkeys(_meant(name, group, path, top)))[:_MOST]
+    meant = list(dict.fromkeys(_meant(name, group, path)))[:_MOST]
     if not meant:
         return f"No such command {name!r}. `{' '.join([PROGRAM, *path.split(), '--help'])}` lists the commands."
     return f"No such command {name!r}. Did you mean {' or '.join(f'`{PROGRAM} {each}`' for each in meant)}?"
 
 
-def _meant(name: str, group: Mapping[str, Any], path: str, top: Mapping[str, Any]) -> Iterator[str]:
+def _meant(name: str, group: Mapping[str, Any], path: str) -> Iterator[str]:
     word = name.lower()
     here = {
         **{alias: command for alias, command in ALIASES.items() if command in group},
@@ -84,8 +84,8 @@ def _meant(name: str, group: Mapping[str, Any], path: str, top: Mapping[str, Any
         yield from _MEANT.get(word, ())
     for close in get_close_matches(word, here):
         yield f"{path} {here[close]}".strip()
-    if path and word in top:
+    if path and (word in COMMANDS or word in GROUPS):
         yield word
-    for other, commands in top.items():
-        if word in getattr(commands, "commands", {}):
+    for other in GROUPS:
+        if f"{other} {word}" in COMMANDS:
             yield f"{other} {word}"

@@ -4,6 +4,14 @@ from typing import Final
 
 PROGRAM: Final = "memotree"
 
+SUMMARY: Final = "A Git-backed, versioned knowledge store for the memory of agents."
+"""What ``memotree --help`` says first."""
+
+EPILOG: Final = (
+    "Exit codes: 0 ok, 1 refused or failed, 2 wrong usage, 3 no server, 130 stopped. Every command takes --json."
+)
+"""The end of ``memotree --help``."""
+
 PANELS: Final = {
     "Remember and find": ("remember", "revise", "forget", "search", "recall", "ask", "explore", "node", "view"),
     "Documents": ("ingest", "summaries"),

@@ -8,10 +8,11 @@ from typing import Final
 
 _SIGNS: Final = {"Created:": "+", "Changed:": "~", "Moved:": "~", "Deleted:": "-"}
 """The sign of each list's heading."""
-_PARAGRAPHS: Final = re.compile(r"\n\n(?=\S)")
-_LISTED: Final = re.compile(r"^- (.*?) \(([^()\s]+)\)(?:: [\w, ]+)?\n((?:    .*\n|\n+(?=    ))*)", re.MULTILINE)
+# Texts, which `re` compiles at their first use: few commands show a message.
+_PARAGRAPHS: Final = r"\n\n(?=\S)"
+_LISTED: Final = r"(?m)^- (.*?) \(([^()\s]+)\)(?:: [\w, ]+)?\n((?:    .*\n|\n+(?=    ))*)"
 """An entry in the message of a commit: its title, its id, and the indented lines with the reason."""
-_UNLISTED: Final = re.compile(r"(?:  and (\d+) more\n)?\n*")
+_UNLISTED: Final = r"(?:  and (\d+) more\n)?\n*"
 """The only other text that may be in such a list."""
 
 
@@ -43,10 +44,10 @@ class Paragraph:
 
 def paragraphs(message: str) -> Iterator[Paragraph]:
     """The paragraphs of a commit's message."""
-    for text in _PARAGRAPHS.split(message):
+    for text in re.split(_PARAGRAPHS, message):
         heading, _, rest = text.partition("\n")
-        listed = _LISTED.findall(f"{rest}\n") if heading in _SIGNS else []
-        beside = _UNLISTED.fullmatch(_LISTED.sub("", f"{rest}\n"))
+        listed = re.findall(_LISTED, f"{rest}\n") if heading in _SIGNS else []
+        beside = re.fullmatch(_UNLISTED, re.sub(_LISTED, "", f"{rest}\n"))
         if listed and beside:
             entries = tuple(ListedEntry(title, each, textwrap.dedent(why).rstrip("\n")) for title, each, why in listed)
             yield Paragraph(text, _SIGNS[heading], entries, int(beside[1] or 0))

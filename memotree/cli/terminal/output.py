@@ -8,16 +8,18 @@ from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.box import SIMPLE_HEAD
 from rich.color import ColorSystem
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 from memotree.cli.terminal.pager import page
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 WIDTH_WITHOUT_TERMINAL = 10_000
 """The width for a file or pipe: lines are not wrapped there unless COLUMNS is set."""
@@ -74,7 +76,7 @@ class _Silent:
 
 
 class _Bar:
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: "Progress") -> None:
         self._progress = progress
         self._tasks: dict[str, Any] = {}
 
@@ -169,6 +171,15 @@ class Output:
         if self.as_json or not self.moves:
             yield _Silent()
             return
+        from rich.progress import (  # noqa: PLC0415 - few commands show a bar
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            SpinnerColumn,
+            TextColumn,
+            TimeElapsedColumn,
+        )
+
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         with Progress(*columns, TimeElapsedColumn(), console=self.err, transient=True) as progress:
             yield _Bar(progress)

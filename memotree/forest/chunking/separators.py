@@ -5,8 +5,6 @@ A piece ends where the match of a separator ends, so joining the pieces gives th
 
 from typing import Final
 
-from langchain_text_splitters import Language, RecursiveCharacterTextSplitter
-
 _LINE_END: Final = r"(?:\r\n|\r(?!\n)|\n)"
 _PARAGRAPH: Final = rf"{_LINE_END}(?:[ \t]*{_LINE_END})+"
 _SENTENCE: Final = r"(?:[。！？；]+[」』”’）】]*|[.!?][\"'”’)\]]*\s+)"  # noqa: RUF001 - the marks of Chinese
@@ -20,17 +18,18 @@ PROSE: Final = (_PARAGRAPH, *WITHIN_PARAGRAPHS)
 """For text: paragraphs, lines, sentences, clauses, words."""
 
 _PLAIN: Final = frozenset({"\n\n", "\n", " ", ""})
-_LANGUAGES: Final = {language.value: language for language in Language}
 
 
 def separators_of(language: str) -> tuple[str, ...]:
     """Returns the separators for code in a language, by its name in the splitters' library; else those of prose."""
-    known = _LANGUAGES.get(language)
-    if known is None:
+    if not language:
         return PROSE
+    # Imported when code is cut: the library takes longer than most starts.
+    from langchain_text_splitters import Language, RecursiveCharacterTextSplitter  # noqa: PLC0415 - see above
+
     try:
-        given = RecursiveCharacterTextSplitter.get_separators_for_language(known)
-    except ValueError:  # the library names the language but has no separators for it
+        given = RecursiveCharacterTextSplitter.get_separators_for_language(Language(language))
+    except ValueError:  # the library does not know the language, or has no separators for it
         return PROSE
     return (*(_at_line_start(separator) for separator in given if separator not in _PLAIN), *PROSE)
 

@@ -13,8 +13,6 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
-from langchain_text_splitters import RecursiveCharacterTextSplitter
-
 from memotree.forest.chunking.graphemes import cut_before, may_cut
 from memotree.forest.chunking.separators import PROSE, WITHIN_PARAGRAPHS, separators_of
 from memotree.forest.chunking.tables import is_broken, split_around, tables_within
@@ -162,31 +160,11 @@ def _split_text(text: str, size: int, cut: Cut, *, has_heads: bool) -> list[tupl
     return _without_crumbs(text, ends, size, has_heads=has_heads)
 
 
-class _LinearSplitter(RecursiveCharacterTextSplitter):
-    """The library's splitter with its last step in linear time.
-
-    The library removes the parts of a full chunk one by one from the front of a list, so a chunk of ``n`` parts costs
-    ``n²``. Chunks don't overlap here, so all parts can be removed at once. The chunks are the same.
-    """
-
-    def _merge_splits(self, splits: Iterable[str], separator: str) -> list[str]:
-        merged: list[str] = []
-        parts: list[str] = []
-        total = 0
-        for part in splits:
-            if parts and total + len(part) > self._chunk_size:
-                merged.append(separator.join(parts))
-                parts, total = [], 0
-            parts.append(part)
-            total += len(part)
-        if parts:
-            merged.append(separator.join(parts))
-        return merged
-
-
 @lru_cache(maxsize=32)
 def _cutter(separators: tuple[str, ...], size: int) -> Cut:
-    splitter = _LinearSplitter(
+    from memotree.forest.chunking.linear_splitter import LinearSplitter  # noqa: PLC0415 - see there
+
+    splitter = LinearSplitter(
         separators=list(separators),
         is_separator_regex=True,
         keep_separator="end",

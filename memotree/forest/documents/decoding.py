@@ -9,8 +9,6 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from charset_normalizer import from_bytes
-
 from memotree.forest.documents.document import UnreadableDocumentError, quoted
 
 _BYTE_ORDER_MARKS: Final = (
@@ -114,6 +112,8 @@ def _guessed(data: bytes, sample: bytes, name: str) -> Decoded:
         return Decoded(text)
     # A sample that ends in the middle of a line may end in the middle of a character.
     end = sample.rfind(b"\n") + 1 if len(data) > len(sample) else 0
+    from charset_normalizer import from_bytes  # noqa: PLC0415 - few documents need it
+
     best = from_bytes(sample[:end] if end else sample).best()
     if best is None:
         raise UndecodableDocumentError(name)

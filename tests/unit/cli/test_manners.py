@@ -5,19 +5,17 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
 import typer
-from typer.main import get_command
 from unit.cli.conftest import CommandLine
 from unit.client.fake_state import RefusedError
 
 from memotree import cli, client
 from memotree.cli import app as app_module
+from memotree.cli.app import commands
 from memotree.cli.arguments import completion, options
 from memotree.cli.errors import tell_client_error
 from memotree.cli.target import DEFAULT_ADDRESS, find_address, read_choice
@@ -30,34 +28,17 @@ pytestmark = pytest.mark.requirement("SERVE-4")
 
 
 def test_every_command_takes_json_and_has_help() -> None:
-    seen = []
-
-    def visit(command: object, path: str) -> None:
-        if hasattr(command, "commands"):
-            for name, each in command.commands.items():
-                visit(each, f"{path} {name}")
-        else:
-            seen.append(path)
-            assert any("--json" in parameter.opts for parameter in command.params), path
-            assert command.help, path
-
-    visit(get_command(app_module.app), "memotree")
-    assert len(seen) > 70
-
-
-def _leaves(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    for name, each in getattr(command, "commands", {}).items():
-        yield from _leaves(each, f"{path} {name}".strip())
-    if not hasattr(command, "commands"):
-        yield path, command
+    for path, command in commands().items():
+        assert any("--json" in parameter.opts for parameter in command.params), path
+        assert command.help, path
+    assert len(commands()) > 70
 
 
 @pytest.mark.requirement("USE-10")
 def test_every_command_ends_its_help_with_an_example_that_parses(home: Path) -> None:
     (home / "docs").mkdir()
     (home / "memotree-backup.tar").touch()
-    top = get_command(app_module.app)
-    leaves = dict(_leaves(top))
+    leaves = commands()
     assert set(leaves) == set(EXAMPLES)
     for path, example in EXAMPLES.items():
         assert leaves[path].epilog == f"Example: memotree {example}"
@@ -252,7 +233,7 @@ def test_the_address_comes_from_the_flag_then_the_announcement_then_the_default(
 def test_completion_offers_names_of_a_running_server_and_nothing_without_one(
     ready: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    context = typer.Context(get_command(app_module.app))
+    context = typer.Context(typer.main.get_command(app_module.app))
     context.params = {"address": ready.fake.address}
     assert completion.workspaces(context, "de") == [("demo", "a place")]
     assert [name for name, _ in completion.revisions(context, "")] == ["main", "v1"]

@@ -1,21 +1,21 @@
 """``memotree serve`` loads the settings, starts the server and says where it listens."""
 
+import gc
 import os
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from memotree_storage.errors import FailedPreconditionError
 from unit.cli.conftest import CommandLine
 
-import memotree.server
 from memotree.gateways.http_server import HttpServer
-from memotree.server import preflight
+from memotree.server import preflight, starting
 from memotree.settings import Settings
 
 Serve = Callable[[Settings, Callable[[Any], None], Any], None]
@@ -23,14 +23,11 @@ Serve = Callable[[Settings, Callable[[Any], None], Any], None]
 
 @pytest.fixture
 def serve_with(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Serve], CommandLine]:
-    """The command line with another composition root."""
+    """The command line with another way to serve."""
     assert home.exists()
 
     def replace(serve: Serve) -> CommandLine:
-        module = ModuleType("memotree.server.compose")
-        module.serve = serve  # type: ignore[attr-defined] # that is what a module is for
-        monkeypatch.setitem(sys.modules, "memotree.server.compose", module)
-        monkeypatch.setattr(memotree.server, "compose", module, raising=False)
+        monkeypatch.setattr(starting, "serve", serve)
         monkeypatch.setattr(preflight, "check_before_start", lambda _settings: None)
         return CommandLine(None)  # type: ignore[arg-type] # no fake is called
 
@@ -42,8 +39,8 @@ def test_serve_starts_with_the_settings_of_its_flags_and_says_where_it_listens(
 ) -> None:
     seen: list[Settings] = []
 
-    def serve(settings: Settings, on_ready: Callable[[Any], None], side_server: object) -> None:
-        assert side_server is HttpServer
+    def serve(settings: Settings, on_ready: Callable[[Any], None], side_server: Callable[[], object]) -> None:
+        assert side_server() is HttpServer
         seen.append(settings)
         on_ready(SimpleNamespace(address="127.0.0.1:4321", url="http://127.0.0.1:4322"))
 
@@ -82,6 +79,7 @@ def test_a_server_that_cannot_start_says_why(serve_with: Callable[[Serve], Comma
         raise FailedPreconditionError("Another server works on the data folder; stop it first.")
 
     ran = serve_with(serve)("serve")
+    assert gc.isenabled()
     assert (ran.code, ran.err) == (1, "error: Another server works on the data folder; stop it first.\n")
 
 

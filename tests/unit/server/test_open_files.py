@@ -4,7 +4,7 @@ import resource
 
 import pytest
 
-from memotree.server.compose import allow_many_files
+from memotree.server.starting import allow_many_files
 
 NONE = resource.RLIM_INFINITY
 

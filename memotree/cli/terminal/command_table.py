@@ -1,0 +1,158 @@
+"""Every command by its path, with the module that has it and the first line of its help.
+
+So a page that lists commands, and the start of one command, import no module of another command. A test compares the
+table with the modules.
+"""
+
+from typing import Final, NamedTuple
+
+
+class Entry(NamedTuple):
+    """A command of the table.
+
+    Attributes:
+        module: The module in ``memotree.cli.commands``.
+        line: The first paragraph of its help.
+    """
+
+    module: str
+    line: str
+
+
+GROUPS: Final = {
+    "ws": "Workspaces: each is one Git repository.",
+    "archive": "Archives: the memory trees of a workspace.",
+    "session": "Sessions: staged changes that nobody else sees.",
+    "node": "Nodes: the units of knowledge, in trees.",
+    "view": "Views: the nodes that are open, and their levels.",
+    "branch": "Branches: names of commits that move with each commit.",
+    "tag": "Tags: fixed names of commits.",
+    "jobs": "Jobs: long work that continues in the background.",
+    "summaries": "Summaries: find and renew stale and pending ones.",
+}
+"""The groups of commands, with what a list says of each."""
+
+COMMANDS: Final = {
+    "serve": Entry("serving", "Start the server on embedded stores and serve gRPC, HTTP and MCP until Ctrl-C."),
+    "mcp": Entry("serving", "Serve MCP over standard input and output, for an agent that starts this command itself."),
+    "demo": Entry(
+        "serving", "Show what MemoTree is for, in half a minute: facts, a correction, the past, a branch, documents."
+    ),
+    "setup": Entry(
+        "setup", "Make MemoTree the memory of a program that runs agents, by an entry in its configuration."
+    ),
+    "remember": Entry("remembering", "Keep a text as a note, and commit it."),
+    "revise": Entry("remembering", "Correct a note, and commit it; the text before stays in its history."),
+    "forget": Entry("remembering", "Forget a note, and commit that; `memotree node restore` brings it back."),
+    "search": Entry("searching", "Find nodes by words and by meaning."),
+    "ingest": Entry("ingest", "Build memory trees from files, or update the trees of files that were ingested before."),
+    "recall": Entry("recall", "Find the text in memory that is relevant to a question, packed within a token budget."),
+    "ask": Entry("ask", "Answer a question from the memory, with citations."),
+    "explore": Entry("explore", "Walk through the trees: see a node and the nodes below it, and choose where to go."),
+    "commit": Entry("commits", "Commit the staged changes of the session as one Git commit."),
+    "log": Entry("commits", "List commits, newest first."),
+    "show": Entry("commits", "Show a commit with the nodes it changed."),
+    "diff": Entry(
+        "commits",
+        "Show what differs between two states, per node and field; without arguments, the session's staged changes.",
+    ),
+    "revisions": Entry("commits", "List the versions of one node, newest first."),
+    "blame": Entry("commits", "Show which commit and agent wrote each line of a node's content."),
+    "status": Entry("maintenance", "Show whether the server and its stores are healthy."),
+    "verify": Entry(
+        "maintenance",
+        "Compare Git, PostgreSQL and Qdrant; the exit code is 1 if they differ. All workspaces, if none is chosen.",
+    ),
+    "faults": Entry(
+        "maintenance",
+        "List what other programs committed that stands nowhere in the tree or cannot be read, with a way out.",
+    ),
+    "rebuild": Entry("maintenance", "Rebuild the rows and vectors of the workspace from Git; staged changes stay."),
+    "reindex": Entry(
+        "maintenance",
+        "Compute all vectors of the workspace again, as a job; for another embedding model, or for a lost index.",
+    ),
+    "backup": Entry(
+        "backups",
+        "Save all workspaces of the server to one file, while it runs, and check the file by restoring it aside.",
+    ),
+    "restore": Entry(
+        "backups",
+        "Put the workspaces of a backup into a data folder; stop its server first. The next start mirrors them.",
+    ),
+    "ws create": Entry("workspaces", "Create a workspace, and choose it."),
+    "ws list": Entry("workspaces", "List the workspaces."),
+    "ws show": Entry("workspaces", "Show one workspace."),
+    "ws use": Entry("workspaces", "Choose the workspace for later commands."),
+    "ws rename": Entry("workspaces", "Rename a workspace; its id and repository stay."),
+    "ws delete": Entry("workspaces", "Delete a workspace; its repository is moved to the server's trash folder."),
+    "archive create": Entry("archives", "Stage a new archive."),
+    "archive list": Entry("archives", "List the archives."),
+    "archive show": Entry("archives", "Show one archive."),
+    "archive rename": Entry("archives", "Stage a new name for an archive."),
+    "archive delete": Entry("archives", "Stage the deletion of an archive with all its nodes."),
+    "archive suggest": Entry("archive_merges", "List archives of one model that have the same topic."),
+    "archive join": Entry(
+        "archive_merges",
+        "Join archives of one model under a new root, in one commit; nodes keep their ids and history.",
+    ),
+    "session open": Entry("sessions", "Open a session, and choose it."),
+    "session list": Entry(
+        "sessions", "List the open sessions and the detached ones with staged changes, most recently used first."
+    ),
+    "session show": Entry("sessions", "Show one session."),
+    "session use": Entry("sessions", "Choose the session for later commands."),
+    "session changes": Entry("sessions", "List the staged changes of the session."),
+    "session discard": Entry(
+        "sessions", "Discard the staged changes and close the session, or discard only some and keep it open."
+    ),
+    "session rebase": Entry(
+        "sessions", "Move the session to the head of its branch; staged changes are merged per field."
+    ),
+    "node create": Entry("nodes", "Stage a new node."),
+    "node get": Entry("nodes", "Show a node."),
+    "node update": Entry(
+        "nodes", "Stage new values of a node; options that are not given leave their fields unchanged."
+    ),
+    "node append": Entry(
+        "nodes",
+        "Stage text to add after the present content and a blank line; reads stdin when no option gives a text.",
+    ),
+    "node delete": Entry("nodes", "Stage the deletion of a node."),
+    "node restore": Entry(
+        "remembering", "Bring back a forgotten note, or set a note back to a revision, and commit that."
+    ),
+    "node children": Entry("structure", "List the children of a node, or the roots."),
+    "node tree": Entry("structure", "Show the tree below a node, of an archive, or of all archives."),
+    "node move": Entry("structure", "Stage a new parent or position of a node."),
+    "node split": Entry(
+        "structure", "Stage the split of a node at the lines `# Title` of its content (or of the given or edited text)."
+    ),
+    "node merge": Entry("structure", "Stage the merge of several nodes into the first."),
+    "node relate": Entry("structure", "Stage a relation from one node to another."),
+    "node unrelate": Entry("structure", "Stage the removal of a relation."),
+    "view render": Entry("views", "Print a view as Markdown."),
+    "view expand": Entry("views", "Open a node in a view and print its text."),
+    "view collapse": Entry("views", "Set a node of a view back to its title."),
+    "view list": Entry("views", "List the views of the session or branch."),
+    "view delete": Entry("views", "Delete a view."),
+    "branch create": Entry("refs", "Create a branch; nothing is copied."),
+    "branch list": Entry("refs", "List the branches."),
+    "branch delete": Entry("refs", "Delete a branch; commits that another branch, a tag or a session reaches stay."),
+    "tag create": Entry("refs", "Create an annotated tag."),
+    "tag list": Entry("refs", "List the tags."),
+    "tag delete": Entry(
+        "refs", "Delete a tag; its commit stays as long as a branch, another tag or a session reaches it."
+    ),
+    "jobs list": Entry("jobs", "List the jobs of the workspace, newest first."),
+    "jobs show": Entry("jobs", "Show a job: its progress, its result, or why it stopped."),
+    "jobs watch": Entry(
+        "jobs",
+        "Watch a job until it has ended; the exit code is 1 unless it succeeded. The job continues after Ctrl-C.",
+    ),
+    "jobs cancel": Entry("jobs", "Cancel a job; its commits stay."),
+    "jobs resume": Entry("jobs", "Resume a job that stopped, failed or was cancelled, and watch it."),
+    "summaries list": Entry("summaries", "List nodes whose summaries need renewal, deepest first."),
+    "summaries renew": Entry("summaries", "Renew stale summaries, as a job with one commit at its end."),
+}
+"""The commands by path (``node get``), in the order in which the page of their group lists them."""
