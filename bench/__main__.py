@@ -11,14 +11,27 @@ from typing import Any
 import uvloop
 from rich.console import Console
 
-from bench import codec, growth, past, recall_changes, rpc, scale, starts, store_commit, summaries
+from bench import codec, commit_rate, growth, past, recall_changes, rpc, scale, starts, store_commit, summaries
 from bench.table import NOTHING_LOST, Row, keep, markdown, show
 from bench.worlds import world
 from memotree.server.logs import configure_logging
 from memotree.server.starting import collect_rarely
 
 _OUT = Path(__file__).parent / "out" / "bench.json"
-_PARTS = ("codec", "starts", "summaries", "commit", "rpc", "past", "scale", "recall", "growth", "kills", "power")
+_PARTS = (
+    "codec",
+    "starts",
+    "summaries",
+    "commit",
+    "rate",
+    "rpc",
+    "past",
+    "scale",
+    "recall",
+    "growth",
+    "kills",
+    "power",
+)
 
 
 def main() -> int:
@@ -71,6 +84,14 @@ async def _run(parts: list[str], *, quick: bool) -> list[Row]:
         say.print("calls over gRPC …")
         async with world() as place:
             rows += await rpc.run(place, nodes=1_000 if quick else 10_000, rounds=rounds, store_commit_ms=commit_ms)
+    if "rate" in parts:
+        say.print("commits of many clients …")
+        rows += await commit_rate.run(
+            nodes=1_000 if quick else 10_000,
+            seconds=3 if quick else 20,
+            rounds=rounds,
+            store_commit_ms=commit_ms,
+        )
     if "past" in parts:
         say.print("history …")
         async with world() as place:

@@ -1,0 +1,173 @@
+"""How many commits a second clients of one workspace make, and what a committed change costs in one call.
+
+The server is a process of its own, as for users; the clients share this one. Each client updates a node of its own and
+commits it, again and again; edits and commits of different clients overlap as they like.
+"""
+
+import asyncio
+import itertools
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import grpc
+
+from bench.table import Row, median_ms, timed
+from memotree.local.server_process import ServerProcess
+from memotree.v1 import (
+    node_service_pb2,
+    node_service_pb2_grpc,
+    session_service_pb2,
+    session_service_pb2_grpc,
+    workspace_service_pb2,
+    workspace_service_pb2_grpc,
+)
+
+_WORKSPACE: Final = "bench"
+_MANY: Final = 32
+_RATE: Final = 150
+_AT_ONCE: Final = 1000
+"""Changes of one batch."""
+
+_ONE_MS: Final = 20
+_TEN_MS: Final = 30
+
+
+class _Clients:
+    """The stubs over one connection; a client in this process costs little beside its connection's server side."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.workspaces: Any = workspace_service_pb2_grpc.WorkspaceServiceStub(channel)
+        self.sessions: Any = session_service_pb2_grpc.SessionServiceStub(channel)
+        self.nodes: Any = node_service_pb2_grpc.NodeServiceStub(channel)
+
+
+async def run(*, nodes: int, seconds: float, rounds: int, store_commit_ms: float | None) -> list[Row]:
+    """Measure the rate with 1, 8 and 32 clients, and a committed change of one and of ten nodes.
+
+    Args:
+        nodes: How many nodes there are.
+        seconds: How long each number of clients commits.
+        rounds: Commits of one client by single calls.
+        store_commit_ms: A commit of ten nodes at the level of the store, for comparison.
+    """
+    async with _server() as address:
+        async with grpc.aio.insecure_channel(address) as channel:
+            clients = _Clients(channel)
+            ids = await _prepare(clients, nodes)
+            rows = [await _at_once(clients, ids, count, rounds, store_commit_ms) for count in (1, 10)]
+        for count in (1, 8, _MANY):
+            rate = await _rate(address, ids[:count], seconds)
+            met = rate >= _RATE if count == _MANY else None
+            budget = f"≥ {_RATE} a second" if count == _MANY else ""
+            rows.append(Row(f"edits and commits, {count} clients of one workspace", rate, "/s", budget=budget, met=met))
+    return rows
+
+
+@asynccontextmanager
+async def _server() -> AsyncIterator[str]:
+    with TemporaryDirectory(prefix="memotree-rate-") as name:
+        folder = Path(name)
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("MEMOTREE_")}
+        server = ServerProcess.start(
+            [sys.executable, "-m", "memotree.cli", "serve", "--data", str(folder / "data"), "--port", "0"],
+            folder=folder / "data",
+            log=folder / "server.log",
+            environment=environment,
+            working_folder=folder,
+        )
+        try:
+            yield await asyncio.to_thread(server.address)
+        finally:
+            await asyncio.to_thread(server.stop)
+
+
+async def _prepare(clients: _Clients, count: int) -> list[str]:
+    """A workspace with an archive of that many nodes; returns their ids."""
+    await clients.workspaces.CreateWorkspace(workspace_service_pb2.CreateWorkspaceRequest(name=_WORKSPACE))
+    opened = await clients.sessions.OpenSession(session_service_pb2.OpenSessionRequest(workspace=_WORKSPACE))
+    of_session = {"workspace": _WORKSPACE, "session_id": opened.session.id}
+    made = await clients.workspaces.CreateArchive(
+        workspace_service_pb2.CreateArchiveRequest(**of_session, name="notes")
+    )
+    await clients.sessions.CommitChanges(session_service_pb2.CommitChangesRequest(**of_session, message="Begin"))
+    ids: list[str] = []
+    for start in range(0, count, _AT_ONCE):
+        creates = [
+            node_service_pb2.CreateNodeRequest(
+                archive_id=made.archive.id,
+                title=f"Note {number}",
+                content=f"Note {number} tells of harbours and boats.",
+            )
+            for number in range(start, min(start + _AT_ONCE, count))
+        ]
+        answer = await clients.nodes.BatchChangeNodes(_batch(creates, "create"))
+        ids += [result.node.id for result in answer.results]
+    return ids
+
+
+def _batch(changes: Sequence[Any], kind: str) -> node_service_pb2.BatchChangeNodesRequest:
+    return node_service_pb2.BatchChangeNodesRequest(
+        workspace=_WORKSPACE,
+        changes=[node_service_pb2.NodeChange(**{kind: change}) for change in changes],
+        commit=node_service_pb2.CommitAtOnce(message="Change some nodes"),
+    )
+
+
+async def _at_once(
+    clients: _Clients, ids: Sequence[str], count: int, rounds: int, store_commit_ms: float | None
+) -> Row:
+    turn = itertools.cycle(ids)
+
+    async def commit() -> object:
+        content = f"At {time.time_ns()} the harbour was closed."
+        updates = [node_service_pb2.UpdateNodeRequest(node_id=next(turn), content=content) for _ in range(count)]
+        return await clients.nodes.BatchChangeNodes(_batch(updates, "update"))
+
+    value = median_ms(await timed(commit, rounds))
+    most = _ONE_MS if count == 1 else _TEN_MS
+    what = "one updated node" if count == 1 else f"{count} updated nodes"
+    return Row(
+        f"{what}, committed in one call over gRPC",
+        value,
+        "ms",
+        "" if store_commit_ms is None else "store-level commit of 10",
+        store_commit_ms,
+        f"≤ {most} ms",
+        value <= most,
+    )
+
+
+async def _rate(address: str, ids: Sequence[str], seconds: float) -> float:
+    """Commits per second of clients that change a node each."""
+    done = 0
+
+    async def client(node_id: str) -> None:
+        nonlocal done
+        options = [("grpc.use_local_subchannel_pool", 1)]  # each client has a connection of its own
+        async with grpc.aio.insecure_channel(address, options=options) as channel:
+            one = _Clients(channel)
+            opened = await one.sessions.OpenSession(session_service_pb2.OpenSessionRequest(workspace=_WORKSPACE))
+            of_session = {"workspace": _WORKSPACE, "session_id": opened.session.id}
+            await asyncio.sleep(0)
+            while time.perf_counter() < end:
+                content = f"At {time.time_ns()} the boats were out."
+                await one.nodes.UpdateNode(
+                    node_service_pb2.UpdateNodeRequest(**of_session, node_id=node_id, content=content)
+                )
+                await one.sessions.CommitChanges(
+                    session_service_pb2.CommitChangesRequest(**of_session, message="Change a node")
+                )
+                done += 1
+
+    begun = time.perf_counter()
+    end = begun + seconds
+    async with asyncio.TaskGroup() as group:
+        for node_id in ids:
+            group.create_task(client(node_id))
+    return done / (time.perf_counter() - begun)
