@@ -13,6 +13,7 @@ from memotree_storage.embedded.lock import DataFolderLock
 from memotree_storage.embedded.postgres import EmbeddedPostgres
 from memotree_storage.embedded.privacy import close_folders_in
 from memotree_storage.embedded.qdrant import EmbeddedQdrant
+from memotree_storage.memory import return_freed_memory
 from memotree_storage.model.validation import Limits
 from memotree_storage.postgres.database import Database
 from memotree_storage.postgres.ownership import DatabaseOwnership
@@ -52,6 +53,7 @@ def serve(
     settings: Settings, on_ready: Callable[[Server], None] | None = None, side_server: MakeSideServer | None = None
 ) -> None:
     """Run a server with all its stores until SIGTERM, SIGINT or SIGHUP."""
+    return_freed_memory()
     collect_rarely()
     allow_many_files()
     os.umask(0o077)  # what the server writes is for its user only

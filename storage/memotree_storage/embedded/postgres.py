@@ -40,6 +40,7 @@ SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
         "min_wal_size": "32MB",
         "wal_recycle": "off",
         "checkpoint_timeout": "1min",
+        "checkpoint_completion_target": "0.5",  # done after half a minute
         "wal_level": "minimal",  # nothing replicates from it, and it writes less
         "max_wal_senders": "0",
         "max_connections": "64",
