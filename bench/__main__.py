@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
+from memotree_storage.memory import return_freed_memory
 from rich.console import Console
 
 from bench import codec, commit_rate, growth, past, recall_changes, rpc, scale, starts, store_commit, summaries
@@ -44,6 +45,7 @@ def main() -> int:
     arguments = parser.parse_args()
     parts = arguments.only or [*_PARTS]
     configure_logging("warning", "console")
+    return_freed_memory()
     collect_rarely()
     rows = uvloop.run(_run(parts, quick=arguments.quick))
     show(rows)

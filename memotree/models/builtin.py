@@ -20,7 +20,7 @@ from memotree_storage.errors import UnavailableError
 from memotree_storage.ports import Vectors
 from numpy.typing import NDArray
 
-from memotree.models.wordpieces import WordPieces
+from memotree.models.wordpieces import TokenIds, WordPieces
 
 DIMENSIONS: Final = 256
 
@@ -150,9 +150,9 @@ def _batches(texts: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
     yield start, batch
 
 
-def _mean(matrix: NDArray[np.float32], ids: Sequence[int]) -> NDArray[np.float32]:
+def _mean(matrix: NDArray[np.float32], ids: TokenIds) -> NDArray[np.float32]:
     """Returns the normalised mean of the tokens' vectors."""
-    total = matrix[ids].sum(axis=0) if ids else np.zeros(DIMENSIONS, dtype=np.float32)
+    total: NDArray[np.float32] = np.add.reduce(matrix.take(ids, axis=0), axis=0)
     norm = float(np.linalg.norm(total))
     if norm < _SMALLEST_NORM:
         total = np.zeros(DIMENSIONS, dtype=np.float32)

@@ -6,8 +6,13 @@ words. The tokenizer itself treats a whole text as one word and takes four times
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+TokenIds = NDArray[np.uint16] | NDArray[np.uint32]
 
 _SPACE: Final = "\u2581"
 """The character that the tokenizer writes for a space; it puts one before each text."""
@@ -17,8 +22,7 @@ _LONGEST: Final = 64
 _LONG_WORD: Final = re.compile(f"[^ {_SPACE}\n]{{{_LONGEST},}}|[ {_SPACE}]{{{_LONGEST},}}")
 _SPECIAL: Final = re.compile("<unk>|</?s>")  # one token each, anywhere in a text
 _MOST_WORDS: Final = 1 << 16
-"""The most words that are cached: about twenty megabytes. Then the cache is cleared, because a plain dictionary answers
-ten times as fast as one that tracks the order of use under a lock."""
+"""The most words of a generation of the cache; both generations take about twenty megabytes."""
 
 
 class WordPieces:
@@ -30,25 +34,42 @@ class WordPieces:
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
-        self._known: dict[str, tuple[int, ...]] = {}
+        self._dtype = np.dtype(np.uint16 if tokenizer.get_vocab_size() <= 1 << 16 else np.uint32)
+        self._known = _KnownWords(self._read)
 
-    def of(self, texts: Sequence[str]) -> list[Sequence[int]]:
+    def of(self, texts: Sequence[str]) -> list[TokenIds]:
         """Returns the token ids of each text, the same as the tokenizer would."""
         whole = [place for place, text in enumerate(texts) if _LONG_WORD.search(text) or _SPECIAL.search(text)]
         encoded = self._tokenizer.encode_batch_fast([texts[place] for place in whole], add_special_tokens=False)
-        found: dict[int, Sequence[int]] = {place: one.ids for place, one in zip(whole, encoded, strict=True)}
+        found = {place: np.array(one.ids, dtype=self._dtype) for place, one in zip(whole, encoded, strict=True)}
         return [found[place] if place in found else self._by_words(text) for place, text in enumerate(texts)]
 
-    def _by_words(self, text: str) -> list[int]:
-        if not text:
-            return []
-        known, numbers = self._known, list[int]()
-        for word in _WORD.findall(_SPACE + text.replace(" ", _SPACE)):
-            pieces = known.get(word)
-            if pieces is None:
-                pieces = tuple(token.id for token in self._tokenizer.model.tokenize(word))
-                if len(known) >= _MOST_WORDS:
-                    known.clear()
-                known[word] = pieces
-            numbers += pieces
-        return numbers
+    def _by_words(self, text: str) -> TokenIds:
+        words = _WORD.findall(_SPACE + text.replace(" ", _SPACE)) if text else []
+        return np.frombuffer(b"".join(map(self._known.__getitem__, words)), dtype=self._dtype)
+
+    def _read(self, word: str) -> bytes:
+        return np.array([token.id for token in self._tokenizer.model.tokenize(word)], dtype=self._dtype).tobytes()
+
+
+class _KnownWords(dict[str, bytes]):
+    """The token ids of words, in the bytes of their type, so that a repeated word costs one look-up in C.
+
+    When there are too many words, the present generation becomes the earlier one, which is then forgotten unless its
+    words are asked for again. So frequent words stay, and a look-up needs no lock and no order of use.
+    """
+
+    def __init__(self, read: Callable[[str], bytes]) -> None:
+        super().__init__()
+        self._read = read
+        self._earlier: dict[str, bytes] = {}
+
+    def __missing__(self, word: str) -> bytes:
+        pieces = self._earlier.get(word)
+        if pieces is None:
+            pieces = self._read(word)
+        if len(self) >= _MOST_WORDS:
+            self._earlier = self.copy()
+            self.clear()
+        self[word] = pieces
+        return pieces

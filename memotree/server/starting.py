@@ -13,6 +13,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Final
 
+from memotree_storage.memory import return_freed_memory
 from memotree_storage.qdrant.package import leave_models_unbuilt
 
 from memotree.server.app import MakeSideServer, Operations, Server, SideServer
@@ -45,6 +46,7 @@ def serve(
 
     Errors: those of ``compose`` and of ``Server``, before any call is accepted.
     """
+    return_freed_memory()
     allow_many_files()
     os.umask(0o077)  # what the server writes is for its user only
     start = Start(side_server)

@@ -42,12 +42,16 @@ class TagDraft:
     tagger: Signature
 
 
+FileContent = bytes | Callable[[], bytes]
+"""The bytes of a file, or a function that makes them when they are written, so that not all are in memory at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class CommitDraft:
-    """A commit to write: ``changes`` maps a path to its new bytes, or to ``None`` to remove the file."""
+    """A commit to write: ``changes`` maps a path to its new content, or to ``None`` to remove the file."""
 
     parent: str | None
-    changes: Mapping[str, bytes | None]
+    changes: Mapping[str, FileContent | None]
     message: str
     author: Signature
     committer: Signature

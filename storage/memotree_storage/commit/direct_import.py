@@ -73,12 +73,11 @@ async def retry_if_raced(work: Callable[[], Awaitable[T]], *others: type[MemoTre
 
 @dataclass(frozen=True, slots=True)
 class _ImportRequest:
-    """What to commit; ``data`` has the encoded file of each entry."""
+    """What to commit."""
 
     workspace_id: str
     branch: str
     entries: Mapping[str, Entry]
-    data: Mapping[str, bytes]
     removals: frozenset[str]
     expected: Mapping[str, str | None]
     message: str
@@ -127,12 +126,10 @@ async def commit_entries(
     if both := sorted(gone & by_id.keys()):
         sentence = f"{both[0]} is both written and removed"
         raise ValueError(sentence)
-    data = await in_store_thread(lambda: {entry_id: encode_entry(entry) for entry_id, entry in by_id.items()})
     order = _ImportRequest(
         workspace_id=workspace_id,
         branch=branch,
         entries=by_id,
-        data=data,
         removals=gone,
         expected=dict(expected or {}),
         message=message.rstrip("\n") + "\n",
@@ -154,7 +151,7 @@ async def _import(store: Store, order: _ImportRequest, commit_point: CommitPoint
         wanted: dict[str, Entry | None] = {**order.entries, **dict.fromkeys(order.removals)}
         at_head = await tree.versions(snapshot, named_by(wanted) | order.expected.keys())
         _check_expected(order, at_head)
-        wanted = await in_store_thread(_changing, order, wanted, at_head)
+        wanted = await in_store_thread(_changing, wanted, at_head)
         if not wanted:
             return head.commit_id
         await _check_tree(snapshot, wanted, at_head)
@@ -168,7 +165,6 @@ async def _import(store: Store, order: _ImportRequest, commit_point: CommitPoint
                 message=order.message,
                 author=order.author,
                 committer=order.committer,
-                encoded=order.data,
             ),
         )
         if outcome is None:
@@ -203,9 +199,7 @@ def _check_expected(order: _ImportRequest, at_head: Mapping[str, Version]) -> No
         )
 
 
-def _changing(
-    order: _ImportRequest, wanted: Mapping[str, Entry | None], at_head: Mapping[str, Version]
-) -> dict[str, Entry | None]:
+def _changing(wanted: Mapping[str, Entry | None], at_head: Mapping[str, Version]) -> dict[str, Entry | None]:
     """The changes that differ from the head."""
     return {
         entry_id: entry
@@ -213,7 +207,7 @@ def _changing(
         if (
             entry_id in at_head
             if entry is None
-            else entry_id not in at_head or at_head[entry_id].blob != blob_id(order.data[entry_id])
+            else entry_id not in at_head or at_head[entry_id].blob != blob_id(encode_entry(entry))
         )
     }
 

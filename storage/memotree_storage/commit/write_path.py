@@ -18,7 +18,8 @@ and settles its session, which the commit's trailers name (see `memotree_storage
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol, Self
 
 from memotree_storage import faults
@@ -33,7 +34,16 @@ from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Entry
 from memotree_storage.model.paths import entry_path
 from memotree_storage.model.readme import README_PATH, raise_version
-from memotree_storage.ports import CommitDraft, CommitInfo, CommitStore, OpenPack, Signature, TagDraft, WrittenCommit
+from memotree_storage.ports import (
+    CommitDraft,
+    CommitInfo,
+    CommitStore,
+    FileContent,
+    OpenPack,
+    Signature,
+    TagDraft,
+    WrittenCommit,
+)
 from memotree_storage.postgres import projector, refs, staging
 from memotree_storage.postgres.projector import EntryChange
 from memotree_storage.postgres.refs import BRANCHES, TAGS
@@ -72,7 +82,6 @@ class NewCommit:
         committer: Its committer.
         tag: An annotated tag to make with it.
         session: The session that it came from.
-        encoded: The files of entries that were encoded already, by id.
     """
 
     branch: str
@@ -84,7 +93,6 @@ class NewCommit:
     committer: Signature
     tag: TagDraft | None = None
     session: SettledSession | None = None
-    encoded: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,18 +257,18 @@ def _write(repository: CommitStore, new: NewCommit, target: _Target) -> tuple[Wr
     return written, repository.commit_info(written.commit_id)
 
 
-def _files(repository: CommitStore, new: NewCommit) -> dict[str, bytes | None]:
-    """The files that the commit writes (``None``: removes), by path.
+def _files(repository: CommitStore, new: NewCommit) -> dict[str, FileContent | None]:
+    """The files that the commit writes (``None``: removes), by path; each is encoded when it is written.
 
     The present name of an entry is read from its folder at the parent, which holds few files and is rewritten anyway.
     All files with its id are removed, whatever their slugs are, so that it has one file afterwards.
     """
-    files: dict[str, bytes | None] = {}
+    files: dict[str, FileContent | None] = {}
     for present in entry_files(repository, new.parent, sorted(new.entries)).values():
         files.update(dict.fromkeys(file.path for file in present))
-    for entry_id, entry in new.entries.items():
+    for entry in new.entries.values():
         if entry is not None:
-            files[entry_path(entry)] = new.encoded.get(entry_id) or encode_entry(entry)
+            files[entry_path(entry)] = partial(encode_entry, entry)
     readme = repository.read_path(new.parent, README_PATH)
     raised = None if readme is None else raise_version(readme)
     return files if raised is None else {**files, README_PATH: raised}

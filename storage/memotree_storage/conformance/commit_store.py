@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -48,6 +49,19 @@ class CommitStoreSuite:
             "a.md": b"one",
             "b/c.md": b"two",
         }
+
+    def test_content_can_be_made_when_it_is_written(self, store: CommitStore) -> None:
+        """A function in place of bytes is called once; so a large commit never has all its files in memory."""
+        made: list[str] = []
+
+        def content(path: str) -> bytes:
+            made.append(path)
+            return path.encode()
+
+        names = ("a.md", "b/c.md")
+        written = store.write_commit(draft(None, {name: partial(content, name) for name in names}))
+        assert sorted(made) == sorted(names)
+        assert written == store.write_commit(draft(None, {name: name.encode() for name in names}))
 
     def test_a_commit_keeps_its_authors_times_message_and_parent(self, store: CommitStore) -> None:
         """`commit_info` returns the values of the draft, with a line break at the end of the message."""

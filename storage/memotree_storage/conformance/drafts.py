@@ -6,7 +6,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from memotree_storage.ports import CommitDraft, CommitStore, Signature, TagDraft
+from memotree_storage.ports import CommitDraft, CommitStore, FileContent, Signature, TagDraft
 
 MAIN: Final = "refs/heads/main"
 ABSENT: Final = "0123456789abcdef0123456789abcdef01234567"
@@ -80,7 +80,7 @@ contents: Final = st.one_of(st.none(), st.binary(max_size=40))
 
 def draft(
     parent: str | None,
-    changes: Changes,
+    changes: Mapping[str, FileContent | None],
     message: str = "Change",
     *,
     author: Signature = WHO,

@@ -17,6 +17,9 @@ from memotree_storage.errors import FailedPreconditionError
 
 SUPERUSER: Final = "memotree"
 _BUILTIN_LOCALE_SINCE: Final = 17
+_LOG_FILE_MB: Final = 4
+"""The size of a file of the write-ahead log, of which there are always two or three; PostgreSQL's default is 16."""
+
 _UNFINISHED: Final = "cluster.unfinished-"
 _REMOVALS: Final = 50
 _REMOVAL_PAUSE: Final = 0.02
@@ -134,6 +137,7 @@ def initdb_arguments(binaries: Path, folder: Path) -> list[str]:
         "--auth=trust",
         "--encoding=UTF8",
         "--data-checksums",
+        f"--wal-segsize={_LOG_FILE_MB}",
         "--no-instructions",
         *locale,
     ]

@@ -17,6 +17,7 @@ from memotree_storage.cache import BoundedCache
 from memotree_storage.errors import FailedPreconditionError, FieldViolation, InvalidInputError
 from memotree_storage.git.database import ObjectDatabase
 from memotree_storage.git.objects import BLOB, TREE, ObjectDamagedError, object_id
+from memotree_storage.ports import FileContent
 
 MAX_DEPTH: Final = 64
 """The maximum number of folders in a path that is written, so that building a tree can recurse."""
@@ -226,7 +227,7 @@ class ObjectSink(Protocol):
 class _FolderChange:
     """The changes inside one folder: files by name (``None`` removes one), and the subfolders with changes."""
 
-    files: dict[bytes, bytes | None] = field(default_factory=dict)
+    files: dict[bytes, FileContent | None] = field(default_factory=dict)
     folders: dict[bytes, "_FolderChange"] = field(default_factory=dict)
 
 
@@ -238,7 +239,7 @@ class TreeWriter:
         self._sink = sink
         self._blobs: dict[str, str] = {}
 
-    def apply(self, root: bytes | None, changes: Mapping[str, bytes | None]) -> tuple[bytes, dict[str, str]]:
+    def apply(self, root: bytes | None, changes: Mapping[str, FileContent | None]) -> tuple[bytes, dict[str, str]]:
         """Return the id of the root tree with the changes applied, and the blob ids (hex) of all paths that were set.
 
         Reads and writes only trees along changed paths. A folder that becomes empty is removed; removing a file that
@@ -264,10 +265,11 @@ class TreeWriter:
             path = f"{prefix}{name.decode('utf-8', 'surrogateescape')}/"
             new = self._folder(below, None if row is None else row_id(row), path)
             tree.put(key, None if new is None else _FOLDER_MODE + name + b"\0" + new)
-        for name, data in change.files.items():
-            if data is None:
+        for name, content in change.files.items():
+            if content is None:
                 tree.put(name, None)
             else:
+                data = content if isinstance(content, bytes) else content()
                 tree.put(name, self._file(name, data, tree.row(name), prefix))
         self._refuse_doubles(change, before, tree, prefix)
         if tree.rows == before.rows:
@@ -296,7 +298,7 @@ class TreeWriter:
                 raise _invalid_path(path, "is a file and a folder at once; remove or rename one of them")
 
 
-def _plan(changes: Mapping[str, bytes | None]) -> _FolderChange:
+def _plan(changes: Mapping[str, FileContent | None]) -> _FolderChange:
     """Arrange the changes as a tree of folders and check every path that is written."""
     root = _FolderChange()
     for path, data in changes.items():

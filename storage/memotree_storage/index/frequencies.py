@@ -18,6 +18,7 @@ from memotree_storage.model.codec import InvalidFileError, decode_entry
 from memotree_storage.model.node import Node
 from memotree_storage.model.paths import node_path
 from memotree_storage.ports import CommitReader
+from memotree_storage.postgres.arrays import integers
 from memotree_storage.postgres.database import Connection
 
 ALL_DOCUMENTS: Final = -1
@@ -26,8 +27,11 @@ ALL_DOCUMENTS: Final = -1
 _SLICE: Final = 200
 """Texts that a thread reads before it lets other calls run."""
 
-_PAGE: Final = 1000
-"""Terms changed by one statement; psycopg writes some 200 values a millisecond, and other calls wait for that."""
+_FEW: Final = 1000
+"""More terms are written out in a thread, so that other calls go on."""
+
+_PAGE: Final = 5000
+"""Terms changed by one statement."""
 
 
 class TextGoneError(CorruptError):
@@ -115,13 +119,15 @@ async def replace(conn: Connection, workspace_id: str, counts: Counter[int]) -> 
         )
 
 
-async def _pages(counts: Counter[int]) -> list[tuple[list[int], list[int]]]:
-    def pages() -> list[tuple[list[int], list[int]]]:
+async def _pages(counts: Counter[int]) -> list[tuple[str, str]]:
+    """The terms and their counts, page by page, as arrays of PostgreSQL."""
+
+    def pages() -> list[tuple[str, str]]:
         items = sorted(counts.items())  # in a fixed order, so that two writers cannot deadlock
         parts = (items[start : start + _PAGE] for start in range(0, len(items), _PAGE))
-        return [([term for term, _ in part], [documents for _, documents in part]) for part in parts]
+        return [(integers(term for term, _ in part), integers(documents for _, documents in part)) for part in parts]
 
-    return await in_store_thread_if(len(counts) > _PAGE, pages)
+    return await in_store_thread_if(len(counts) > _FEW, pages)
 
 
 class TermCountUpdate:

@@ -28,6 +28,7 @@ from memotree_storage.index.node_text import (
 from memotree_storage.index.terms import TermCounts, count_terms, leaf_counts, terms_around
 from memotree_storage.model.node import SUMMARY_TYPE, Node
 from memotree_storage.ports import Embedder, TermVector, Vector, Vectors
+from memotree_storage.postgres.arrays import integers
 
 if TYPE_CHECKING:  # the term worker needs no database
     from memotree_storage.postgres.database import Connection
@@ -172,7 +173,7 @@ async def put(conn: "Connection", found: Mapping[int, LeafFeatures | None]) -> N
     if not rows:
         return
     # They exist already if the outbox is applied again after a crash of the index, or with another model.
-    await conn.execute("delete from mirror.passage where version_id = any(%s)", (list(rows),))
+    await conn.execute("delete from mirror.passage where version_id = any(%s::bigint[])", (integers(rows),))
     async with (
         conn.cursor() as cursor,
         cursor.copy(f"copy mirror.passage ({_COLUMNS}) from stdin (format binary)") as copy,
@@ -234,8 +235,8 @@ async def missing(conn: "Connection", workspace_id: str, limit: int) -> list[tup
 async def _read(conn: "Connection", version_ids: Sequence[int]) -> LeafFeatureBlock:
     async with conn.cursor(binary=True) as cursor:
         await cursor.execute(
-            f"select {_COLUMNS} from mirror.passage where version_id = any(%s)",  # noqa: S608 - our own names
-            (list(version_ids),),
+            f"select {_COLUMNS} from mirror.passage where version_id = any(%s::bigint[])",  # noqa: S608 - our own names
+            (integers(version_ids),),
         )
         rows = await cursor.fetchall()
     return await in_store_thread(_checked_block, rows)

@@ -6,6 +6,7 @@ from typing import Final
 
 from psycopg.rows import args_row
 
+from memotree_storage.postgres.arrays import integers
 from memotree_storage.postgres.database import Connection, fetched
 
 OVERRIDES: Final = """(
@@ -61,7 +62,7 @@ async def pending(conn: Connection, workspace_id: str, *, limit: int, after: int
 async def held(conn: Connection, workspace_id: str, ids: Collection[int]) -> dict[int, Pending]:
     """Lock those of the rows that still exist and are not applied; return them by id, with their current values."""
     async with conn.cursor(row_factory=args_row(Pending)) as cursor:
-        await cursor.execute(_HELD, {"workspace": workspace_id, "ids": list(ids)})
+        await cursor.execute(_HELD, {"workspace": workspace_id, "ids": integers(ids)})
         return {row.outbox_id: row for row in await fetched(cursor)}
 
 
@@ -101,8 +102,8 @@ async def delete(conn: Connection, ids: Collection[int]) -> None:
     """Delete rows that are applied."""
     await conn.execute(
         "delete from mirror.outbox where outbox_id in (select outbox_id from mirror.outbox"
-        " where applied and outbox_id = any(%s) order by outbox_id for update)",
-        (list(ids),),
+        " where applied and outbox_id = any(%s::bigint[]) order by outbox_id for update)",
+        (integers(ids),),
     )
 
 
@@ -121,5 +122,5 @@ async def note(conn: Connection, *, counted: Collection[int], applied: Collectio
     await conn.execute(
         "update mirror.outbox set counted = true, applied = applied or outbox_id = any(%(applied)s::bigint[])"
         " where outbox_id = any(%(all)s::bigint[])",
-        {"applied": list(applied), "all": [*counted, *applied]},
+        {"applied": integers(applied), "all": integers({*counted, *applied})},
     )

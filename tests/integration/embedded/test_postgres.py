@@ -90,6 +90,50 @@ async def test_it_is_durable_private_and_sorts_by_code_point(tmp_path: Path, bin
     assert not exists(sockets)
 
 
+def size(folder: Path) -> int:
+    """The bytes of all files in a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+async def test_a_new_cluster_is_small_and_its_log_stays_so(tmp_path: Path, binaries: Path | None) -> None:
+    server = EmbeddedPostgres(tmp_path / "postgres", binaries=binaries)
+    url = await server.start()
+    try:
+        # Two databases beside ours that PostgreSQL copies new ones from; there is no third.
+        assert await ask(url, "SELECT string_agg(datname, ' ' ORDER BY datname) FROM pg_database") == (
+            "memotree template0 template1"
+        )
+        assert size(server.cluster) < 45 << 20
+        await ask(url, "CREATE TABLE filled (text text)")
+        await ask(url, "INSERT INTO filled SELECT repeat('x', 1000) FROM generate_series(1, 60000)")
+        assert await ask(url, "SELECT pg_current_wal_lsn() - '0/0'::pg_lsn > 60000000") is True
+        await ask(url, "CHECKPOINT")
+        assert size(server.cluster / "pg_wal") <= 12 << 20
+    finally:
+        await server.stop()
+
+
+async def test_a_cluster_of_an_earlier_version_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = files.initdb_arguments
+    monkeypatch.setattr(
+        files,
+        "initdb_arguments",
+        lambda *places: [part for part in now(*places) if not part.startswith("--wal-segsize")],
+    )
+    before = EmbeddedPostgres(tmp_path / "postgres", settings={"min_wal_size": "80MB", "max_wal_size": "1GB"})
+    url = await before.start()
+    await ask(url, "CREATE DATABASE postgres")
+    await ask(url, "CREATE TABLE kept AS SELECT 7 AS number")
+    await before.stop()
+    server = EmbeddedPostgres(tmp_path / "postgres")
+    try:
+        url = await server.start()
+        assert await ask(url, "SHOW wal_segment_size") == "16MB"
+        assert await ask(url, "SELECT number FROM kept") == 7
+    finally:
+        await server.stop()
+
+
 async def test_a_killed_server_restarts_under_the_same_address(tmp_path: Path, binaries: Path | None) -> None:
     server = EmbeddedPostgres(tmp_path / "postgres", binaries=binaries)
     url = await server.start()

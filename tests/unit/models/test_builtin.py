@@ -143,8 +143,14 @@ def test_no_token_reaches_across_a_space_or_a_line_end(tokenizer: Any) -> None:
     assert [token for token in tokenizer.get_vocab() if re.search("[^\u2581]\u2581|\n| ", token)] == []
 
 
-def test_the_cache_of_words_is_bounded(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_words_is_bounded_and_keeps_frequent_words(
+    tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(wordpieces, "_MOST_WORDS", 10)
     pieces = WordPieces(tokenizer)
-    pieces.of([" ".join(f"word{number}" for number in range(95))])
-    assert len(pieces._known) <= 10
+    read: list[str] = []
+    known = pieces._known
+    monkeypatch.setattr(known, "_read", lambda word: read.append(word) or pieces._read(word))
+    pieces.of([" ".join(f"often word{number}" for number in range(95))])
+    assert len(known) + len(known._earlier) <= 20
+    assert len(read) == len(set(read)) == 96

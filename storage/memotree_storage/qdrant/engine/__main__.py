@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Final
 
+from memotree_storage.memory import return_freed_memory
 from memotree_storage.qdrant.engine.server import build
 from memotree_storage.qdrant.engine.shards import Shards
 
@@ -29,6 +30,7 @@ def main() -> int:
         "--api-key-file", type=Path, required=True, help="file that contains the API key that every call must send"
     )
     options = parser.parse_args()
+    return_freed_memory()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     stopping = _Stopping()
     for number in (signal.SIGTERM, signal.SIGINT):

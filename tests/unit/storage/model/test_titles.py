@@ -50,3 +50,14 @@ def test_a_content_stands_behind_its_title() -> None:
     assert titled("Retries", "at most five") == "Retries: at most five"
     assert titled("Retries", "at most\nfive\n") == "Retries:\nat most\nfive\n"
     assert titled("", "at most five") == "at most five"
+
+
+def test_no_regular_expression_is_compiled_for_a_title(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        pytest.fail("A regular expression was compiled: that takes longer than everything else of a title.")
+
+    own_title("Warm", LEAF_TYPE, "What the module keeps.")
+    monkeypatch.setattr("re._compiler.compile", refuse)
+    assert own_title("Retries of the gateway", LEAF_TYPE, "The **retries of the gateway** are five.") == ""
+    assert own_title("Retries of the gate", LEAF_TYPE, "The **retries of the gateway** are five.") != ""
+    assert own_title("Limits of the gateway", "note", "## Limits of the gateway\n\nAt most five.") == ""
