@@ -8,10 +8,11 @@ import numpy as np
 from grpc import aio
 from memotree_storage.commit.direct_import import commit_entries
 from memotree_storage.index import leaf_features
-from memotree_storage.index.search import SearchQuery, lineage_of
+from memotree_storage.index.search import SearchQuery
 from memotree_storage.model.node import Node
 from memotree_storage.ports import IndexQuery
 from memotree_storage.postgres import archive_trees, tree
+from memotree_storage.postgres.search_reads import lineage_of
 from memotree_storage.postgres.tree import Snapshot, State
 
 from bench.table import Row, median_ms, p95_ms, timed

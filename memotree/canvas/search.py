@@ -13,7 +13,7 @@ from memotree_storage.mirror.contents import read_nodes_at
 from memotree_storage.model.node import Node
 from memotree_storage.model.provenance import shown_summary
 from memotree_storage.model.tokens import in_pieces
-from memotree_storage.postgres import tree, views
+from memotree_storage.postgres import search_reads, tree, views
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
@@ -320,12 +320,9 @@ class NodeSearch:
 
 
 async def _places(snapshot: Snapshot, hits: Sequence[_Hit]) -> _Places:
-    ids = [hit.version.entry_id for hit in hits]
-    return _Places(
-        await tree.ancestors(snapshot, ids),
-        await tree.child_counts(snapshot, ids),
-        await tree.versions(snapshot, {step.end for hit in hits for step in hit.way}),
-    )
+    ways, counts = await search_reads.places(snapshot, [hit.version.entry_id for hit in hits])
+    ends = {step.end for hit in hits for step in hit.way}
+    return _Places(ways, counts, await tree.versions(snapshot, ends))
 
 
 def _message(hit: _Hit, places: _Places, preview: Preview) -> pb.SearchHit:
