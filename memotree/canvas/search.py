@@ -6,7 +6,7 @@ from typing import Final
 
 from memotree_storage.concurrency.threads import LONG_TEXT, in_thread_if_long
 from memotree_storage.errors import InvalidInputError
-from memotree_storage.index.preview import Preview, make_preview
+from memotree_storage.index.preview import Preview, PreviewMaker
 from memotree_storage.index.search import FoundNode, SearchQuery
 from memotree_storage.index.terms import QueryTerm, query_terms
 from memotree_storage.mirror.contents import read_nodes_at
@@ -278,13 +278,14 @@ class NodeSearch:
         length = self._request.preview_length or _DEFAULT_PREVIEW
         previews = self._request.include_preview if self._request.HasField("include_preview") else True
         read = self._read_for_previews(hits) if previews else set[str]()
+        maker = PreviewMaker(terms)
 
         def build(some: Sequence[_Hit], nodes: Mapping[str, Node]) -> list[pb.SearchHit]:
             return [
                 _message(
                     hit,
                     places,
-                    _preview(nodes.get(hit.version.entry_id) or hit.version.to_node(), terms, length)
+                    _preview(nodes.get(hit.version.entry_id) or hit.version.to_node(), maker, terms, length)
                     if previews
                     else Preview("", ()),
                 )
@@ -339,15 +340,14 @@ def _message(hit: _Hit, places: _Places, preview: Preview) -> pb.SearchHit:
     )
 
 
-def _preview(node: Node, terms: Sequence[QueryTerm], length: int) -> Preview:
+def _preview(node: Node, maker: PreviewMaker, terms: Sequence[QueryTerm], length: int) -> Preview:
     """The part of a node that shows why it was found: from its content, or else from its brief and summary."""
-    main = make_preview(_joined(node.title, node.content or node.summary, " ".join(node.tags)), terms, length)
-    others = [term for term in terms if term.term not in main.matched]
-    if not others or not (node.brief or node.summary):
+    main = maker.make(_joined(node.title, node.content or node.summary, " ".join(node.tags)), length)
+    if len(main.matched) == len(terms) or not (node.brief or node.summary):
         return main
     # These are terms that the content lacks, and terms that come after the matches that already fill the preview.
     summary = shown_summary(node.summary, node.attributes)
-    about = make_preview(_joined(node.brief, summary, " ".join(node.tags)), others, length)
+    about = maker.make(_joined(node.brief, summary, " ".join(node.tags)), length, without=main.matched)
     both = {*main.matched, *about.matched}
     return Preview(
         main.text if main.matched or not about.matched else about.text,
