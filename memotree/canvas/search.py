@@ -125,12 +125,17 @@ class NodeSearch:
         """Find the nodes, with the reason why each was found."""
         self._check()
         request = self._request
-        async with self._store.database.connection() as conn:
-            place = await lookup.use_revision(conn, request.workspace, request.revision)
-            state = place.state
-            node_ids = await self._scope_ids(conn, place)
-            archives = await lookup.archives(Snapshot(conn, state), request.archives)
-            starts = await self._start(Snapshot(conn, state))
+        place = lookup.known_revision(self._store, request.workspace, request.revision)
+        node_ids: set[str] | None = None
+        archives: list[str] = []
+        starts: dict[str, float] = {}
+        if place is None or request.archives or self._scope != pb.SEARCH_SCOPE_ALL or request.scope_node_id:
+            async with self._store.database.connection() as conn:
+                place = await lookup.read_revision(self._store, conn, request.workspace, request.revision)
+                node_ids = await self._scope_ids(conn, place)
+                archives = await lookup.archives(Snapshot(conn, place.state), request.archives)
+                starts = await self._start(Snapshot(conn, place.state))
+        state = place.state
         if self._kind == pb.SEARCH_TYPE_RELATION and not starts:
             # Scope and filters apply to the results only; the relations may start anywhere.
             found = await self._store.search.find(state, SearchQuery(request.query, _STARTS))

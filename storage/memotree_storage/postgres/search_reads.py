@@ -38,7 +38,7 @@ _SHOWN: Final = f"""
 
 _PLACES: Final = f"""
   with recursive {LINE}, {tree.above("%(ids)s::text[]")}
-  select entry_id, parent_id, null::bigint from up
+  select entry_id, parent_id, null::bigint from up where entry_id <> ''
   union all
   select wanted.id, null, (select count(*) from {tree.children_of("wanted.id")} child)
     from unnest(%(ids)s::text[]) as wanted(id)"""  # noqa: S608 - constants

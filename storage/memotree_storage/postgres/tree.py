@@ -238,11 +238,14 @@ _ROOTS: Final = children_of("%(archive)s")
 
 
 def above(ids: str) -> str:
-    """SQL: "up", pairs of an entry and its parent, from some entries (given by an expression) to their roots."""
+    """SQL: "up", pairs of an entry and its parent, from some entries (given by an expression) to their roots.
+
+    Each way begins with a pair of "" and the entry, so that placements are looked up in one place: a statement of more
+    than 4096 characters is read by psycopg again for each call.
+    """
     return f"""
   up (entry_id, parent_id) as (
-    select wanted.id collate "C", p.parent_id from unnest({ids}) as wanted(id)
-     cross join lateral {placement_of("wanted.id")} p where not p.dead and p.parent_id <> ''
+    select ''::text collate "C", wanted.id collate "C" from unnest({ids}) as wanted(id)
     union
     select up.parent_id, p.parent_id from up
      cross join lateral {placement_of("up.parent_id")} p where not p.dead and p.parent_id <> ''
@@ -251,7 +254,7 @@ def above(ids: str) -> str:
 
 _WAYS: Final = f"""
   with recursive {LINE}, {above("%(ids)s::text[]")}
-  select entry_id, parent_id from up"""  # noqa: S608
+  select entry_id, parent_id from up where entry_id <> ''"""  # noqa: S608
 
 _PLACED: Final = f"""
   with recursive {LINE}, {above("array[%(id)s::text]")}
