@@ -2,8 +2,9 @@
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from memotree_storage.index.terms import QueryTerm, count_terms, pieces_of, stretches, term_id, tokens
@@ -21,6 +22,12 @@ _SHORT: Final = 2 * _PART
 _ENOUGH: Final = 300  # this many matches are enough to choose a window
 _SNAP: Final = 24  # how far the edge of a window may move to avoid cutting a word
 _EDGES: Final = 2 * len(ELLIPSIS)
+_FEW_TERMS: Final = 16
+_LONG_TERM: Final = 60  # longer words may have been cut
+
+_COMPOUND: Final = re.compile("_|[0-9A-Za-z][.][0-9A-Za-z]|[0-9A-Za-z][A-Z]")
+"""In an ASCII text: a name of several words or parts, or a word in capitals. All other words have a single term."""
+
 _BLANKS: Final = re.compile(r"\s+")
 _WORD: Final = re.compile(r"\S+")
 
@@ -39,6 +46,9 @@ class _Match(NamedTuple):
     term: str
     start: int
     end: int
+
+
+_start: Final = attrgetter("start")
 
 
 class PreviewMaker:
@@ -106,6 +116,7 @@ class _TermMatcher(dict[str, tuple[_Match, ...]]):
     def __init__(self, terms: Iterable[str]) -> None:
         super().__init__()
         self._terms = frozenset(terms)
+        self._words = _plain_words(self._terms)
 
     def __missing__(self, token: str) -> tuple[_Match, ...]:
         found: tuple[_Match, ...] = ()
@@ -117,11 +128,43 @@ class _TermMatcher(dict[str, tuple[_Match, ...]]):
 
     def in_text(self, text: str, offset: int) -> Iterator[_Match]:
         """Yield the matches of a text that begins at ``offset`` of the whole text."""
+        if self._words is not None and text.isascii() and _COMPOUND.search(text) is None:
+            yield from _of_plain_words(text.lower(), self._words, offset)
+            return
         for token in tokens(text):
             if found := self[token[0]]:
                 begin = offset + token.start()
                 for term, start, end in found:
                     yield _Match(term, begin + start, begin + end)
+
+
+def _plain_words(terms: Collection[str]) -> dict[str, str] | None:
+    """The lower-case ASCII words that stand for the terms, each with its term; ``None`` if they are too many to try.
+
+    A text of plain words is then searched for each, several times as fast as it is split into words.
+    """
+    if len(terms) > _FEW_TERMS or any(len(term) >= _LONG_TERM for term in terms):
+        return None
+    words: dict[str, str] = {}
+    for term in terms:
+        for word in (term, f"{term}s", f"{term[:-1]}ies"):  # what the stemmer takes for the plural of the term
+            if word.isascii() and word.isalnum() and [piece[0] for piece in pieces_of(word)] == [term]:
+                words[word] = term
+    return words
+
+
+def _of_plain_words(text: str, words: Mapping[str, str], offset: int) -> list[_Match]:
+    """The matches in a lower-case ASCII text without compounds, in order."""
+    found: list[_Match] = []
+    for word, term in words.items():
+        start = text.find(word)
+        while start >= 0:
+            end = start + len(word)
+            if not text[end : end + 1].isalnum() and not (start and text[start - 1].isalnum()):
+                found.append(_Match(term, offset + start, offset + end))
+            start = text.find(word, end)
+    found.sort(key=_start)
+    return found
 
 
 # --- Rendering -------------------------------------------------------------------------------------------------------

@@ -181,6 +181,40 @@ def test_a_word_of_several_texts_is_split_into_terms_once(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(module, "pieces_of", counted)
     maker = PreviewMaker(query_terms("zebra"))
+    read.clear()
     for _ in range(10):
-        maker.make(FILLER * 5 + "zebra")
-    assert sorted(read) == sorted({*re.findall(r"\w+", FILLER), "zebra"})
+        maker.make(FILLER * 5 + "zebra \u00e9")
+    assert sorted(read) == sorted({*re.findall(r"\w+", FILLER), "zebra", "\u00e9"})
+
+
+PLAIN = [
+    "cat",
+    "cats",
+    "Cat",
+    "cities",
+    "city",
+    "boxes",
+    "boxe",
+    "bus",
+    "glass",
+    "a",
+    "s",
+    "ies",
+    "port",
+    "airport",
+    "7s",
+]
+MIXED = [*PLAIN, "CATS", "wildCat", "cat_port", "cat.port", "caf\u00e9"]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(PLAIN), st.sampled_from([" ", "\n", ". ", "-", "'"])), max_size=30)
+    | st.lists(st.tuples(st.sampled_from(MIXED), st.sampled_from([" ", ".", ", "])), max_size=30),
+    st.lists(st.sampled_from(MIXED), min_size=1, max_size=5).map(" ".join),
+)
+def test_plain_words_are_found_where_splitting_the_text_finds_them(pieces: list[tuple[str, str]], query: str) -> None:
+    text = "".join(word + gap for word, gap in pieces)
+    found = preview(text, query)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_FEW_TERMS", 0)
+        assert found == preview(text, query)
