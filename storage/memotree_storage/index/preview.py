@@ -71,15 +71,18 @@ class PreviewMaker:
             without: Terms of the query that do not count.
         """
         terms = [term for term in self._terms if term not in without] if without else self._terms
-        matches = list(_matches(text, terms, self._matcher)) if terms else []
-        matched = {match.term for match in matches}
-        length = min(max(length, 0), MAX_LENGTH)
-        return Preview(_render(text, matches, length), tuple(term for term in terms if term in matched))
+        return _preview(text, terms, self._matcher, min(max(length, 0), MAX_LENGTH))
 
 
 def make_preview(text: str, query_terms: Iterable[QueryTerm], length: int = 200) -> Preview:
     """Return the preview of one text; see `PreviewMaker.make`."""
     return PreviewMaker(query_terms).make(text, length)
+
+
+def _preview(text: str, terms: Sequence[str], matcher: "_TermMatcher", length: int) -> Preview:
+    matches = list(_matches(text, terms, matcher)) if terms else []
+    matched = {match.term for match in matches}
+    return Preview(_render(text, matches, length), tuple(term for term in terms if term in matched))
 
 
 # --- Finding ---------------------------------------------------------------------------------------------------------
