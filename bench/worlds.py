@@ -71,8 +71,12 @@ async def world() -> AsyncIterator[World]:
 
 
 @asynccontextmanager
-async def served(place: World) -> AsyncIterator[str]:
-    """The address of a gRPC server over a world."""
+async def served(place: World, *, asks_stores: bool = True) -> AsyncIterator[str]:
+    """The address of a gRPC server over a world.
+
+    With ``asks_stores``, a health check asks PostgreSQL and the index whether they answer; without, it is an empty
+    call.
+    """
     maintenance = MaintenanceOperations(
         place.store,
         PageTokens(),
@@ -86,7 +90,7 @@ async def served(place: World) -> AsyncIterator[str]:
         "NodeService": place.nodes,
         "ViewService": place.views,
         "HistoryService": place.history,
-        "MaintenanceService": maintenance,
+        **({"MaintenanceService": maintenance} if asks_stores else {}),
     }
     async with Server(place.settings, operations) as server:
         yield server.address

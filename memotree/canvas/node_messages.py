@@ -7,8 +7,8 @@ from memotree_storage.mirror.contents import read_nodes
 from memotree_storage.model.node import SUMMARY_TYPE
 from memotree_storage.model.validation import DEFAULT_LIMITS
 from memotree_storage.postgres import tree
-from memotree_storage.postgres.tree import Snapshot
-from memotree_storage.store import Store
+from memotree_storage.postgres.tree import Snapshot, State
+from memotree_storage.store import PlacedVersion, Store
 
 from memotree.canvas.derived_content import Text, texts
 from memotree.request.lookup import NodeNotFoundError
@@ -40,10 +40,9 @@ async def node_at(
         NodeNotFoundError: It is not alive at that state.
     """
     state = snapshot.state
-    # The generation first: rows that a rebuild replaces while this reads them belong to the old one.
-    key = (state.workspace_id, store.generations[state.workspace_id], state.commit_id, entry_id)
-    found = store.placed.get(key) if state.session_id is None else None
+    found = _remembered(state, store, entry_id)
     if found is None:
+        key = _key(state, store, entry_id)  # first: rows that a rebuild replaces meanwhile belong to the old generation
         placed = await tree.one(snapshot, entry_id)
         if placed is None or placed.version.is_archive:
             raise NodeNotFoundError(entry_id)
@@ -63,6 +62,30 @@ async def node_at(
         return await node_at(snapshot, store, entry_id, level, limit=limit)
     tokens = text.tokens if level >= DETAIL else None
     return node_message(version, level, content=text.content, tokens=tokens, cut=text.cut, path=path, child_count=count)
+
+
+async def remembered_node(state: State, store: Store, entry_id: str, level: Level.ValueType) -> types_pb2.Node | None:
+    """The message of a node that was read before at this commit, made without a connection.
+
+    ``None`` if it was not, or if its content is not stored but made of others'.
+    """
+    found = _remembered(state, store, entry_id)
+    if found is None or (level >= DETAIL and found[0].type == SUMMARY_TYPE):
+        return None
+    version, path, count = found
+    content, tokens = "", None
+    if level >= DETAIL:
+        content = (await store.entries.node(state.workspace_id, version)).content if version.tokens else ""
+        tokens = version.tokens
+    return node_message(version, level, content=content, tokens=tokens, path=path, child_count=count)
+
+
+def _remembered(state: State, store: Store, entry_id: str) -> PlacedVersion | None:
+    return store.placed.get(_key(state, store, entry_id)) if state.session_id is None else None
+
+
+def _key(state: State, store: Store, entry_id: str) -> tuple[str, int, str, str]:
+    return (state.workspace_id, store.generations[state.workspace_id], state.commit_id, entry_id)
 
 
 async def nodes_at(

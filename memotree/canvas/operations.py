@@ -15,7 +15,7 @@ from memotree_storage.store import Store
 from memotree.canvas import edits, moves, names, relations, tree_pages
 from memotree.canvas.committed_batches import committed_batch
 from memotree.canvas.edits import EditResult
-from memotree.canvas.node_messages import node_at, nodes_at
+from memotree.canvas.node_messages import node_at, nodes_at, remembered_node
 from memotree.canvas.search import NodeSearch
 from memotree.canvas.view_operations import DEFAULT_VIEW, view_key
 from memotree.canvas.view_rendering import render, shown
@@ -58,8 +58,13 @@ class NodeOperations:
     async def get_node(self, request: pb.GetNodeRequest) -> pb.GetNodeResponse:
         """Read a node."""
         level = level_or(request.level, DETAIL)
+        place = lookup.known_revision(self._store, request.workspace, request.revision)
+        if place is not None:
+            known = await remembered_node(place.state, self._store, request.node_id, level)
+            if known is not None:
+                return pb.GetNodeResponse(node=known)
         async with self._store.database.connection() as conn:
-            place = await lookup.use_revision(conn, request.workspace, request.revision)
+            place = await lookup.read_revision(self._store, conn, request.workspace, request.revision)
             entry_id = await lookup.full_id(Snapshot(conn, place.state), request.node_id)
             node = await node_at(
                 Snapshot(conn, place.state), self._store, entry_id, level, limit=self._limits.node.content_bytes
@@ -70,7 +75,7 @@ class NodeOperations:
         """Find the node that a name means."""
         most = names.most_candidates(request.max_candidates)
         async with self._store.database.connection() as conn:
-            place = await lookup.use_revision(conn, request.workspace, request.revision)
+            place = await lookup.read_revision(self._store, conn, request.workspace, request.revision)
             snapshot = Snapshot(conn, place.state)
             find = names.beginning if request.prefix else names.resolve
             found = await find(snapshot, request.name, most)

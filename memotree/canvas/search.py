@@ -6,14 +6,14 @@ from typing import Final
 
 from memotree_storage.concurrency.threads import LONG_TEXT, in_thread_if_long
 from memotree_storage.errors import InvalidInputError
-from memotree_storage.index.preview import Preview, make_preview
+from memotree_storage.index.preview import Preview, PreviewMaker
 from memotree_storage.index.search import FoundNode, SearchQuery
 from memotree_storage.index.terms import QueryTerm, query_terms
 from memotree_storage.mirror.contents import read_nodes_at
 from memotree_storage.model.node import Node
 from memotree_storage.model.provenance import shown_summary
 from memotree_storage.model.tokens import in_pieces
-from memotree_storage.postgres import tree, views
+from memotree_storage.postgres import search_reads, tree, views
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
@@ -125,12 +125,17 @@ class NodeSearch:
         """Find the nodes, with the reason why each was found."""
         self._check()
         request = self._request
-        async with self._store.database.connection() as conn:
-            place = await lookup.use_revision(conn, request.workspace, request.revision)
-            state = place.state
-            node_ids = await self._scope_ids(conn, place)
-            archives = await lookup.archives(Snapshot(conn, state), request.archives)
-            starts = await self._start(Snapshot(conn, state))
+        place = lookup.known_revision(self._store, request.workspace, request.revision)
+        node_ids: set[str] | None = None
+        archives: list[str] = []
+        starts: dict[str, float] = {}
+        if place is None or request.archives or self._scope != pb.SEARCH_SCOPE_ALL or request.scope_node_id:
+            async with self._store.database.connection() as conn:
+                place = await lookup.read_revision(self._store, conn, request.workspace, request.revision)
+                node_ids = await self._scope_ids(conn, place)
+                archives = await lookup.archives(Snapshot(conn, place.state), request.archives)
+                starts = await self._start(Snapshot(conn, place.state))
+        state = place.state
         if self._kind == pb.SEARCH_TYPE_RELATION and not starts:
             # Scope and filters apply to the results only; the relations may start anywhere.
             found = await self._store.search.find(state, SearchQuery(request.query, _STARTS))
@@ -278,13 +283,14 @@ class NodeSearch:
         length = self._request.preview_length or _DEFAULT_PREVIEW
         previews = self._request.include_preview if self._request.HasField("include_preview") else True
         read = self._read_for_previews(hits) if previews else set[str]()
+        maker = PreviewMaker(terms)
 
         def build(some: Sequence[_Hit], nodes: Mapping[str, Node]) -> list[pb.SearchHit]:
             return [
                 _message(
                     hit,
                     places,
-                    _preview(nodes.get(hit.version.entry_id) or hit.version.to_node(), terms, length)
+                    _preview(nodes.get(hit.version.entry_id) or hit.version.to_node(), maker, terms, length)
                     if previews
                     else Preview("", ()),
                 )
@@ -320,12 +326,9 @@ class NodeSearch:
 
 
 async def _places(snapshot: Snapshot, hits: Sequence[_Hit]) -> _Places:
-    ids = [hit.version.entry_id for hit in hits]
-    return _Places(
-        await tree.ancestors(snapshot, ids),
-        await tree.child_counts(snapshot, ids),
-        await tree.versions(snapshot, {step.end for hit in hits for step in hit.way}),
-    )
+    ways, counts = await search_reads.places(snapshot, [hit.version.entry_id for hit in hits])
+    ends = {step.end for hit in hits for step in hit.way}
+    return _Places(ways, counts, await tree.versions(snapshot, ends))
 
 
 def _message(hit: _Hit, places: _Places, preview: Preview) -> pb.SearchHit:
@@ -342,15 +345,14 @@ def _message(hit: _Hit, places: _Places, preview: Preview) -> pb.SearchHit:
     )
 
 
-def _preview(node: Node, terms: Sequence[QueryTerm], length: int) -> Preview:
+def _preview(node: Node, maker: PreviewMaker, terms: Sequence[QueryTerm], length: int) -> Preview:
     """The part of a node that shows why it was found: from its content, or else from its brief and summary."""
-    main = make_preview(_joined(node.title, node.content or node.summary, " ".join(node.tags)), terms, length)
-    others = [term for term in terms if term.term not in main.matched]
-    if not others or not (node.brief or node.summary):
+    main = maker.make(_joined(node.title, node.content or node.summary, " ".join(node.tags)), length)
+    if len(main.matched) == len(terms) or not (node.brief or node.summary):
         return main
     # These are terms that the content lacks, and terms that come after the matches that already fill the preview.
     summary = shown_summary(node.summary, node.attributes)
-    about = make_preview(_joined(node.brief, summary, " ".join(node.tags)), others, length)
+    about = maker.make(_joined(node.brief, summary, " ".join(node.tags)), length, without=main.matched)
     both = {*main.matched, *about.matched}
     return Preview(
         main.text if main.matched or not about.matched else about.text,

@@ -67,6 +67,7 @@ class _Sentence:
     index: int
     terms: tuple[str, ...]
     prose: float
+    folded: str
 
 
 def brief_of(title: str, content: str) -> str:
@@ -188,20 +189,32 @@ def _prose(text: str, terms: Collection[str], kind: Kind) -> float:
 # --- Text ------------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=4)
-def _sentences(content: str, title: str) -> tuple[_Sentence, ...]:
-    """Returns the first distinct sentences that have a content word and do not just repeat the title.
+def _sentences(content: str, title: str) -> Sequence[_Sentence]:
+    """Returns the first distinct sentences that have a content word and do not just repeat the title."""
+    found = _distinct_sentences(content)
+    repeated = next((sentence.index for sentence in found if sentence.folded == title.casefold()), None)
+    if repeated is None:
+        return found[:_MAX_SENTENCES]
+    later = (replace(sentence, index=sentence.index - 1) for sentence in found[repeated + 1 :])
+    return (*found[:repeated], *later)
 
-    The small cache is there because the brief and the summary of a text are usually made together.
+
+@lru_cache(maxsize=4)
+def _distinct_sentences(content: str) -> tuple[_Sentence, ...]:
+    """Returns one sentence more than are used, since the title may be one of them.
+
+    The small cache is there because the brief and the summary of a text are usually made together, and once more when
+    a node gets another title.
     """
     found: list[_Sentence] = []
-    seen = {title.casefold()}
+    seen: set[str] = set()
     for text, kind in _texts(content):
+        folded = text.casefold()
         terms = content_words(text[:_TERM_CHARS])
-        if terms and text.casefold() not in seen:
-            seen.add(text.casefold())
-            found.append(_Sentence(text, len(found), terms, _prose(text, terms, kind)))
-        if len(found) >= _MAX_SENTENCES:
+        if terms and folded not in seen:
+            seen.add(folded)
+            found.append(_Sentence(text, len(found), terms, _prose(text, terms, kind), folded))
+        if len(found) > _MAX_SENTENCES:
             break
     return tuple(found)
 

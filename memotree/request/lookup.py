@@ -11,6 +11,7 @@ from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.registry import Resolved, Workspace
 from memotree_storage.postgres.rows import ArchiveVersion, Version
 from memotree_storage.postgres.tree import Snapshot, State
+from memotree_storage.store import Store
 
 _MOST_CANDIDATES = 20
 
@@ -132,6 +133,23 @@ async def use_revision(conn: Connection, workspace: str, revision: str, field: s
     found = await find_revision(conn, workspace, revision, field)
     if found.resolved.is_use_due:
         await sessions.mark_used(conn, found.resolved.name)
+    return found
+
+
+def known_revision(store: Store, workspace: str, revision: str) -> WorkspaceRevision | None:
+    """The workspace and the state that a call names, if that needs no statement; else `read_revision` finds it."""
+    known = store.known_revisions.get(workspace, revision)
+    return None if known is None else WorkspaceRevision(*known)
+
+
+async def read_revision(store: Store, conn: Connection, workspace: str, revision: str) -> WorkspaceRevision:
+    """Like `use_revision`; what the call names is known to the next one, as long as the workspace does not change."""
+    known = known_revision(store, workspace, revision)
+    if known is not None:
+        return known
+    since = store.known_revisions.moment
+    found = await use_revision(conn, workspace, revision)
+    store.known_revisions.put(workspace, revision, (found.workspace, found.resolved), since)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from memotree_storage.errors import InvalidInputError
@@ -15,6 +16,8 @@ from memotree_storage.postgres.sessions import Session
 from memotree.v1 import session_service_pb2, types_pb2
 
 _MESSAGE_BYTES = 64 << 10
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY_SECONDS: Final = 86_400
 
 Level = types_pb2.LevelOfDetail
 TITLE = types_pb2.LEVEL_OF_DETAIL_TITLE
@@ -48,9 +51,8 @@ def timestamp(when: datetime | None) -> Timestamp | None:
     """The time as a message; ``None`` for ``None``."""
     if when is None:
         return None
-    message = Timestamp()
-    message.FromDatetime(when.astimezone(UTC))
-    return message
+    since = when.astimezone(UTC) - _EPOCH  # FromDatetime is written in Python and takes ten times as long
+    return Timestamp(seconds=since.days * _DAY_SECONDS + since.seconds, nanos=since.microseconds * 1000)
 
 
 def read_time(field: str, message: Timestamp) -> datetime:

@@ -1,7 +1,9 @@
 """The record of one call: its line in the log, and its refusal with ``google.rpc`` details."""
 
+import asyncio
 import secrets
 import time
+from collections.abc import Mapping
 from typing import Any, Final
 
 import grpc
@@ -43,15 +45,13 @@ class CallRecord:
         status = to_status(error, self.call_id)
         await context.abort(answer.code, status.message, ((DETAILS_KEY, status.SerializeToString()),))
 
+    def log_success(self) -> None:
+        """Log that the call has succeeded, when its answer is on its way: the client need not wait for the line."""
+        asyncio.get_running_loop().call_soon(self._write, self._facts(Code.OK))
+
     def log(self, code: Code, answer: ErrorAnswer | None = None, error: BaseException | None = None) -> None:
         """Log one line for the call: an internal error with its traceback, an unavailable store as a warning."""
-        facts: dict[str, object] = {
-            "method": self.method,
-            "code": code.name,
-            "ms": round(1000 * (time.perf_counter() - self.begin), 2),
-        }
-        if self.request_id:
-            facts["request"] = self.request_id
+        facts = self._facts(code)
         if answer is not None:
             facts["reason"] = answer.reason
         if answer is HIDDEN:
@@ -59,7 +59,21 @@ class CallRecord:
         elif code in {Code.UNAVAILABLE, Code.DATA_LOSS, Code.RESOURCE_EXHAUSTED}:
             log.warning("call", **facts, cause=f"{type(error).__name__}: {error}")
         else:
-            log.info("call", **facts)
+            self._write(facts)
+
+    def _facts(self, code: Code) -> dict[str, object]:
+        facts: dict[str, object] = {
+            "method": self.method,
+            "code": code.name,
+            "ms": round(1000 * (time.perf_counter() - self.begin), 2),
+        }
+        if self.request_id:
+            facts["request"] = self.request_id
+        return facts
+
+    @staticmethod
+    def _write(facts: Mapping[str, object]) -> None:
+        log.info("call", **facts)
 
 
 async def refuse(method: str, error: BaseException, context: Context) -> None:

@@ -48,14 +48,21 @@ class CallInterceptor(aio.ServerInterceptor):
         self._reader = reader
         self._unread = unread
         self._left = left
+        self._wrapped: dict[str, Any] = {}
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
-        """The handler of a call."""
-        handler = await continuation(details)
-        method: str = details.method.removeprefix("/")
-        if handler is None:
-            return refusing(method, unknown(method))
-        if not details.method.startswith(CONTRACT):
+        """The handler of a call; that of a method which the server has is made once."""
+        wrapped = self._wrapped.get(details.method)
+        if wrapped is None:
+            handler = await continuation(details)
+            method: str = details.method.removeprefix("/")
+            if handler is None:
+                return refusing(method, unknown(method))
+            wrapped = self._wrapped[details.method] = self._wrap(method, handler)
+        return wrapped
+
+    def _wrap(self, method: str, handler: Any) -> Any:
+        if not f"/{method}".startswith(CONTRACT):
             return self._reader.reading(method, handler)
         if handler.response_streaming:
 
@@ -103,7 +110,7 @@ class CallInterceptor(aio.ServerInterceptor):
         except Exception as error:  # noqa: BLE001 - the edge of the service: every error becomes a status here
             await record.fail(error, context)
         else:
-            record.log(Code.OK)
+            record.log_success()
             return answer
 
     async def _run(

@@ -150,7 +150,7 @@ class WorkspaceOperations:
     async def _register(self, workspace_id: str) -> None:
         """Copy the name and description from Git to the row."""
         info = await in_store_thread(self._store.repositories.describe, workspace_id)
-        async with self._store.database.transaction() as conn:
+        async with self._store.locks.workspaces.of(workspace_id), self._store.database.transaction() as conn:
             await registry.put_workspace(conn, info)
 
     async def delete_workspace(self, request: pb.DeleteWorkspaceRequest) -> pb.DeleteWorkspaceResponse:
@@ -184,7 +184,7 @@ class WorkspaceOperations:
         """Delete the rows and points of a workspace whose repository is in the trash."""
         if self._store.repositories.path(workspace_id).is_dir():
             return
-        async with self._store.database.transaction() as conn:
+        async with self._store.locks.workspaces.of(workspace_id), self._store.database.transaction() as conn:
             await projector.forget(conn, workspace_id)
             await registry.remove_workspace(conn, workspace_id)
         await self._store.index.delete(workspace_id)

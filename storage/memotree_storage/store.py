@@ -43,6 +43,7 @@ from memotree_storage.model.workspace import SERVICE_EMAIL, WorkspaceInfo
 from memotree_storage.ports import CommitStore, Embedder, IndexUnavailableError, VectorIndex
 from memotree_storage.postgres import projector, registry, tree
 from memotree_storage.postgres.database import Connection, Database, get_setting, put_setting
+from memotree_storage.postgres.known_revisions import KnownRevisions
 from memotree_storage.postgres.reach import DatabaseUnavailableError
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
@@ -109,6 +110,7 @@ class Store:
         self.repositories = Repositories(data_folder / "workspaces", data_folder / "trash", after_push)
         self.entries = EntryReader(self.repositories)
         self.locks = StoreLocks()
+        self.known_revisions = KnownRevisions(self.locks.workspaces)
         self.background = BackgroundTasks()
         self.commits = Groups[Any]()  # of `memotree_storage.commit.group_commit`, by workspace
         self.indexer = Indexer(database, index, embedder, self.entries)
@@ -364,7 +366,7 @@ class Store:
         self._not_recovered[info.workspace_id] = why + incomplete
 
     async def _enter(self, info: WorkspaceInfo) -> None:
-        async with self.database.transaction() as conn:
+        async with self.locks.workspaces.of(info.workspace_id), self.database.transaction() as conn:
             await _register(conn, info)
 
     async def _recover(self, info: WorkspaceInfo) -> None:

@@ -51,7 +51,7 @@ COSTLY: Final = (
     "memotree.forest.recall.excerpts:best_stretch",
     "memotree.history.blame:_folded",
     "memotree.history.text_diff:unified",
-    "memotree_storage.index.preview:make_preview",
+    "memotree_storage.index.preview:_preview",
     "memotree_storage.index.terms:words_of",
     "memotree_storage.index.terms:query_terms",
     "memotree_storage.index.terms:document_terms",
@@ -262,7 +262,7 @@ async def test_the_loop_computes_only_over_short_texts(
     assert recorder.exceeding("cheap", LONG_BYTES) == []
     seen = {
         Agent.edit: {"brief_of", "summary_of", "count_tokens", "encode_entry", "check_node", "_folded", "unified"},
-        Agent.remember: {"title_of", "words_of", "query_terms", "make_preview", "check_node"},
+        Agent.remember: {"title_of", "words_of", "query_terms", "_preview", "check_node"},
         Agent.ask: {"split", "align", "plan_tree", "query_terms", "best_stretch"},
     }
     assert {name for name in seen[what] if recorder.longest[name] <= LONG_TEXT} == set(), "in threads"

@@ -8,9 +8,10 @@ import pytest
 from integration.histories import branch, git
 from integration.pushes import differences, rows, somebody_waits
 from integration.worlds import World
-from memotree_storage.index.search import SearchQuery, lineage_of
+from memotree_storage.index.search import SearchQuery
 from memotree_storage.ports import IndexPoint
 from memotree_storage.postgres import line_joins
+from memotree_storage.postgres.search_reads import lineage_of
 from memotree_storage.postgres.tree import Snapshot, State
 
 from memotree.history import HistoryOperations

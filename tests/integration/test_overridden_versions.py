@@ -7,10 +7,11 @@ from typing import Final
 import pytest
 from integration.worlds import World
 from memotree_storage.index import search
-from memotree_storage.index.search import SearchQuery, lineage_of
+from memotree_storage.index.search import SearchQuery
 from memotree_storage.maintenance.line_collection import collect_unreachable_lines
 from memotree_storage.model.node import Node
 from memotree_storage.ports import IndexHit, IndexQuery
+from memotree_storage.postgres.search_reads import lineage_of
 from memotree_storage.postgres.tree import Snapshot, State
 
 from memotree.history.operations import HistoryOperations

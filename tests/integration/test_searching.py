@@ -8,7 +8,7 @@ import pytest
 from integration.wires import Wire, family
 from integration.worlds import World
 from memotree_storage.index import search
-from memotree_storage.index.preview import make_preview
+from memotree_storage.index.preview import Preview, PreviewMaker
 from memotree_storage.index.search import Search, SearchQuery
 from memotree_storage.ports import IndexHit, IndexQuery, TermVector
 from memotree_storage.postgres import staging
@@ -180,11 +180,12 @@ async def test_the_previews_of_a_search_look_into_a_bounded_part_of_long_nodes(
 
     made: list[int] = []
 
-    def counted(text: str, *given: Any) -> Any:
-        made.append(len(text))
-        return make_preview(text, *given)
+    class Counted(PreviewMaker):
+        def make(self, text: str, *given: Any, **fields: Any) -> Preview:
+            made.append(len(text))
+            return super().make(text, *given, **fields)
 
-    monkeypatch.setattr(canvas_search, "make_preview", counted)
+    monkeypatch.setattr(canvas_search, "PreviewMaker", Counted)
     tokens = len(filler) // 4
     hits, warnings = await found(canvas_search._MOST_LONG_TOKENS)
     assert (["**lastzebra**" in hit.preview for hit in hits], warnings) == ([True] * 5, [])

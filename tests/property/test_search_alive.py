@@ -27,7 +27,7 @@ from hypothesis.stateful import (
 )
 from memotree_storage.index.frequencies import ALL_DOCUMENTS
 from memotree_storage.index.node_text import text_of
-from memotree_storage.index.search import SearchQuery, lineage_of
+from memotree_storage.index.search import SearchQuery
 from memotree_storage.index.terms import document_terms
 from memotree_storage.model.codec import decode_entry
 from memotree_storage.model.node import Archive, Entry, Node
@@ -35,6 +35,7 @@ from memotree_storage.model.paths import node_path
 from memotree_storage.model.position import many_between
 from memotree_storage.ports import CommitDraft, IndexQuery, Signature
 from memotree_storage.postgres import sessions, staging, tree
+from memotree_storage.postgres.search_reads import lineage_of
 from memotree_storage.postgres.staging import Edit
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store

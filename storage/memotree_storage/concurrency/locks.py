@@ -5,10 +5,10 @@ workspace would then block every other call of the server.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 from weakref import WeakValueDictionary
 
 from memotree_storage.errors import UnavailableError
@@ -41,6 +41,58 @@ class KeyedLocks:
         if lock is None:
             lock = self._locks[key] = asyncio.Lock()
         return lock
+
+
+class WatchedLocks(KeyedLocks):
+    """Locks that also tell whether what one protects may have changed since a moment.
+
+    So what was read without the lock can be used again without another look, as long as nobody has held the lock since.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._changed: dict[str, int] = {}
+        self._moment = 0
+
+    @property
+    def moment(self) -> int:
+        """A number for now: how often any lock was taken or released so far."""
+        return self._moment
+
+    def of(self, key: str) -> asyncio.Lock:
+        """The lock of a key, as `KeyedLocks.of` gives it."""
+        lock = self._locks.get(key)
+        if lock is None:
+            lock = self._locks[key] = _WatchedLock(lambda: self._note(key))
+        return lock
+
+    def is_unchanged(self, key: str, since: int) -> bool:
+        """Whether nobody holds the lock of a key now, nor has held it at the moment ``since`` or later."""
+        lock = self._locks.get(key)
+        return self._changed.get(key, 0) <= since and (lock is None or not lock.locked())
+
+    def _note(self, key: str) -> None:
+        self._moment += 1
+        self._changed[key] = self._moment
+
+
+class _WatchedLock(asyncio.Lock):
+    """A lock that reports when it is taken and when it is released."""
+
+    def __init__(self, report: Callable[[], None]) -> None:
+        super().__init__()
+        self._report = report
+
+    async def acquire(self) -> Literal[True]:
+        """Take the lock."""
+        await super().acquire()
+        self._report()
+        return True
+
+    def release(self) -> None:
+        """Release the lock."""
+        super().release()
+        self._report()
 
 
 class Verifications:
@@ -81,12 +133,13 @@ class StoreLocks:
 
     Attributes:
         joins: Of a workspace, while archives are joined in it.
-        workspaces: Of a workspace.
+        workspaces: Of a workspace. While rows of ``mirror`` that belong to it change, this is held; so what is known of
+            its branches and tags stays right while nobody takes it (`memotree_storage.postgres.known_revisions`).
         sessions: Of a session.
         verifications: Of the store, before all others.
     """
 
     joins: KeyedLocks = field(default_factory=KeyedLocks)
-    workspaces: KeyedLocks = field(default_factory=KeyedLocks)
+    workspaces: WatchedLocks = field(default_factory=WatchedLocks)
     sessions: KeyedLocks = field(default_factory=KeyedLocks)
     verifications: Verifications = field(default_factory=Verifications)

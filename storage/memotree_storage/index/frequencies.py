@@ -7,7 +7,7 @@ in the outbox; ``verify`` checks this.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from memotree_storage.concurrency.threads import in_store_thread, in_store_thread_if
 from memotree_storage.errors import CorruptError
@@ -69,6 +69,13 @@ class Frequencies(NamedTuple):
     having: Mapping[int, int]
     versions: int
 
+    @classmethod
+    def of(cls, counts: Mapping[int, int]) -> Self:
+        """Return them from stored counts, among which is the one of `ALL_DOCUMENTS` unless nothing is indexed."""
+        having = dict(counts)
+        versions = having.pop(ALL_DOCUMENTS, 0)
+        return cls(having, versions)
+
 
 async def read(conn: Connection, workspace_id: str, terms: Iterable[int]) -> Frequencies:
     """Return the frequencies of some terms."""
@@ -76,9 +83,7 @@ async def read(conn: Connection, workspace_id: str, terms: Iterable[int]) -> Fre
         "select term, documents from mirror.term where workspace_id = %s and term = any(%s)",
         (workspace_id, [ALL_DOCUMENTS, *terms]),
     )
-    found = {row[0]: row[1] for row in await cursor.fetchall()}
-    versions = found.pop(ALL_DOCUMENTS, 0)
-    return Frequencies(found, versions)
+    return Frequencies.of({row[0]: row[1] for row in await cursor.fetchall()})
 
 
 async def add(conn: Connection, workspace_id: str, counts: Counter[int]) -> None:

@@ -101,12 +101,18 @@ class Indexer:
             IndexUnavailableError: The index does not answer.
             UnavailableError: Vectors are needed, and the embedding model does not answer.
         """
-        only_words = self._is_slow and not meaning
-        after = self._worded.get(workspace_id, 0) if only_words else 0
         async with self._database.connection() as conn:
+            after = self.known_until(workspace_id, meaning=meaning)
             behind = await outbox.is_behind(conn, workspace_id, after=after)
         if behind:
-            await self._drain(workspace_id, lambda _: None, only_words=only_words)
+            await self._drain(workspace_id, lambda _: None, only_words=self._is_slow and not meaning)
+
+    def known_until(self, workspace_id: str, *, meaning: bool) -> int:
+        """Return the outbox row up to which the index has what a search needs, although rows may not count as applied.
+
+        That is 0 unless the search needs words alone, and the words were written while a slow model was away.
+        """
+        return self._worded.get(workspace_id, 0) if self._is_slow and not meaning else 0
 
     async def drain(self, workspace_id: str, tell: Callable[[int], None] = lambda _: None) -> int:
         """Apply all pending rows of a workspace; return their number. ``tell`` gets the progress."""

@@ -6,27 +6,27 @@ changes.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import repeat
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memotree_storage.cache import BoundedCache
 from memotree_storage.concurrency.threads import in_store_thread, in_thread_if_long
-from memotree_storage.index import frequencies
-from memotree_storage.index.frequencies import Frequencies
+from memotree_storage.index.frequencies import ALL_DOCUMENTS, Frequencies
 from memotree_storage.index.indexer import Indexer
 from memotree_storage.index.node_text import embedded_text, text_of
-from memotree_storage.index.terms import document_terms, max_score, query_terms, relative_score, term_weights
+from memotree_storage.index.terms import QueryTerm, document_terms, max_score, query_terms, relative_score, term_weights
 from memotree_storage.model.node import Node
 from memotree_storage.model.tokens import in_pieces
 from memotree_storage.ports import Embedder, IndexHit, IndexQuery, IndexSearch, LineSpan, TermVector, Vector
-from memotree_storage.postgres import staging, tree
+from memotree_storage.postgres import search_reads, staging
 from memotree_storage.postgres.database import Database
 from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.search_reads import SearchBasis
 from memotree_storage.postgres.tree import Snapshot, State
 
 _SLACK: Final = 10
@@ -108,7 +108,22 @@ class _Overlay:
 
 
 _Pairs = list[tuple[Version, float]]
-_Ask = Callable[[IndexQuery], Awaitable[list[IndexHit]]]
+_Ask = Callable[[IndexQuery], Coroutine[Any, Any, list[IndexHit]]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranking:
+    """One way to find nodes: by words or by meaning.
+
+    Attributes:
+        ask: Asks the index for candidates.
+        score: Scores a staged node in the same way.
+        found: Makes hits, by id, of versions with their scores.
+    """
+
+    ask: _Ask
+    score: Callable[[_Scored], float]
+    found: Callable[[_Pairs], dict[str, FoundNode]]
 
 
 class Search:
@@ -135,98 +150,143 @@ class Search:
             return []
         # The overlay first: staged rows that a commit takes away after this are found through the index.
         overlay = await self._overlay(state, query)
-        await self._indexer.current(state.workspace_id, meaning=query.meaning)
-        asked = [self._by_words(state, query, overlay)] if query.words else []
-        asked += [self._by_meaning(state, query, overlay)] if query.meaning else []
-        ranks = await asyncio.gather(*asked)
-        found = ranks[0] if len(ranks) == 1 else _fused(*ranks)
-        return sorted(found.values(), key=lambda hit: (-hit.score, hit.version.entry_id))[: query.limit]
+        terms = await in_thread_if_long(len(query.text), query_terms, query.text) if query.words else []
+        if not terms and not query.meaning:
+            return []
+        basis, *vectors = await self._basis_and_vector(state, query, terms)
+        asked = [self._by_words(query, overlay, terms, basis)] if terms else []
+        asked += [self._by_meaning(vector) for vector in vectors]
+        pairs = await self._checked(state, query, overlay, basis.lineage, [each.ask for each in asked])
+        ranks = [
+            each.found(some + await _scores(overlay.items, each.score)) for each, some in zip(asked, pairs, strict=True)
+        ]
+        if query.words and query.meaning:
+            ranks = [_fused(*ranks) if terms else _fused({}, *ranks)]
+        return sorted(ranks[0].values(), key=lambda hit: (-hit.score, hit.version.entry_id))[: query.limit]
 
-    async def _by_words(self, state: State, query: SearchQuery, overlay: _Overlay) -> dict[str, FoundNode]:
-        terms = await in_thread_if_long(len(query.text), query_terms, query.text)
-        if not terms:
-            return {}
-        found = query.term_counts
-        if found is None:
-            async with self._database.connection() as conn:
-                found = await frequencies.read(conn, state.workspace_id, (term.id for term in terms))
+    async def _basis_and_vector(
+        self, state: State, query: SearchQuery, terms: Sequence[QueryTerm]
+    ) -> tuple[SearchBasis, *tuple[Vector, ...]]:
+        """Return what a search needs before it asks the index: the basis, and for one by meaning the query's vector."""
+        reading = self._basis(state, query, terms)
+        if not query.meaning:
+            return (await reading,)
+        basis, vectors = await asyncio.gather(reading, self._embedder.embed([query.text]))
+        return basis, vectors[0]
+
+    async def _basis(self, state: State, query: SearchQuery, terms: Sequence[QueryTerm]) -> SearchBasis:
+        """Return the basis as it is when the index reflects every row that was committed before this call."""
+        basis = await self._read_basis(state, query, terms)
+        if basis.is_behind:
+            await self._indexer.current(state.workspace_id, meaning=query.meaning)
+            basis = await self._read_basis(state, query, terms)
+        return basis
+
+    async def _read_basis(self, state: State, query: SearchQuery, terms: Sequence[QueryTerm]) -> SearchBasis:
+        after = self._indexer.known_until(state.workspace_id, meaning=query.meaning)
+        wanted = [ALL_DOCUMENTS, *(term.id for term in terms)] if query.term_counts is None else []
+        async with self._database.connection() as conn:
+            return await search_reads.basis(Snapshot(conn, state), after=after, terms=wanted)
+
+    def _by_words(
+        self, query: SearchQuery, overlay: _Overlay, terms: Sequence[QueryTerm], basis: SearchBasis
+    ) -> _Ranking:
+        found = query.term_counts or Frequencies.of(basis.counts)
         known, documents = found.having, found.versions + len(overlay.items)
         weights = term_weights(terms, known, documents)
         best = max_score(terms, known, documents)
-        hits = await self._checked(state, query, overlay, lambda part: self._index.best_terms(part, weights))
-        hits += await _scores(overlay.items, lambda item: _dot(weights, item))
-        return {
-            version.entry_id: FoundNode(version, relative, words=relative)
-            for version, score in hits
-            if score > 0 and (relative := relative_score(score, best)) > 0
-        }
+        return _Ranking(
+            ask=lambda part: self._index.best_terms(part, weights),
+            score=lambda item: _dot(weights, item),
+            found=lambda pairs: {
+                version.entry_id: FoundNode(version, relative, words=relative)
+                for version, score in pairs
+                if score > 0 and (relative := relative_score(score, best)) > 0
+            },
+        )
 
-    async def _by_meaning(self, state: State, query: SearchQuery, overlay: _Overlay) -> dict[str, FoundNode]:
-        vector = (await self._embedder.embed([query.text]))[0]
-        hits = await self._checked(state, query, overlay, lambda part: self._index.nearest(part, vector))
-        hits += await _scores(overlay.items, lambda item: _cosine(vector, item))
-        return {
-            version.entry_id: FoundNode(version, score, meaning=score)
-            for version, cosine in hits
-            if (score := min(1.0, max(0.0, cosine))) > 0
-        }
+    def _by_meaning(self, vector: Vector) -> _Ranking:
+        return _Ranking(
+            ask=lambda part: self._index.nearest(part, vector),
+            score=lambda item: _cosine(vector, item),
+            found=lambda pairs: {
+                version.entry_id: FoundNode(version, score, meaning=score)
+                for version, cosine in pairs
+                if (score := min(1.0, max(0.0, cosine))) > 0
+            },
+        )
 
-    async def _checked(self, state: State, query: SearchQuery, overlay: _Overlay, ask: _Ask) -> _Pairs:
-        """Return the candidates that are really visible at the state.
+    async def _checked(
+        self, state: State, query: SearchQuery, overlay: _Overlay, lineage: list[LineSpan], asks: Sequence[_Ask]
+    ) -> list[_Pairs]:
+        """Return for each ranking its candidates that are really visible at the state.
 
         If there are very many ids, query without them first, which needs fewer queries if many of the best hits are
-        among the ids. Only if that does not find enough, query the ids batch by batch.
+        among the ids. Only for rankings in which that does not find enough, query the ids batch by batch.
         """
         ids = None if query.node_ids is None else sorted(query.node_ids)
+        good: dict[int, _Pairs] = {}
         if ids is None or len(ids) > _FEW_PARTS * _MOST_IDS:
-            good, complete = await self._asked(state, query, overlay, None, ask)
-            if ids is None or complete:
-                return good
-        good = []
-        for start in range(0, len(ids), _MOST_IDS):
-            good += (await self._asked(state, query, overlay, ids[start : start + _MOST_IDS], ask))[0]
-        return good
+            found, lineage = await self._asked(state, query, overlay, lineage, None, asks)
+            good = {number: pairs for number, (pairs, complete) in enumerate(found) if complete or ids is None}
+        rest = [number for number in range(len(asks)) if number not in good]
+        for start in range(0, len(ids or ()) if rest else 0, _MOST_IDS):
+            some = (ids or [])[start : start + _MOST_IDS]
+            found, lineage = await self._asked(state, query, overlay, lineage, some, [asks[each] for each in rest])
+            for number, (pairs, _) in zip(rest, found, strict=True):
+                good[number] = good.get(number, []) + pairs
+        return [good.get(number, []) for number in range(len(asks))]
 
     async def _asked(
-        self, state: State, query: SearchQuery, overlay: _Overlay, ids: list[str] | None, ask: _Ask
-    ) -> tuple[_Pairs, bool]:
-        """Return the visible candidates, and whether they are complete; request more candidates until they are.
+        self,
+        state: State,
+        query: SearchQuery,
+        overlay: _Overlay,
+        lineage: list[LineSpan],
+        ids: list[str] | None,
+        asks: Sequence[_Ask],
+    ) -> tuple[list[tuple[_Pairs, bool]], list[LineSpan]]:
+        """Return the visible candidates of each ranking, and whether they are complete; and the lineage they are from.
 
-        Complete means that there are enough, or no more. The index itself leaves out what a nearer line or the session
-        hides, so candidates that are not visible are few: those of versions that ended while it was not told. Only a
-        search without the ids of its query gives up early, since the caller can ask for these ids instead.
+        More candidates are requested until they are. Complete means that there are enough, or no more. The index itself
+        leaves out what a nearer line or the session hides, so candidates that are not visible are few: those of
+        versions that ended while it was not told. Only a search without the ids of its query gives up early, since the
+        caller can ask for these ids instead.
 
         No connection is held while the index is queried. If the lines were rebuilt in the meantime, their points may
         have been deleted before the index was queried, so the query is repeated along the new lines.
         """
         # Fusing two rankings needs more than the wanted hits of each: second place in one may be the best in both.
-        wanted, tries = (2 if query.words and query.meaning else 1) * (query.limit + _SLACK), 0
-        async with self._database.connection() as conn:
-            lineage = await lineage_of(Snapshot(conn, state))
-        while True:
+        first, tries = (2 if query.words and query.meaning else 1) * (query.limit + _SLACK), 0
+        wanted = dict.fromkeys(range(len(asks)), first)
+        done: dict[int, tuple[_Pairs, bool]] = {}
+        while wanted:
             part = IndexQuery(
                 workspace_id=state.workspace_id,
                 lineage=lineage,
-                limit=wanted,
+                limit=first,
                 types=sorted(query.types),
                 tags=sorted(query.tags),
                 archive_ids=sorted(query.archive_ids),
                 node_ids=ids,
                 without_ids=overlay.changed,
             )
-            candidates = await ask(part)
+            lists = await _all_of([asks[number](replace(part, limit=most)) for number, most in wanted.items()])
             async with self._database.connection() as conn:
-                shown = await tree.versions(Snapshot(conn, state), {hit.node_id for hit in candidates})
-                now = await lineage_of(Snapshot(conn, state))
-            if now != lineage and tries < _MOST_TRIES:
-                lineage, tries = now, tries + 1
+                named = {hit.node_id for candidates in lists for hit in candidates}
+                shown = await search_reads.shown_versions(Snapshot(conn, state), named)
+            if shown.lineage != lineage and tries < _MOST_TRIES:
+                lineage, tries = shown.lineage, tries + 1
                 await self._indexer.current(state.workspace_id, meaning=query.meaning)
                 continue
-            good = _good(candidates, shown, query)
-            complete = len(good) >= query.limit or len(candidates) < wanted
-            if complete or (ids is None and query.node_ids is not None and wanted >= _MOST_CANDIDATES):
-                return good, complete
-            wanted *= 4
+            for (number, most), candidates in zip(list(wanted.items()), lists, strict=True):
+                good = _good(candidates, shown.versions, query)
+                complete = len(good) >= query.limit or len(candidates) < most
+                wanted[number] = 4 * most
+                if complete or (ids is None and query.node_ids is not None and most >= _MOST_CANDIDATES):
+                    done[number] = (good, complete)
+                    del wanted[number]
+        return [done[number] for number in range(len(asks))], lineage
 
     async def _overlay(self, state: State, query: SearchQuery) -> _Overlay:
         """Return the staged changes, with terms and vectors of the nodes that match; only uncached ones are read."""
@@ -285,6 +345,11 @@ def _good(candidates: Sequence[IndexHit], shown: Mapping[str, Version], query: S
     ]
 
 
+async def _all_of(asked: Sequence[Coroutine[Any, Any, list[IndexHit]]]) -> list[list[IndexHit]]:
+    """Await all at once; a single one in this task, since another would only cost time."""
+    return [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked)
+
+
 async def _scores(items: _Items, score: Callable[[_Scored], float]) -> _Pairs:
     def scored() -> _Pairs:
         return [(version, score(item)) for version, item in items]
@@ -338,10 +403,3 @@ def _fused(words: Mapping[str, FoundNode], meaning: Mapping[str, FoundNode]) -> 
         )
         for entry_id, score in scores.items()
     }
-
-
-async def lineage_of(snapshot: Snapshot) -> list[LineSpan]:
-    """Return the lines visible at a state, nearest first."""
-    statement = f"with {tree.LINE} select line_id, seq, number from line order by depth"  # noqa: S608 - a constant of tree.py
-    cursor = await snapshot.conn.execute(statement, snapshot.state.arguments())
-    return [LineSpan(*row) for row in await cursor.fetchall()]

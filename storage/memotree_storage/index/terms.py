@@ -172,6 +172,8 @@ def pieces_of(token: str) -> Sequence[tuple[str, int, int]]:
 
 
 def _read_pieces(token: str) -> tuple[tuple[str, int, int], ...]:
+    if len(token) <= MAX_TERM_CHARS and token.isascii() and token.isalpha() and (token[1:] or "a").islower():
+        return ((_stem(token.lower()), 0, len(token)),)  # most tokens are such a word, which is a single term
     found = _TOKEN.fullmatch(token)
     kind = found.lastgroup if found else None
     return tuple((piece.term, piece.start, piece.end) for piece in _pieces(token, kind or "name"))

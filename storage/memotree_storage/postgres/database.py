@@ -17,6 +17,7 @@ from typing import Any, Final
 import psycopg
 import structlog
 from psycopg import AsyncConnection, AsyncCursor
+from psycopg.pq import TransactionStatus
 from psycopg.rows import Row, TupleRow
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
@@ -256,8 +257,14 @@ class Database:
         conn = await self._lend()
         self._lent += 1
         try:
-            async with conn:
+            try:
                 yield conn
+            except BaseException as error:
+                if not _is_idle(conn):
+                    await conn.__aexit__(type(error), error, error.__traceback__)
+                raise
+            if not _is_idle(conn):
+                await conn.__aexit__(None, None, None)
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             self._doubted = self._doubted or conn.broken
             raise _translated(error) from error
@@ -306,6 +313,11 @@ class Database:
         async with self.transaction() as conn:
             await conn.execute("set transaction isolation level repeatable read, read only")
             yield conn
+
+
+def _is_idle(conn: Connection) -> bool:
+    """Whether no transaction is open; then there is nothing to end, which psycopg takes a while to find out."""
+    return conn.pgconn.transaction_status == TransactionStatus.IDLE
 
 
 def _translated(error: psycopg.Error) -> Exception:

@@ -133,7 +133,7 @@ def is_on_nearer_line(table: str, entry: str) -> str:
             where near.depth < line.depth offset 0)"""  # noqa: S608 - expressions of this package
 
 
-def _children_of(home: str) -> str:
+def children_of(home: str) -> str:
     """SQL: id and position of the nodes in a home (a node, or an archive for its roots), given by an expression."""
     return f"""(
       select s.entry_id, s.position from work.staged s where s.session_id = %(session)s and {_staged_at(home)}
@@ -194,7 +194,7 @@ _CHILDREN: Final = f"""
 _BELOW: Final = f"""
   with {LINE}
   select wanted.id, child.entry_id from unnest(%(ids)s::text[]) as wanted(id)
-   cross join lateral {_children_of("wanted.id")} child order by child.position, child.entry_id"""  # noqa: S608
+   cross join lateral {children_of("wanted.id")} child order by child.position, child.entry_id"""  # noqa: S608
 
 _FIRST_BELOW: Final = f"""
   with {LINE}
@@ -207,7 +207,7 @@ _LAST: Final = f"""
 
 _COUNTS: Final = f"""
   with {LINE}
-  select wanted.id, (select count(*) from {_children_of("wanted.id")} child)
+  select wanted.id, (select count(*) from {children_of("wanted.id")} child)
     from unnest(%(ids)s::text[]) as wanted(id)"""  # noqa: S608
 
 # Linear in what it returns: "union" drops rows that it has, so it ends in a cycle without a list of what was seen in
@@ -218,7 +218,7 @@ _TREE: Final = f"""
     select top.entry_id collate "C", ''::text collate "C", top.position collate "C" from {{top}} top
     union
     select child.entry_id, tree.entry_id, child.position
-      from tree cross join lateral {_children_of("tree.entry_id")} child
+      from tree cross join lateral {children_of("tree.entry_id")} child
   )
   select entry_id, home, position from tree"""  # noqa: S608
 
@@ -228,29 +228,36 @@ _SHALLOW_TREE: Final = f"""
     select top.entry_id collate "C", ''::text collate "C", top.position collate "C", 0 from {{top}} top
     union
     select child.entry_id, tree.entry_id, child.position, tree.depth + 1
-      from tree cross join lateral {_children_of("tree.entry_id")} child
+      from tree cross join lateral {children_of("tree.entry_id")} child
      where tree.depth < %(max_depth)s
   )
   select entry_id, home, position from tree"""  # noqa: S608
 
 _NODES: Final = "(select id as entry_id, '' as position from unnest(%(ids)s::text[]) id)"
-_ROOTS: Final = _children_of("%(archive)s")
+_ROOTS: Final = children_of("%(archive)s")
 
-_ABOVE: Final = f"""
+
+def above(ids: str) -> str:
+    """SQL: "up", pairs of an entry and its parent, from some entries (given by an expression) to their roots.
+
+    Each way begins with a pair of "" and the entry, so that placements are looked up in one place: a statement of more
+    than 4096 characters is read by psycopg again for each call.
+    """
+    return f"""
   up (entry_id, parent_id) as (
-    select wanted.id collate "C", p.parent_id from unnest({{ids}}) as wanted(id)
-     cross join lateral {placement_of("wanted.id")} p where not p.dead and p.parent_id <> ''
+    select ''::text collate "C", wanted.id collate "C" from unnest({ids}) as wanted(id)
     union
     select up.parent_id, p.parent_id from up
      cross join lateral {placement_of("up.parent_id")} p where not p.dead and p.parent_id <> ''
-  )"""  # noqa: S608
+  )"""  # noqa: S608 - expressions of this package
+
 
 _WAYS: Final = f"""
-  with recursive {LINE}, {_ABOVE.format(ids="%(ids)s::text[]")}
-  select entry_id, parent_id from up"""  # noqa: S608
+  with recursive {LINE}, {above("%(ids)s::text[]")}
+  select entry_id, parent_id from up where entry_id <> ''"""  # noqa: S608
 
 _PLACED: Final = f"""
-  with recursive {LINE}, {_ABOVE.format(ids="array[%(id)s::text]")}
+  with recursive {LINE}, {above("array[%(id)s::text]")}
   select {COLUMNS}, c.commit_id, c.committed_at, v.line_id, v.from_seq,
          (select array_agg(array[entry_id, parent_id]) from up),
          {{more}}
@@ -258,7 +265,7 @@ _PLACED: Final = f"""
     left join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
    where not v.dead"""  # noqa: S608
 
-_WITH_COUNT: Final = _PLACED.format(more=f"(select count(*) from {_children_of('%(id)s')} child)")  # noqa: S608
+_WITH_COUNT: Final = _PLACED.format(more=f"(select count(*) from {children_of('%(id)s')} child)")  # noqa: S608
 _WITH_LAST: Final = _PLACED.format(more=f"(select position from {in_order('%(id)s', '1', 'desc')} child)")  # noqa: S608
 
 _ROOT_ARCHIVES: Final = f"""
@@ -423,9 +430,13 @@ async def ancestors(snapshot: Snapshot, ids: Iterable[str]) -> dict[str, list[st
     if not wanted:
         return {}
     cursor = await snapshot.conn.execute(_WAYS, snapshot.state.arguments(ids=wanted))
-    parents: dict[str, str] = dict(await fetched(cursor))
+    return await ways_of(wanted, dict(await fetched(cursor)))
+
+
+async def ways_of(ids: Collection[str], parents: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the ids above each entry, root first, given the parents of all of them and of those above."""
     return await in_store_thread_if(
-        len(wanted) > _FEW_ROWS, lambda: {entry_id: _way(entry_id, parents) for entry_id in wanted}
+        len(ids) > _FEW_ROWS, lambda: {entry_id: _way(entry_id, parents) for entry_id in ids}
     )
 
 

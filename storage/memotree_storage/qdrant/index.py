@@ -26,7 +26,7 @@ SERVER_FLUSH_INTERVAL: Final = 5.0
 """Seconds between a Qdrant server's own flushes in its default configuration."""
 
 _PAGE: Final = 1000
-_SPARE: Final = 16
+_SPARE: Final = 4
 """Extra hits to fetch, so that all hits with the score at the limit are seen and can be ordered by node id."""
 _MOST: Final = 10_000
 _REMEMBERED: Final = 10_000

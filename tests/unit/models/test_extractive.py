@@ -1,6 +1,7 @@
 """Extractive briefs and summaries: short, one line, in the text's language, from the text's own words."""
 
 import re
+from collections.abc import Iterator
 from pydoc_data.topics import topics
 
 import pytest
@@ -10,8 +11,9 @@ from memotree_storage.model.node import Node
 from memotree_storage.model.validation import check_node
 from steps import LINEAR, Steps, growth
 
-from memotree.models import markup
+from memotree.models import extractive, markup
 from memotree.models.extractive import BRIEF_CHARS, SUMMARY_CHARS, brief_of, summary_of
+from memotree.models.markup import Kind
 
 ENGLISH = """\
 # Git as a store
@@ -308,3 +310,23 @@ def test_marks_inside_a_word_do_not_read_the_rest_of_it_again(unit: str, monkeyp
     text = unit * 2000
     assert list(markup.blocks(text))
     assert sum(pattern.read for pattern in patterns.values()) <= 3 * len(text)
+
+
+def test_a_text_is_split_once_for_its_brief_and_summary_under_any_title(monkeypatch: pytest.MonkeyPatch) -> None:
+    split: list[str] = []
+
+    def counted(content: str) -> Iterator[tuple[str, Kind]]:
+        split.append(content)
+        return texts(content)
+
+    texts = extractive._texts
+    monkeypatch.setattr(extractive, "_texts", counted)
+    text = "A store keeps what was said. Its history tells who said it. Bread is baked in an oven."
+    found = [
+        (brief_of(title, text), summary_of(title, text)) for title in ("", "Bread", "its history tells who said it.")
+    ]
+    assert split == [text]
+    assert found[0][0] == "A store keeps what was said."
+    assert "Its history" in found[0][1]
+    assert "Its history" not in found[2][1], "what repeats the title says nothing more"
+    assert found[2][1] == "A store keeps what was said. Bread is baked in an oven."

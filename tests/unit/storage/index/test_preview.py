@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from memotree_storage.index import preview as module
-from memotree_storage.index.preview import ELLIPSIS, MARK, Preview, make_preview
-from memotree_storage.index.terms import count_terms, query_terms
+from memotree_storage.index.preview import ELLIPSIS, MARK, Preview, PreviewMaker, make_preview
+from memotree_storage.index.terms import count_terms, pieces_of, query_terms
 from steps import LINEAR, growth
 
 FILLER = "Lorem ipsum dolor sit amet. "
@@ -146,3 +146,75 @@ def test_a_match_longer_than_the_window_is_cut() -> None:
     found = preview("x " + "a" * 5000 + " y", "a" * 5000, 20)
     assert len(found.text.replace(MARK, "")) <= 20
     assert MARK + "a" in found.text
+
+
+TEXTS = st.lists(
+    st.sampled_from([*WORDS, FILLER, UNSPACED * 900, FILLER * 400, "  \n\n ", " " * 500, "e\u0301"]), max_size=9
+)
+
+
+@given(st.lists(TEXTS.map(" ".join), min_size=1, max_size=4), st.lists(st.sampled_from(WORDS), min_size=1, max_size=4))
+def test_previews_of_many_texts_are_those_of_each_alone(texts: list[str], words: list[str]) -> None:
+    asked = query_terms(" ".join(words))
+    left_out = {term.term for term in asked[::2]}
+    others = [term for term in asked if term.term not in left_out]
+    maker = PreviewMaker(asked)
+    for text in texts:
+        assert maker.make(text) == make_preview(text, asked)
+        assert maker.make(text, without=left_out) == make_preview(text, others)
+
+
+@given(TEXTS.map(" ".join), st.sampled_from([1, 2, 3, 24, 200, 1000]))
+def test_a_preview_ends_with_an_ellipsis_only_if_something_follows(text: str, length: int) -> None:
+    whole = " ".join(text.split())
+    found = preview(text, "absent", length).text
+    assert found == whole if len(whole) <= length else found.endswith(ELLIPSIS)
+    assert len(found) <= length
+
+
+def test_a_word_of_several_texts_is_split_into_terms_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def counted(token: str) -> Any:
+        read.append(token)
+        return pieces_of(token)
+
+    monkeypatch.setattr(module, "pieces_of", counted)
+    maker = PreviewMaker(query_terms("zebra"))
+    read.clear()
+    for _ in range(10):
+        maker.make(FILLER * 5 + "zebra \u00e9")
+    assert sorted(read) == sorted({*re.findall(r"\w+", FILLER), "zebra", "\u00e9"})
+
+
+PLAIN = [
+    "cat",
+    "cats",
+    "Cat",
+    "cities",
+    "city",
+    "boxes",
+    "boxe",
+    "bus",
+    "glass",
+    "a",
+    "s",
+    "ies",
+    "port",
+    "airport",
+    "7s",
+]
+MIXED = [*PLAIN, "CATS", "wildCat", "cat_port", "cat.port", "caf\u00e9"]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(PLAIN), st.sampled_from([" ", "\n", ". ", "-", "'"])), max_size=30)
+    | st.lists(st.tuples(st.sampled_from(MIXED), st.sampled_from([" ", ".", ", "])), max_size=30),
+    st.lists(st.sampled_from(MIXED), min_size=1, max_size=5).map(" ".join),
+)
+def test_plain_words_are_found_where_splitting_the_text_finds_them(pieces: list[tuple[str, str]], query: str) -> None:
+    text = "".join(word + gap for word, gap in pieces)
+    found = preview(text, query)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_FEW_TERMS", 0)
+        assert found == preview(text, query)
