@@ -5,9 +5,8 @@ without gRPC. `memotree_storage.commit` changes what it holds.
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +20,7 @@ from memotree_storage.concurrency.background import BackgroundTasks
 from memotree_storage.concurrency.groups import Groups
 from memotree_storage.concurrency.locks import KeyedLocks, StoreLocks
 from memotree_storage.concurrency.threads import in_store_thread
-from memotree_storage.errors import AlreadyExistsError, FailedPreconditionError, MemoTreeError, UnavailableError
+from memotree_storage.errors import FailedPreconditionError, MemoTreeError, UnavailableError
 from memotree_storage.git import backup, restored
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.git.workspaces import Repositories
@@ -151,7 +150,7 @@ class Store:
         registered = await self._registered_names()
         for workspace_id in described.faults.keys() - registered.keys():  # so that it is listed, and can be mended
             await self._enter(await in_store_thread(self.repositories.nameless, workspace_id))
-        infos = _told_apart(described.readable, registered)
+        infos = registry.told_apart(described.readable, registered)
         for info in infos:
             await self._alone(info, self._enter)
         for info in infos:
@@ -255,7 +254,7 @@ class Store:
                 await self._follow(conn, workspace_id, repository)
             async with self._held(workspace_id) as conn:
                 await projector.forget(conn, workspace_id)
-                await _register(conn, info)
+                await registry.register(conn, info)
                 with self.following(workspace_id):
                     await replay_in_transaction(conn, workspace_id, repository, report)
         self.forget_failures(workspace_id)
@@ -367,7 +366,7 @@ class Store:
 
     async def _enter(self, info: WorkspaceInfo) -> None:
         async with self.locks.workspaces.of(info.workspace_id), self.database.transaction() as conn:
-            await _register(conn, info)
+            await registry.register(conn, info)
 
     async def _recover(self, info: WorkspaceInfo) -> None:
         workspace_id = info.workspace_id
@@ -403,7 +402,7 @@ class Store:
                 await self._follow(conn, workspace_id, repository)
                 # Rows of lost commits would answer repeated calls, as the commits' own trailers do.
                 await projector.forget(conn, workspace_id)
-                await _register(conn, info)
+                await registry.register(conn, info)
         faults.point("restore.forgotten")
         await in_store_thread(restored.remove_mark, repository.path)
         _log.info(
@@ -468,30 +467,6 @@ class Store:
                 if workspace.workspace_id not in present:
                     _log.warning("a workspace no longer has a repository", workspace=workspace.name)
                     await projector.forget(conn, workspace.workspace_id)
-
-
-async def _register(conn: Connection, info: WorkspaceInfo) -> None:
-    """Register a workspace by its name, or by its other name if another workspace has the name."""
-    try:
-        async with conn.transaction():
-            await registry.put_workspace(conn, info)
-    except AlreadyExistsError:
-        _log.warning("another workspace has the name of this one", name=info.name, registered_as=info.other_name)
-        await registry.put_workspace(conn, replace(info, name=info.other_name))
-
-
-def _told_apart(infos: list[WorkspaceInfo], registered: Mapping[str, str]) -> list[WorkspaceInfo]:
-    """The workspaces with unique names: of several with one name, one keeps it, the others get their other name.
-
-    The one that is registered with the name keeps it, whatever the files of others say; else the oldest one does.
-    Renamed workspaces come first, so that a name is free when the workspace that keeps it is registered.
-    """
-    first: dict[str, WorkspaceInfo] = {}
-    by_right = sorted(infos, key=lambda info: registered.get(info.workspace_id) != info.name)
-    later = [info for info in by_right if first.setdefault(info.name, info) is not info]
-    for info in later:
-        _log.warning("two workspaces have the same name; rename one", name=info.name, registered_as=info.other_name)
-    return [*(replace(info, name=info.other_name) for info in later), *first.values()]
 
 
 def _told(report: Report | None, step: str, total: int) -> Callable[[int], None]:

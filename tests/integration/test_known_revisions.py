@@ -27,7 +27,7 @@ pytestmark = pytest.mark.requirement("STORE-9", "STORE-2")
 
 WRITERS: Final = (
     *((refs, name) for name in ("put_ref", "delete_ref", "set_refs")),
-    *((registry, "put_workspace"), (projector, "forget")),
+    *((registry, "put_workspace"), (projector, "project"), (projector, "forget")),
 )
 """All functions that write the rows of workspaces and refs, as `test_only_these_functions_write_refs` says."""
 
@@ -196,6 +196,7 @@ def test_only_these_functions_write_refs() -> None:
         found |= {(file.stem, match[0]) for match in statement.finditer(file.read_text(encoding="utf-8"))}
     assert found == {
         ("refs", "insert into mirror.ref"),
+        ("projector", "insert into mirror.ref"),
         ("refs", "delete from mirror.ref"),
         ("registry", "insert into mirror.workspace"),
         ("projector", "delete from mirror.workspace"),

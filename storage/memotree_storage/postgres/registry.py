@@ -1,16 +1,20 @@
 """The workspaces that are registered in PostgreSQL, and the resolution of revision names."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
 import psycopg
+import structlog
 from psycopg.rows import class_row
 
 from memotree_storage.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from memotree_storage.model.workspace import WorkspaceInfo, WorkspaceNotFoundError
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.tree import State
+
+_log = structlog.get_logger(__name__)
 
 
 class WorkspaceExistsError(AlreadyExistsError):
@@ -265,3 +269,27 @@ async def resolve(
         )
     state = State(best.workspace_id, best.commit_id, best.session_id)
     return best.workspace(), Resolved(best.kind, best.name, state, best.is_use_due)
+
+
+async def register(conn: Connection, info: WorkspaceInfo) -> None:
+    """Register a workspace by its name, or by its other name if another workspace has the name."""
+    try:
+        async with conn.transaction():
+            await put_workspace(conn, info)
+    except AlreadyExistsError:
+        _log.warning("another workspace has the name of this one", name=info.name, registered_as=info.other_name)
+        await put_workspace(conn, replace(info, name=info.other_name))
+
+
+def told_apart(infos: list[WorkspaceInfo], registered: Mapping[str, str]) -> list[WorkspaceInfo]:
+    """The workspaces with unique names: of several with one name, one keeps it, the others get their other name.
+
+    The one that is registered with the name keeps it, whatever the files of others say; else the oldest one does.
+    Renamed workspaces come first, so that a name is free when the workspace that keeps it is registered.
+    """
+    first: dict[str, WorkspaceInfo] = {}
+    by_right = sorted(infos, key=lambda info: registered.get(info.workspace_id) != info.name)
+    later = [info for info in by_right if first.setdefault(info.name, info) is not info]
+    for info in later:
+        _log.warning("two workspaces have the same name; rename one", name=info.name, registered_as=info.other_name)
+    return [*(replace(info, name=info.other_name) for info in later), *first.values()]
