@@ -174,9 +174,8 @@ def pieces_of(token: str) -> Sequence[tuple[str, int, int]]:
 def _read_pieces(token: str) -> tuple[tuple[str, int, int], ...]:
     if len(token) <= MAX_TERM_CHARS and token.isascii() and token.isalpha() and (token[1:] or "a").islower():
         return ((_stem(token.lower()), 0, len(token)),)  # most tokens are such a word, which is a single term
-    found = _TOKEN.fullmatch(token)
-    kind = found.lastgroup if found else None
-    return tuple((piece.term, piece.start, piece.end) for piece in _pieces(token, kind or "name"))
+    pieces = _pieces(token, getattr(_TOKEN.fullmatch(token), "lastgroup", None) or "name")
+    return tuple((piece.term, piece.start, piece.end) for piece in pieces)
 
 
 _known_pieces: Final = lru_cache(maxsize=1 << 15)(_read_pieces)
@@ -452,9 +451,7 @@ def query_terms(query: str, limit: int = MAX_QUERY_TERMS) -> list[QueryTerm]:
     terms: dict[str, QueryTerm] = {}
     for found in _TOKEN.finditer(query):
         pieces = _pieces(found[0], found.lastgroup or "")
-        if found.lastgroup == "run":
-            pieces = _asked(pieces)
-        for piece in pieces:
+        for piece in _asked(pieces) if found.lastgroup == "run" else pieces:
             known = terms.get(piece.term)
             if known is None and len(terms) >= limit:
                 return list(terms.values())
