@@ -11,7 +11,7 @@ from memotree_storage.model.node import ID_LENGTH
 from numpy.typing import NDArray
 
 from memotree.forest.recall.archive_snapshot import ArchiveSnapshot, Validity
-from memotree.forest.recall.scoring.leaf_index import LeafIndex, concatenate
+from memotree.forest.recall.scoring.leaf_index import JoinedRows, LeafIndex, concatenate
 from memotree.forest.recall.scoring.leaf_rows import LeafRows, Segment
 from memotree.forest.recall.scoring.splicing import spliced
 from memotree.forest.recall.superseded import Superseded
@@ -50,7 +50,10 @@ class SearchCorpus:
 
 
 def make_corpus(
-    snapshots: Sequence[ArchiveSnapshot], dimensions: int, ended: Mapping[str, Superseded] = MappingProxyType({})
+    snapshots: Sequence[ArchiveSnapshot],
+    dimensions: int,
+    ended: Mapping[str, Superseded] = MappingProxyType({}),
+    rows: JoinedRows | None = None,
 ) -> SearchCorpus:
     """Returns a corpus of archive snapshots; the vectors of its snapshots are slices of the corpus's.
 
@@ -58,11 +61,15 @@ def make_corpus(
         snapshots: The archive snapshots.
         dimensions: Length of a vector.
         ended: The superseded nodes of this state by id.
+        rows: The rows of all leaves, if they are known; the vectors of the snapshots are slices of theirs then.
     """
     starts = np.cumsum([0, *(len(each) for each in snapshots)], dtype=np.int64)
     full = [each.leaf_index for each in snapshots if len(each)]
     if len(full) == 1:
         return SearchCorpus(tuple(snapshots), starts, full[0], _validity(snapshots, ended))
+    if rows is not None:
+        whole = concatenate(full, dimensions, rows)
+        return SearchCorpus(tuple(snapshots), starts, whole, _validity(snapshots, ended))
     packed = [replace(each, leaf_index=each.leaf_index.packed()) for each in snapshots]
     whole = concatenate([each.leaf_index for each in packed], dimensions)
     return SearchCorpus(tuple(_sharing(packed, whole, starts)), starts, whole, _validity(snapshots, ended))

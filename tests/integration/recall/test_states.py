@@ -267,9 +267,9 @@ async def test_what_recall_remembers_wrongly_is_named_and_forgotten(
     (told,) = await differences(forest.world)
     assert (told.store, told.what, told.node_id) == ("cache", "archive", forest.sea.id)
     assert await differences(forest.world) == []
-    (view,) = [view for view in cache._views.values() if view.generation == 0]
+    (view,) = [view for view in cache._views._views.values() if view.generation == 0]
     await forest()
-    (view,) = [view for view in cache._views.values() if view.generation == 1]
+    (view,) = [view for view in cache._views._views.values() if view.generation == 1]
     view.archives = {forest.sea.id: view.archives[forest.sea.id]}
     (told,) = await differences(forest.world)
     assert (told.store, told.what) == ("cache", "archives")

@@ -29,6 +29,9 @@ AT_ONCE: Final = 2048
 
 Spans: TypeAlias = Sequence[tuple[int, int]] | NDArray[np.integer]
 
+JoinedRows: TypeAlias = tuple[LeafRows, LeafRows]
+"""The rows of the texts of several indexes, and those of the headings above them."""
+
 
 class FeatureArrays(Protocol):
     """The features of leaves as flat arrays: leaf ``i`` has the terms from ``offsets[i]`` until ``offsets[i + 1]``."""
@@ -281,12 +284,13 @@ def spoken(label_of: Ints, borders: NDArray[np.int64]) -> NDArray[np.bool_]:
     return found
 
 
-def concatenate(leaf_indexes: Sequence[LeafIndex], dimensions: int) -> LeafIndex:
+def concatenate(leaf_indexes: Sequence[LeafIndex], dimensions: int, joined: JoinedRows | None = None) -> LeafIndex:
     """Returns one index with the leaves of several indexes, in their order.
 
     Args:
         leaf_indexes: The indexes to join; may be empty.
         dimensions: Length of a vector, for an index without leaves.
+        joined: The rows of all leaves, if they are known.
     """
     full = [each for each in leaf_indexes if len(each)]
     if len(full) == 1:
@@ -305,13 +309,17 @@ def concatenate(leaf_indexes: Sequence[LeafIndex], dimensions: int) -> LeafIndex
         return np.concatenate([getattr(each, name) for each in full], axis=-1)
 
     starts = [each.starts[:-1] + shift for each, shift in zip(full, shifts[:-1], strict=True)]
+    rows = joined or (
+        _joined_rows([each.text_rows for each in full]),
+        _joined_rows([each.heading_rows for each in full]),
+    )
     return LeafIndex(
         starts=np.concatenate([*starts, shifts[-1:]]),
         tokens=values("tokens"),
         lengths=values("lengths"),
         words_before=running(values("lengths")),
-        text_rows=_joined_rows([each.text_rows for each in full]),
-        heading_rows=_joined_rows([each.heading_rows for each in full]),
+        text_rows=rows[0],
+        heading_rows=rows[1],
         low=places("low"),
         high=places("high"),
         norms=values("norms"),

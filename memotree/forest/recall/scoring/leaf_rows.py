@@ -37,8 +37,9 @@ class Segment:
 
     @property
     def weight(self) -> int:
-        """Size in bytes; vectors that are a slice of another array are counted there."""
-        return 200 + self.terms.weight + (self.vectors.nbytes if self.vectors.base is None else 0)
+        """Size in bytes; vectors that are a slice of another array are counted there. A mapped file counts as read."""
+        is_whole = self.vectors.base is None or isinstance(self.vectors.base, np.memmap)
+        return 200 + self.terms.weight + (self.vectors.nbytes if is_whole else 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,7 +97,7 @@ class LeafRows:
     @property
     def terms(self) -> Postings:
         """The terms of all leaves."""
-        return self.packed().segments[0].terms
+        return self.packed_terms()
 
     @property
     def vectors(self) -> Floats:
@@ -169,14 +170,18 @@ class LeafRows:
 
     def packed(self) -> "LeafRows":
         """Returns plain rows of the same leaves."""
+        return self if self.is_plain else LeafRows.plain(Segment(self.vectors, self.packed_terms()))
+
+    def packed_terms(self) -> Postings:
+        """Returns the terms of all leaves, of one segment with the leaves in their order."""
         if self.is_plain:
-            return self
+            return self.segments[0].terms
         starts = np.cumsum([0, *(len(segment) for segment in self.segments)])
         parts = [
             segment.terms.renumbered(self.leaf_of[start : start + len(segment)])
             for segment, start in zip(self.segments, starts, strict=False)
         ]
-        return LeafRows.plain(Segment(self.vectors, joined_postings(parts, [0] * len(parts))))
+        return joined_postings(parts, [0] * len(parts))
 
 
 def _merged(rows: LeafRows) -> LeafRows:
