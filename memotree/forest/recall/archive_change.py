@@ -6,6 +6,7 @@ Whatever the rows of an archive say, the result is the one that reading the whol
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import inf
 from typing import Final, TypeVar
 
@@ -34,7 +35,7 @@ from memotree.forest.recall.headings import HeadingTree
 from memotree.forest.recall.leaf_blocks import picked
 from memotree.forest.recall.scoring.leaf_index import heading_segment, text_segment
 from memotree.forest.recall.scoring.leaf_rows import RowChange
-from memotree.forest.recall.scoring.splicing import FreshLeaves, Neighbours, changed_index
+from memotree.forest.recall.scoring.splicing import FreshLeaves, Neighbours, Ranges, changed_index
 from memotree.forest.recall.tree_order import Placed, TreeOrder, UnclearOrderError, reordered
 
 _MOST_LEAVES: Final = 5000
@@ -101,6 +102,8 @@ class _Change:
             changed_at[size + place] = self._number[node.entry_id]
         self._change_of = changed_at[tree.rows]
         """For each node its number among the changed ones, if it is one."""
+        unchanged = np.where(self._change_of >= 0, np.int32(-1), self._node_source)
+        self._near_nodes = Neighbours(unchanged, size)
 
     def _tree(self) -> tuple[TreeOrder, dict[int, int]]:
         """Returns the order of the nodes, and the changed nodes that stay where they are, by place before."""
@@ -200,9 +203,7 @@ class _Change:
         """Returns an array along the nodes from that before, and the values of the changed nodes."""
         if not self._put and not self._taken and not self._stayed:
             return old
-        found = np.concatenate([old, new])
-        at = np.where(self._change_of >= 0, self._change_of + len(old), self._node_source)
-        return found[at]
+        return self._near_nodes.copied(old, new[self._change_of[self._near_nodes.fresh]])
 
     def _order(self, near: Neighbours, fresh: Sequence[TreeNode]) -> OrderFacts:
         old, nodes = self._old.order, self._nodes
@@ -268,20 +269,16 @@ class _Change:
             if before < 0 or tree.heading_of[node] != old.order.heading_of[before]:
                 found.append(tree.leaves_below(node))
         before_starts = old.leaf_index.starts
-        same = near.unchanged(
-            np.stack([starts[:-1], starts[1:]], axis=1), np.stack([before_starts[:-1], before_starts[1:]], axis=1)
-        )
+        same = near.unchanged(Ranges(starts[:-1], starts[1:]), Ranges(before_starts[:-1], before_starts[1:]))
         for document in self._documents(tree, places, near, starts, same):
             first = int(starts[document])
-            home = np.searchsorted(old.leaf_index.starts, near.source[first : int(starts[document + 1])], side="right")
-            known = near.source[first : int(starts[document + 1])] >= 0
-            homes = np.unique(home[known])
+            homes = self._homes(near, first, int(starts[document + 1]))
             if not len(homes):
                 continue
             if len(homes) > 1:
                 found.append((first, int(starts[document + 1])))
                 continue
-            before = int(homes[0]) - 1
+            (before,) = homes
             size = int(starts[document + 1] - starts[document])
             size_before = int(old.leaf_index.starts[before + 1] - old.leaf_index.starts[before])
             nodes = tree.over(document)
@@ -291,6 +288,17 @@ class _Change:
                 start, end = tree.leaves_below(node)
                 found.append((max(start, first), min(end, first + size)))
         return [(start, end) for start, end in found if start < end]
+
+    def _homes(self, near: Neighbours, start: int, end: int) -> set[int]:
+        """Returns the documents that some neighbouring leaves were in before, without fresh leaves.
+
+        Only the first and the last leaf of each run of neighbours are looked up: what is between them is, too.
+        """
+        borders = [start, *(run for run in near.runs if start < run < end), end]
+        places = np.array([place for run in pairwise(borders) for place in (run[0], run[1] - 1)])
+        known = near.source[places][near.source[places] >= 0]
+        homes = np.searchsorted(self._old.leaf_index.starts, known, side="right") - 1
+        return set(homes.tolist())
 
     def _documents(
         self,

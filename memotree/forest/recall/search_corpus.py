@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import inf
 from types import MappingProxyType
 from typing import Final
@@ -102,8 +103,8 @@ def changed_corpus(
         return None
     pairs = zip(old.snapshots, snapshots, strict=True)
     changed = [place for place, (one, other) in enumerate(pairs) if one.number != other.number]
-    full = [each.leaf_index for each in snapshots if len(each)]
-    if len(changed) > _MOST_SPLICED or len(full) <= 1:
+    several = islice((each for each in snapshots if len(each)), 2)
+    if len(changed) > _MOST_SPLICED or len(list(several)) <= 1:
         return None
     starts, index = old.starts, old.leaf_index
     for place in changed:
@@ -119,6 +120,8 @@ def changed_corpus(
 
 def _validity(snapshots: Sequence[ArchiveSnapshot], ended: Mapping[str, Superseded]) -> Validity | None:
     """Returns when the leaves of some snapshots hold, with the ends of superseded ones."""
+    if not ended and all(each.validity is None for each in snapshots):
+        return None
     size = sum(len(each) for each in snapshots)
     begins, ends, over = np.full(size, -inf), np.full(size, inf), np.zeros(size, dtype=bool)
     start, says = 0, False

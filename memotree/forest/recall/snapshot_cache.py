@@ -302,11 +302,13 @@ class SnapshotCache:
             saved = view if state == now else await self._views.read(conn, state)
             if sorted(saved.archive_ids) != sorted(found.archive_ids):
                 raise UnusableFilesError("The commit has other archives.")
-            corpus = await asyncio.to_thread(found.read, saved.superseded)
             saved.counts = dict(found.of.counts)
-            if saved is not view and view.counts is None:
+            if view.counts is None:
                 view.counts = await counts_after(saved.counts, Snapshot(conn, state), Snapshot(conn, now), changes)
-        self._made(saved, corpus.snapshots)
+        corpus = await asyncio.to_thread(found.read, saved.superseded)
+        for start in range(0, len(corpus.snapshots), _AT_ONCE):
+            self._made(saved, corpus.snapshots[start : start + _AT_ONCE])
+            await asyncio.sleep(0)  # for other calls
         self._put_corpus(saved, _EVERY, corpus)
         if saved is not view:
             take_over(view, saved, changes.archive_ids)

@@ -78,7 +78,11 @@ def corpus_of(
         pieces = [_pieces(arrays[name], sizes) for name, sizes in zip(_KINDS, arrays[_SIZES].tolist(), strict=True)]
         snapshots, start = [], 0
         for each, own in zip(facts, zip(*pieces, strict=True), strict=True):
-            made = _snapshot(dict(zip(_KINDS, own, strict=True)), each, vectors[start:])
+            named = dict(zip(_KINDS, own, strict=True))
+            count = len(named["places"])
+            # The vectors of a slice are counted where the whole array is.
+            mine = vectors if count == len(vectors) else vectors[start : start + count]
+            made = _snapshot(named, each, mine)
             snapshots.append(made)
             start += len(made)
         if start != len(vectors):
@@ -131,8 +135,8 @@ def _facts(snapshot: ArchiveSnapshot) -> dict[str, Any]:
 
 
 def _snapshot(arrays: Mapping[str, Array], facts: Mapping[str, Any], vectors: Array) -> ArchiveSnapshot:
-    """Returns the snapshot of an archive; ``vectors`` begins with those of its leaves."""
-    count = len(arrays["places"])
+    """Returns the snapshot of an archive."""
+    bare = np.zeros((len(vectors), 0), dtype=np.float32)
     own: dict[str, Any] = {name: arrays[name] for name in (*_OF_NODES, *_OF_LEAVES)}
     return ArchiveSnapshot(
         archive_id=str(facts["archive"]),
@@ -142,8 +146,8 @@ def _snapshot(arrays: Mapping[str, Array], facts: Mapping[str, Any], vectors: Ar
         leaf_index=LeafIndex(
             starts=arrays["starts"],
             words_before=running(arrays["index.lengths"]),
-            text_rows=LeafRows.plain(Segment(vectors[:count], _postings(arrays, "text"))),
-            heading_rows=LeafRows.plain(Segment(np.zeros((count, 0), dtype=np.float32), _postings(arrays, "headings"))),
+            text_rows=LeafRows.plain(Segment(vectors, _postings(arrays, "text"))),
+            heading_rows=LeafRows.plain(Segment(bare, _postings(arrays, "headings"))),
             labels=tuple(facts["labels"]),
             **{name: arrays[f"index.{name}"] for name in (*_INDEXED, *_OF_DOCUMENTS)},
         ),

@@ -279,7 +279,8 @@ def reach_of(text: LeafRows, lengths: Floats, tokens: Floats, start: int, end: i
 
 def spoken(label_of: Ints, borders: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Returns for each document whether most of its leaves have a label."""
-    labelled = np.concatenate([[0], np.cumsum(label_of > 0)])
+    labelled = np.zeros(len(label_of) + 1, dtype=np.int32)
+    np.cumsum(label_of > 0, dtype=np.int32, out=labelled[1:])
     found: NDArray[np.bool_] = 2 * np.diff(labelled[borders]) > np.diff(borders)
     return found
 
@@ -301,9 +302,12 @@ def concatenate(leaf_indexes: Sequence[LeafIndex], dimensions: int, joined: Join
     names: dict[str, int] = {}
     label_of = [np.array([names.setdefault(name, len(names)) for name in each.labels], np.int32) for each in full]
 
+    before = np.repeat(shifts[:-1].astype(np.int32), np.diff(shifts))
+
     def places(name: str) -> Ints:
-        parts = [getattr(each, name) + np.int32(shift) for each, shift in zip(full, shifts[:-1], strict=True)]
-        return np.concatenate(parts, axis=-1)
+        found: Ints = np.concatenate([getattr(each, name) for each in full], axis=-1)
+        found += before
+        return found
 
     def values(name: str) -> Floats:
         return np.concatenate([getattr(each, name) for each in full], axis=-1)
@@ -342,7 +346,9 @@ def _joined_rows(parts: Sequence[LeafRows]) -> LeafRows:
 
 def running(values: Floats) -> NDArray[np.float64]:
     """Returns the sums before each value, and of all values at the end."""
-    return np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
+    found = np.zeros(len(values) + 1, dtype=np.float64)
+    np.cumsum(values, dtype=np.float64, out=found[1:])
+    return found
 
 
 def _labels(labels: Sequence[str] | None, count: int) -> tuple[tuple[str, ...], Ints]:

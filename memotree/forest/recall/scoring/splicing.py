@@ -5,9 +5,10 @@ tokens of it: their windows, nodes and norms are computed again, from the same f
 Everything else is copied, and rows of vectors and terms are shared.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from itertools import pairwise
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,60 +38,96 @@ class FreshLeaves:
     labels: Sequence[str]
 
 
+class Ranges(NamedTuple):
+    """Ranges of leaves: the first leaf of each, and the leaf after its last one."""
+
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+
 class Neighbours:
-    """Which leaves are neighbours as before.
+    """Which leaves (or nodes) are neighbours as before.
 
     Attributes:
         source: For each leaf the leaf before; -1 for a fresh one.
+        fresh: The fresh leaves.
+        runs: The first leaf of each run of neighbours, and the number of leaves.
         broken: For each leaf and the end, whether the leaf before it is another one than before.
     """
 
     def __init__(self, source: Ints, before: int) -> None:
         self.source = source
+        self.fresh = np.flatnonzero(source < 0)
         self.broken = np.zeros(len(source) + 1, dtype=bool)
         if len(source):
-            self.broken[1:-1] = (source[1:] < 0) | (source[:-1] < 0) | (source[1:] != source[:-1] + 1)
+            self.broken[1:-1] = source[1:] != source[:-1] + 1
             self.broken[0], self.broken[-1] = source[0] != 0, source[-1] != before - 1
-        self._runs = np.unique([0, *np.flatnonzero(self.broken).tolist(), len(source)]).tolist()
+            self.broken[self.fresh] = self.broken[self.fresh + 1] = True
+        self.runs = np.unique([0, *np.flatnonzero(self.broken).tolist(), len(source)]).tolist()
 
     def copied(self, old: NDArray[_Kind], fresh: NDArray[_Kind], *, shift: bool = False) -> NDArray[_Kind]:
         """Returns an array along the leaves (the last axis) from that before and the values of fresh leaves.
 
         With ``shift`` the values are numbers of leaves, which move with them; fresh values are not shifted.
         """
-        new = np.empty((*old.shape[:-1], len(self.source)), dtype=old.dtype)
-        is_fresh = self.source < 0
-        if len(self._runs) > _MOST_RUNS:
-            kept = np.flatnonzero(~is_fresh)
+        new = np.empty((*old.shape[:-1], len(self.source)), dtype=np.result_type(old, fresh))
+        if len(self.runs) > _MOST_RUNS:
+            kept = np.flatnonzero(self.source >= 0)
             new[..., kept] = old[..., self.source[kept]]
             if shift:
                 new[..., kept] += (kept - self.source[kept]).astype(old.dtype)
         else:
-            for start, end in zip(self._runs[:-1], self._runs[1:], strict=True):
-                first = int(self.source[start])
-                if first >= 0:
+            for start, end, first in self._kept_runs():
+                if shift and start != first:
+                    np.add(old[..., first : first + end - start], old.dtype.type(start - first), new[..., start:end])
+                else:
                     new[..., start:end] = old[..., first : first + end - start]
-                    if shift and start != first:
-                        new[..., start:end] += np.asarray(start - first, dtype=old.dtype)
-        new[..., is_fresh] = fresh
+        new[..., self.fresh] = fresh
         return new
 
-    def unchanged(self, ranges: NDArray[np.int64], ranges_before: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _kept_runs(self) -> Iterator[tuple[int, int, int]]:
+        """Yields the first leaf of each run of neighbours, the leaf after its last one, and the first one before."""
+        for start, end in pairwise(self.runs):
+            first = int(self.source[start])
+            if first >= 0:
+                yield start, end, first
+
+    def unchanged(self, ranges: Ranges, ranges_before: Ranges) -> NDArray[np.int64]:
         """Returns for each range of leaves the number of the same range before; -1 if there was none.
 
         Args:
-            ranges: The first leaf of each and the leaf after its last one, shape (ranges, 2).
-            ranges_before: The same before, ascending.
+            ranges: The ranges, ascending and apart from each other.
+            ranges_before: The same before.
         """
-        if not len(ranges_before):
-            return np.full(len(ranges), -1, dtype=np.int64)
-        starts, ends = ranges[:, 0], ranges[:, 1]
+        if not len(ranges_before.starts):
+            return np.full(len(ranges.starts), -1, dtype=np.int64)
+        if len(self.runs) > _MOST_RUNS:
+            return self._unchanged_one_by_one(ranges, ranges_before)
+        found = np.full(len(ranges.starts), -1, dtype=np.int64)
+        for start, end, first in self._kept_runs():
+            low, high = np.searchsorted(ranges.starts, [start, end]).tolist()
+            high = low + int(np.searchsorted(ranges.ends[low:high], end, side="right"))
+            number = int(np.searchsorted(ranges_before.starts, ranges.starts[low] + first - start)) if low < high else 0
+            here, there = slice(low, high), slice(number, number + high - low)
+            shift = first - start
+            if (
+                len(ranges_before.starts[there]) == high - low
+                and (ranges.starts[here] + shift == ranges_before.starts[there]).all()
+                and (ranges.ends[here] + shift == ranges_before.ends[there]).all()
+            ):
+                found[here] = np.arange(number, number + high - low)
+            else:
+                found[here] = self._unchanged_one_by_one(Ranges(ranges.starts[here], ranges.ends[here]), ranges_before)
+        return found
+
+    def _unchanged_one_by_one(self, ranges: Ranges, ranges_before: Ranges) -> NDArray[np.int64]:
+        starts, ends = ranges.starts, ranges.ends
         count = np.cumsum(self.broken)
         first = self.source[starts].astype(np.int64)
-        number = np.searchsorted(ranges_before[:, 0], np.maximum(first, 0))
-        number = np.minimum(number, len(ranges_before) - 1)
-        same = (first >= 0) & (count[ends - 1] == count[starts]) & (ranges_before[number, 0] == first)
-        return np.where(same & (ranges_before[number, 1] == first + ends - starts), number, -1)
+        number = np.searchsorted(ranges_before.starts, np.maximum(first, 0))
+        number = np.minimum(number, len(ranges_before.starts) - 1)
+        same = (first >= 0) & (count[ends - 1] == count[starts]) & (ranges_before.starts[number] == first)
+        return np.where(same & (ranges_before.ends[number] == first + ends - starts), number, -1)
 
 
 def changed_index(
@@ -184,8 +221,11 @@ def spliced(whole: LeafIndex, start: int, end: int, part: LeafIndex, text: RowCh
         return np.concatenate([old[..., :start], new, old[..., end:]], axis=-1)
 
     def places(name: str) -> Any:
-        old, new = getattr(whole, name), getattr(part, name)
-        return np.concatenate([old[:, :start], new + np.int32(start), old[:, end:] + np.int32(shift)], axis=-1)
+        found = values(name)
+        found[:, start : start + len(part)] += np.int32(start)
+        if shift:
+            found[:, start + len(part) :] += np.int32(shift)
+        return found
 
     def documents(name: str) -> Any:
         old, new = getattr(whole, name), getattr(part, name)
@@ -250,6 +290,6 @@ def _reach(
     return found
 
 
-def _sampled(starts: NDArray[np.int64]) -> NDArray[np.int64]:
+def _sampled(starts: NDArray[np.int64]) -> Ranges:
     """Returns the leaves of each document that its topic reach is estimated from, as ranges."""
-    return np.stack([starts[:-1], np.minimum(starts[1:], starts[:-1] + windows.MOST_SAMPLED)], axis=1)
+    return Ranges(starts[:-1], np.minimum(starts[1:], starts[:-1] + windows.MOST_SAMPLED))

@@ -102,6 +102,19 @@ def _by_label(corpus: SearchCorpus) -> SearchCorpus:
     return replace(corpus, leaf_index=replace(index, labels=(), label_of=names))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("archives", [1, 2, 3])
+def test_a_loaded_corpus_counts_as_one_that_was_made(tmp_path: Path, archives: int) -> None:
+    saved, corpus = saved_in(tmp_path), corpus_from(8, archives)[1]
+    saved.save(OF, corpus, lambda: True)
+    found = saved.find("garden")
+    assert found is not None
+    weights = []
+    for each in (corpus, found.read({})):
+        segments = {id(one): one for part in (each, *each.snapshots) for one in part.segments}
+        weights.append(sum(one.weight for one in segments.values()))
+    assert weights[0] == weights[1]
+
+
 def test_a_loaded_corpus_never_changes() -> None:
     arrays, facts = arrays_of(corpus_from(5)[1])
     vectors = arrays["vectors"]
