@@ -6,7 +6,6 @@ Whatever the rows of an archive say, the result is the one that reading the whol
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from math import inf
 from typing import Final, TypeVar
 
@@ -35,7 +34,7 @@ from memotree.forest.recall.headings import HeadingTree
 from memotree.forest.recall.leaf_blocks import picked
 from memotree.forest.recall.scoring.leaf_index import heading_segment, text_segment
 from memotree.forest.recall.scoring.leaf_rows import RowChange
-from memotree.forest.recall.scoring.splicing import FreshLeaves, Neighbours, Ranges, changed_index
+from memotree.forest.recall.scoring.splicing import Documents, FreshLeaves, Neighbours, changed_index
 from memotree.forest.recall.tree_order import Placed, TreeOrder, UnclearOrderError, reordered
 
 _MOST_LEAVES: Final = 5000
@@ -158,7 +157,8 @@ class _Change:
         tree = HeadingTree(self._parents, self._ends, places, starts, order.headings, order.heading_of)
         features = self._features(fresh)
         text = RowChange(source, text_segment(features, [time_note(leaf.time) for leaf in fresh]))
-        headings = self._headings(tree, places, near, starts)
+        documents = Documents(near, starts, old.leaf_index.starts)
+        headings = self._headings(tree, places, documents)
         types = {name: number for number, name in enumerate(old.types)}
         sets = {tags: number for number, tags in enumerate(old.tag_sets)}
         fresh_types = [types.setdefault(leaf.type, len(types)) for leaf in fresh]
@@ -179,6 +179,7 @@ class _Change:
             validity=self._validity(near, fresh),
             leaf_index=changed_index(
                 old.leaf_index,
+                documents,
                 text,
                 headings,
                 FreshLeaves(
@@ -186,7 +187,6 @@ class _Change:
                     features.lengths.astype(np.float32),
                     [leaf.speaker or "" for leaf in fresh],
                 ),
-                starts,
                 document_spans(self._ends, places, starts),
                 self._borders(places),
             ),
@@ -241,10 +241,10 @@ class _Change:
 
     # --- Headings ---
 
-    def _headings(self, tree: HeadingTree, places: Numbers, near: Neighbours, starts: NDArray[np.int64]) -> RowChange:
+    def _headings(self, tree: HeadingTree, places: Numbers, documents: Documents) -> RowChange:
         """Returns the rows of headings: fresh ones for new leaves, and wherever another heading counts than before."""
-        source = near.source.copy()
-        for start, end in self._other_headings(tree, places, near, starts):
+        source = documents.near.source.copy()
+        for start, end in self._other_headings(tree, places, documents):
             source[start:end] = -1
         fresh = np.flatnonzero(source < 0)
         if len(fresh) > _MOST_LEAVES:
@@ -253,9 +253,7 @@ class _Change:
             return RowChange(source, heading_segment([()] * len(fresh)))
         return RowChange(source, heading_segment([tree.of(leaf) for leaf in fresh.tolist()]))
 
-    def _other_headings(
-        self, tree: HeadingTree, places: Numbers, near: Neighbours, starts: NDArray[np.int64]
-    ) -> list[tuple[int, int]]:
+    def _other_headings(self, tree: HeadingTree, places: Numbers, documents: Documents) -> list[tuple[int, int]]:
         """Returns ranges of leaves that may have other headings."""
         old = self._old
         found: list[tuple[int, int]] = []
@@ -268,12 +266,11 @@ class _Change:
             # Headings that there were before keep their numbers.
             if before < 0 or tree.heading_of[node] != old.order.heading_of[before]:
                 found.append(tree.leaves_below(node))
-        before_starts = old.leaf_index.starts
-        same = near.unchanged(Ranges(starts[:-1], starts[1:]), Ranges(before_starts[:-1], before_starts[1:]))
-        for document in self._documents(tree, places, near, starts, same):
+        starts = documents.starts
+        for document in self._documents(tree, places, documents):
             first = int(starts[document])
-            homes = self._homes(near, first, int(starts[document + 1]))
-            if not len(homes):
+            homes = documents.homes(document)
+            if not homes:
                 continue
             if len(homes) > 1:
                 found.append((first, int(starts[document + 1])))
@@ -289,25 +286,7 @@ class _Change:
                 found.append((max(start, first), min(end, first + size)))
         return [(start, end) for start, end in found if start < end]
 
-    def _homes(self, near: Neighbours, start: int, end: int) -> set[int]:
-        """Returns the documents that some neighbouring leaves were in before, without fresh leaves.
-
-        Only the first and the last leaf of each run of neighbours are looked up: what is between them is, too.
-        """
-        borders = [start, *(run for run in near.runs if start < run < end), end]
-        places = np.array([place for run in pairwise(borders) for place in (run[0], run[1] - 1)])
-        known = near.source[places][near.source[places] >= 0]
-        homes = np.searchsorted(self._old.leaf_index.starts, known, side="right") - 1
-        return set(homes.tolist())
-
-    def _documents(
-        self,
-        tree: HeadingTree,
-        places: Numbers,
-        near: Neighbours,
-        starts: NDArray[np.int64],
-        same: NDArray[np.int64],
-    ) -> list[int]:
+    def _documents(self, tree: HeadingTree, places: Numbers, documents: Documents) -> list[int]:
         """Returns the documents in which another heading may count: of another size, or below nodes of another width.
 
         A node that is wider than a document never counts in it. So of the documents below a node whose width changed,
@@ -315,8 +294,8 @@ class _Change:
         """
         if not tree.heading_of.any() and not self._old.order.heading_of.any():
             return []
-        found = set(np.flatnonzero(same < 0).tolist())
-        for place in np.flatnonzero(near.broken).tolist():
+        found, starts = set(documents.changed.tolist()), documents.starts
+        for place in np.flatnonzero(documents.near.broken).tolist():
             for leaf in {max(place - 1, 0), min(place, len(places) - 1)} if len(places) else ():
                 node = int(places[leaf])
                 while node >= 0:

@@ -182,7 +182,9 @@ class SnapshotCache:
                 await check_digest(snapshot, view.digest)
                 ids = await archive_trees.staged_entries(snapshot)
             else:
-                changes = await archive_trees.changes(conn, state.workspace_id, commit_id, state.commit_id)
+                changes = view.changes.pop(commit_id, None)
+                if changes is None:
+                    changes = await archive_trees.changes(conn, state.workspace_id, commit_id, state.commit_id)
                 ids = None if changes is None else changes.entry_ids
                 self._count_changes(view, MOST_CHANGES if ids is None else len(ids))
             if ids is None:
@@ -311,6 +313,7 @@ class SnapshotCache:
             await asyncio.sleep(0)  # for other calls
         self._put_corpus(saved, _EVERY, corpus)
         if saved is not view:
+            view.changes[state.commit_id] = changes
             take_over(view, saved, changes.archive_ids)
             self._views.keep(saved)
         self._views.keep(view)

@@ -123,6 +123,7 @@ async def _completed(conn: Connection, view: StateView, others: Sequence[StateVi
         changes = await archive_trees.changes(conn, view.state.workspace_id, older, newer)
         if changes is not None:
             changed = changes.archive_ids
+            view.changes[older] = changes
             view.archives = _with_versions(other.archives, changed, await tree.versions(snapshot, changed))
             take_over(view, other, changed)
             if other.counts is not None:

@@ -193,6 +193,21 @@ async def test_after_a_commit_only_what_changed_is_read_again(forest: Forest, re
     assert reads[1:] == [], "they follow from the snapshots before"
 
 
+async def test_what_a_commit_changed_is_asked_once(forest: Forest, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, real = list[tuple[str, str]](), archive_trees.changes
+
+    async def changes(conn: Any, workspace_id: str, older: str, newer: str) -> Any:
+        asked.append((older, newer))
+        return await real(conn, workspace_id, older, newer)
+
+    monkeypatch.setattr(archive_trees, "changes", changes)
+    await forest()
+    before = await forest.world.head()
+    await forest.world.put(replace(forest.ferry[1], content="Cid: The ferry sank."))
+    assert "Cid: The ferry sank." in await forest.contents()
+    assert asked == [(before, await forest.world.head())]
+
+
 async def test_a_session_whose_base_was_never_asked_reads_it_once(forest: Forest, reads: list[list[str]]) -> None:
     session = await forest.world.open()
     for word in ("ferns", "tulips", "roses"):
