@@ -1,8 +1,9 @@
 """Arrays in a folder: a `.npy` file each, which is mapped into memory, and a file of facts with all checksums.
 
 Nothing of a folder is trusted that does not have its checksum, so it may be torn, cut short, or be of somebody else.
-Every byte is read once for that, which also finds what the disk cannot read: as an error here, and not as a signal that
-ends the process when a mapped page is missing. For 200 MB it costs some 50 ms, and a use of the arrays reads them, too.
+Every byte is read once for that, which also finds what the disk cannot read, as an error here. A mapped page that is
+lost later ends the process; so the check comes first at the next start, too, and the folder is not used again. For
+200 MB it costs some 50 ms, and a use of the arrays reads them anyway.
 """
 
 import json
