@@ -77,7 +77,7 @@ class SnapshotCache:
         self._views = ViewCache(store)
         self._kept = KeptSnapshots(limit)
         self._latest: BoundedCache[str, str] = BoundedCache(_CORPORA)
-        """The key of the corpus that was made last of each set of archives."""
+        """The key of the corpus of a commit that was made last of each set of archives."""
         self._staged: BoundedCache[str, LeafFeatures] = BoundedCache(_STAGED_BYTES, _weigh)
         self._saving: CorpusSaving | None = None
         if folder is not None:
@@ -322,7 +322,8 @@ class SnapshotCache:
     def _put_corpus(self, view: StateView, name: str, corpus: SearchCorpus) -> None:
         key = f"{view.key}/{name}"
         self._kept.put(key, corpus)
-        self._latest.put(f"{view.state.workspace_id}/{view.generation}/{name}", key)
+        if view.below is None:
+            self._latest.put(f"{view.state.workspace_id}/{view.generation}/{name}", key)
 
     # --- Comparing with the rows ---
 
@@ -379,19 +380,18 @@ class SnapshotCache:
         return kept
 
     async def _made_corpus(self, view: StateView, snapshots: Sequence[ArchiveSnapshot], name: str) -> SearchCorpus:
-        """Makes a corpus from that of its base or the one that was made last, if the archives are the same."""
-        known = [self._kept.get(self._latest.get(f"{view.state.workspace_id}/{view.generation}/{name}"))]
-        if view.below is not None:
-            below = self._kept.get(f"{view.below.key}/{name}")
-            if below is None and name == _EVERY and set(view.below.archive_ids) == set(view.archive_ids):
+        """Makes a corpus from that of its base or of the commit asked last, if the archives are the same."""
+        if view.below is None:
+            old = self._kept.get(self._latest.get(f"{view.state.workspace_id}/{view.generation}/{name}"))
+        else:
+            old = self._kept.get(f"{view.below.key}/{name}")
+            if old is None and name == _EVERY and set(view.below.archive_ids) == set(view.archive_ids):
                 # A session asks often, and the corpus of its base is the one that is saved.
-                below = await self.corpus(view.below, view.below.archive_ids)
-            known.append(below)
-        for old in known:
-            if isinstance(old, SearchCorpus):
-                made = await asyncio.to_thread(changed_corpus, old, snapshots, view.superseded)
-                if made is not None:
-                    return made
+                old = await self.corpus(view.below, view.below.archive_ids)
+        if isinstance(old, SearchCorpus):
+            made = await asyncio.to_thread(changed_corpus, old, snapshots, view.superseded)
+            if made is not None:
+                return made
         made = await asyncio.to_thread(make_corpus, snapshots, self._store.embedder.dimensions, view.superseded)
         self._share(view, made)
         return made

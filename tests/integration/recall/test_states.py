@@ -28,9 +28,11 @@ from memotree_storage.postgres import archive_trees, archive_versions
 from memotree_storage.postgres.rows import ArchiveVersion
 from memotree_storage.postgres.tree import Snapshot, State
 
+from memotree.forest.recall import snapshot_cache
 from memotree.forest.recall.archive_snapshot import ArchiveSnapshot
 from memotree.forest.recall.recall import Recall
 from memotree.forest.recall.scoring.leaf_rows import LeafRows, Segment
+from memotree.forest.recall.search_corpus import SearchCorpus
 from memotree.forest.recall.snapshot_cache import SnapshotCache
 from memotree.forest.recall.snapshot_comparison import same
 from memotree.forest.recall.state_view import SessionMovedError
@@ -206,6 +208,27 @@ async def test_what_a_commit_changed_is_asked_once(forest: Forest, monkeypatch: 
     await forest.world.put(replace(forest.ferry[1], content="Cid: The ferry sank."))
     assert "Cid: The ferry sank." in await forest.contents()
     assert asked == [(before, await forest.world.head())]
+
+
+async def test_a_corpus_of_all_archives_is_made_once_and_then_followed(
+    forest: Forest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if a session is asked between two commits, or before its base."""
+    made, real = list[int](), snapshot_cache.make_corpus
+
+    def make_corpus(snapshots: Any, *more: Any) -> SearchCorpus:
+        made.append(len(snapshots))
+        return real(snapshots, *more)
+
+    monkeypatch.setattr(snapshot_cache, "make_corpus", make_corpus)
+    session = await forest.world.open()
+    for number in range(3):
+        sunk = f"Cid: The ferry sank {number} times."
+        await forest.world.stage(session, replace(forest.ferry[1], content=sunk))
+        assert sunk in await forest.contents(revision=session)
+        await forest.world.commit(session)
+        assert sunk in await forest.contents()
+    assert made == [2]
 
 
 async def test_a_session_whose_base_was_never_asked_reads_it_once(forest: Forest, reads: list[list[str]]) -> None:
