@@ -216,7 +216,10 @@ class Settings(BaseSettings):
         "in the background, in a further commit.",
     )
     recall_cache_bytes: ByteSize = Field(
-        default=ByteSize(2**29), ge=2**20, description="The most memory for the trees that recall caches, in bytes."
+        default=ByteSize(2**29),
+        ge=2**20,
+        description="The most memory for the trees that recall caches, in bytes, and the most room on the disk for"
+        " those that it saves for the next start.",
     )
     recall_scan_leaves: int = Field(
         default=200_000,

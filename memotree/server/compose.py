@@ -102,8 +102,14 @@ def forest_operations(
 ) -> ForestOperations:
     """The operations of the forest; registers their jobs with the runner."""
     recalling = Recall(
-        store, limits, models, cache_bytes=settings.recall_cache_bytes, scan_leaves=settings.recall_scan_leaves
+        store,
+        limits,
+        models,
+        cache_bytes=settings.recall_cache_bytes,
+        scan_leaves=settings.recall_scan_leaves,
+        saved=settings.data_folder / "recall",
     )
+    store.background.start(recalling.leaf_indexes.clear_saved())
     drilling = DrillDown(store, models)
     return ForestOperations(
         IngestDocument(store, models, runner, limits, reader),

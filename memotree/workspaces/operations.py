@@ -172,6 +172,7 @@ class WorkspaceOperations:
                 )
             trash = await delete_workspace(held)
         self._store.forget_failures(workspace_id)
+        self._store.forget_cached(workspace_id)
         self._on_deleted(workspace_id)
         try:
             faults.point("workspace.removed")

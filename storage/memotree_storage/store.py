@@ -120,6 +120,8 @@ class Store:
         """How often the rows of a workspace were replaced, by id; what is cached of rows belongs to one generation."""
         self.cache_checks: list[CacheCheck] = [self._check_placed]
         """Compare what is cached of the rows of a workspace with the rows; `verify` calls them."""
+        self.forgetting: list[Callable[[str], None]] = []
+        """Forget what is kept of the rows of a workspace elsewhere than by generation, at once; given its id."""
         self.unsettled: dict[str, str] = {}
         """Sessions with a commit that their rows may not show yet, and the workspace of each."""
         self._not_recovered: dict[str, str] = {}
@@ -194,6 +196,8 @@ class Store:
     def forget_cached(self, workspace_id: str) -> None:
         """Forget what is cached of the rows of a workspace: what is cached belongs to the generation that it read."""
         self.generations[workspace_id] += 1
+        for forget in self.forgetting:
+            forget(workspace_id)
 
     async def _check_placed(self, conn: Connection, workspace_id: str) -> list[Misremembered]:
         found = []

@@ -34,7 +34,7 @@ from memotree.forest.recall.headings import HeadingTree
 from memotree.forest.recall.leaf_blocks import picked
 from memotree.forest.recall.scoring.leaf_index import heading_segment, text_segment
 from memotree.forest.recall.scoring.leaf_rows import RowChange
-from memotree.forest.recall.scoring.splicing import FreshLeaves, Neighbours, changed_index
+from memotree.forest.recall.scoring.splicing import Documents, FreshLeaves, Neighbours, changed_index
 from memotree.forest.recall.tree_order import Placed, TreeOrder, UnclearOrderError, reordered
 
 _MOST_LEAVES: Final = 5000
@@ -101,6 +101,8 @@ class _Change:
             changed_at[size + place] = self._number[node.entry_id]
         self._change_of = changed_at[tree.rows]
         """For each node its number among the changed ones, if it is one."""
+        unchanged = np.where(self._change_of >= 0, np.int32(-1), self._node_source)
+        self._near_nodes = Neighbours(unchanged, size)
 
     def _tree(self) -> tuple[TreeOrder, dict[int, int]]:
         """Returns the order of the nodes, and the changed nodes that stay where they are, by place before."""
@@ -155,7 +157,8 @@ class _Change:
         tree = HeadingTree(self._parents, self._ends, places, starts, order.headings, order.heading_of)
         features = self._features(fresh)
         text = RowChange(source, text_segment(features, [time_note(leaf.time) for leaf in fresh]))
-        headings = self._headings(tree, places, near, starts)
+        documents = Documents(near, starts, old.leaf_index.starts)
+        headings = self._headings(tree, places, documents)
         types = {name: number for number, name in enumerate(old.types)}
         sets = {tags: number for number, tags in enumerate(old.tag_sets)}
         fresh_types = [types.setdefault(leaf.type, len(types)) for leaf in fresh]
@@ -176,6 +179,7 @@ class _Change:
             validity=self._validity(near, fresh),
             leaf_index=changed_index(
                 old.leaf_index,
+                documents,
                 text,
                 headings,
                 FreshLeaves(
@@ -183,7 +187,6 @@ class _Change:
                     features.lengths.astype(np.float32),
                     [leaf.speaker or "" for leaf in fresh],
                 ),
-                starts,
                 document_spans(self._ends, places, starts),
                 self._borders(places),
             ),
@@ -200,9 +203,7 @@ class _Change:
         """Returns an array along the nodes from that before, and the values of the changed nodes."""
         if not self._put and not self._taken and not self._stayed:
             return old
-        found = np.concatenate([old, new])
-        at = np.where(self._change_of >= 0, self._change_of + len(old), self._node_source)
-        return found[at]
+        return self._near_nodes.copied(old, new[self._change_of[self._near_nodes.fresh]])
 
     def _order(self, near: Neighbours, fresh: Sequence[TreeNode]) -> OrderFacts:
         old, nodes = self._old.order, self._nodes
@@ -240,10 +241,10 @@ class _Change:
 
     # --- Headings ---
 
-    def _headings(self, tree: HeadingTree, places: Numbers, near: Neighbours, starts: NDArray[np.int64]) -> RowChange:
+    def _headings(self, tree: HeadingTree, places: Numbers, documents: Documents) -> RowChange:
         """Returns the rows of headings: fresh ones for new leaves, and wherever another heading counts than before."""
-        source = near.source.copy()
-        for start, end in self._other_headings(tree, places, near, starts):
+        source = documents.near.source.copy()
+        for start, end in self._other_headings(tree, places, documents):
             source[start:end] = -1
         fresh = np.flatnonzero(source < 0)
         if len(fresh) > _MOST_LEAVES:
@@ -252,9 +253,7 @@ class _Change:
             return RowChange(source, heading_segment([()] * len(fresh)))
         return RowChange(source, heading_segment([tree.of(leaf) for leaf in fresh.tolist()]))
 
-    def _other_headings(
-        self, tree: HeadingTree, places: Numbers, near: Neighbours, starts: NDArray[np.int64]
-    ) -> list[tuple[int, int]]:
+    def _other_headings(self, tree: HeadingTree, places: Numbers, documents: Documents) -> list[tuple[int, int]]:
         """Returns ranges of leaves that may have other headings."""
         old = self._old
         found: list[tuple[int, int]] = []
@@ -267,21 +266,16 @@ class _Change:
             # Headings that there were before keep their numbers.
             if before < 0 or tree.heading_of[node] != old.order.heading_of[before]:
                 found.append(tree.leaves_below(node))
-        before_starts = old.leaf_index.starts
-        same = near.unchanged(
-            np.stack([starts[:-1], starts[1:]], axis=1), np.stack([before_starts[:-1], before_starts[1:]], axis=1)
-        )
-        for document in self._documents(tree, places, near, starts, same):
+        starts = documents.starts
+        for document in self._documents(tree, places, documents):
             first = int(starts[document])
-            home = np.searchsorted(old.leaf_index.starts, near.source[first : int(starts[document + 1])], side="right")
-            known = near.source[first : int(starts[document + 1])] >= 0
-            homes = np.unique(home[known])
-            if not len(homes):
+            homes = documents.homes(document)
+            if not homes:
                 continue
             if len(homes) > 1:
                 found.append((first, int(starts[document + 1])))
                 continue
-            before = int(homes[0]) - 1
+            (before,) = homes
             size = int(starts[document + 1] - starts[document])
             size_before = int(old.leaf_index.starts[before + 1] - old.leaf_index.starts[before])
             nodes = tree.over(document)
@@ -292,14 +286,7 @@ class _Change:
                 found.append((max(start, first), min(end, first + size)))
         return [(start, end) for start, end in found if start < end]
 
-    def _documents(
-        self,
-        tree: HeadingTree,
-        places: Numbers,
-        near: Neighbours,
-        starts: NDArray[np.int64],
-        same: NDArray[np.int64],
-    ) -> list[int]:
+    def _documents(self, tree: HeadingTree, places: Numbers, documents: Documents) -> list[int]:
         """Returns the documents in which another heading may count: of another size, or below nodes of another width.
 
         A node that is wider than a document never counts in it. So of the documents below a node whose width changed,
@@ -307,8 +294,8 @@ class _Change:
         """
         if not tree.heading_of.any() and not self._old.order.heading_of.any():
             return []
-        found = set(np.flatnonzero(same < 0).tolist())
-        for place in np.flatnonzero(near.broken).tolist():
+        found, starts = set(documents.changed.tolist()), documents.starts
+        for place in np.flatnonzero(documents.near.broken).tolist():
             for leaf in {max(place - 1, 0), min(place, len(places) - 1)} if len(places) else ():
                 node = int(places[leaf])
                 while node >= 0:

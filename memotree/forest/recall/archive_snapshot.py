@@ -303,12 +303,22 @@ def document_starts(document_of: NDArray[np.int32]) -> NDArray[np.int64]:
 
 def document_spans(ends: NDArray[np.int32], places: NDArray[np.int32], starts: NDArray[np.int64]) -> NDArray[np.int64]:
     """Returns the range of leaves of each inner node within one document, as (first, after the last)."""
-    inner = np.flatnonzero(ends > np.arange(len(ends)) + 1)
-    spans = np.stack([np.searchsorted(places, inner), np.searchsorted(places, ends[inner])], axis=1)
-    spans = spans[spans[:, 1] > spans[:, 0]].astype(np.int64)
-    homes = np.searchsorted(starts[:-1], np.stack([spans[:, 0], spans[:, 1] - 1]), side="right")
-    inside: NDArray[np.int64] = spans[homes[0] == homes[1]]
-    return inside
+    inner = np.flatnonzero(ends > np.arange(1, len(ends) + 1))
+    before = _running(places + 1, len(ends) + 1)  # the leaves before each node
+    first, behind = before[inner], before[ends[inner]]
+    home = _running(starts[:-1], max(int(starts[-1]), 1))  # the document of each leaf, counted from 1
+    inside = behind > first
+    first, behind = first[inside], behind[inside]
+    same = home[first] == home[behind - 1]
+    spans: NDArray[np.int64] = np.stack([first[same], behind[same]], axis=1).astype(np.int64)
+    return spans
+
+
+def _running(places: NDArray[np.integer], size: int) -> NDArray[np.int32]:
+    """Returns for each number below ``size`` how many of some places are at or before it."""
+    marks = np.zeros(size, dtype=np.int32)
+    marks[places] = 1
+    return np.cumsum(marks, out=marks)
 
 
 @lru_cache(maxsize=1 << 14)

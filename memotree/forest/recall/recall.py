@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
 from memotree_storage.cache import BoundedCache
@@ -126,6 +127,7 @@ class Recall:
         cache_bytes: The most bytes of memory for cached trees.
         scan_leaves: Up to this many admitted leaves, all are scored; above that, the index chooses archives first.
         related: Returns words of a similar meaning; the built-in vocabulary if ``None``.
+        saved: The folder in which cached trees are saved for the next start; they are not saved if it is ``None``.
     """
 
     def __init__(
@@ -137,6 +139,7 @@ class Recall:
         cache_bytes: int = CACHE_BYTES,
         scan_leaves: int = SCAN_LEAVES,
         related: Related | None = None,
+        saved: Path | None = None,
     ) -> None:
         self._store = store
         self._limits = limits
@@ -147,7 +150,7 @@ class Recall:
         self._related = related or BuiltinWords(embedder if isinstance(embedder, WordllamaEmbedder) else None)
         self._seen: Seen = BoundedCache(_SEEN)
         store.cache_checks.append(partial(misremembered, self._seen, store))
-        self.leaf_indexes = SnapshotCache(store, cache_bytes)
+        self.leaf_indexes = SnapshotCache(store, cache_bytes, saved)
 
     async def recall(self, request: pb.RecallRequest) -> pb.RecallResponse:
         """Answers a question from the trees.

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import inf
 from types import MappingProxyType
 from typing import Final
@@ -11,7 +12,7 @@ from memotree_storage.model.node import ID_LENGTH
 from numpy.typing import NDArray
 
 from memotree.forest.recall.archive_snapshot import ArchiveSnapshot, Validity
-from memotree.forest.recall.scoring.leaf_index import LeafIndex, concatenate
+from memotree.forest.recall.scoring.leaf_index import JoinedRows, LeafIndex, concatenate
 from memotree.forest.recall.scoring.leaf_rows import LeafRows, Segment
 from memotree.forest.recall.scoring.splicing import spliced
 from memotree.forest.recall.superseded import Superseded
@@ -50,7 +51,10 @@ class SearchCorpus:
 
 
 def make_corpus(
-    snapshots: Sequence[ArchiveSnapshot], dimensions: int, ended: Mapping[str, Superseded] = MappingProxyType({})
+    snapshots: Sequence[ArchiveSnapshot],
+    dimensions: int,
+    ended: Mapping[str, Superseded] = MappingProxyType({}),
+    rows: JoinedRows | None = None,
 ) -> SearchCorpus:
     """Returns a corpus of archive snapshots; the vectors of its snapshots are slices of the corpus's.
 
@@ -58,11 +62,15 @@ def make_corpus(
         snapshots: The archive snapshots.
         dimensions: Length of a vector.
         ended: The superseded nodes of this state by id.
+        rows: The rows of all leaves, if they are known; the vectors of the snapshots are slices of theirs then.
     """
     starts = np.cumsum([0, *(len(each) for each in snapshots)], dtype=np.int64)
     full = [each.leaf_index for each in snapshots if len(each)]
     if len(full) == 1:
         return SearchCorpus(tuple(snapshots), starts, full[0], _validity(snapshots, ended))
+    if rows is not None:
+        whole = concatenate(full, dimensions, rows)
+        return SearchCorpus(tuple(snapshots), starts, whole, _validity(snapshots, ended))
     packed = [replace(each, leaf_index=each.leaf_index.packed()) for each in snapshots]
     whole = concatenate([each.leaf_index for each in packed], dimensions)
     return SearchCorpus(tuple(_sharing(packed, whole, starts)), starts, whole, _validity(snapshots, ended))
@@ -95,8 +103,8 @@ def changed_corpus(
         return None
     pairs = zip(old.snapshots, snapshots, strict=True)
     changed = [place for place, (one, other) in enumerate(pairs) if one.number != other.number]
-    full = [each.leaf_index for each in snapshots if len(each)]
-    if len(changed) > _MOST_SPLICED or len(full) <= 1:
+    several = islice((each for each in snapshots if len(each)), 2)
+    if len(changed) > _MOST_SPLICED or len(list(several)) <= 1:
         return None
     starts, index = old.starts, old.leaf_index
     for place in changed:
@@ -112,6 +120,8 @@ def changed_corpus(
 
 def _validity(snapshots: Sequence[ArchiveSnapshot], ended: Mapping[str, Superseded]) -> Validity | None:
     """Returns when the leaves of some snapshots hold, with the ends of superseded ones."""
+    if not ended and all(each.validity is None for each in snapshots):
+        return None
     size = sum(len(each) for each in snapshots)
     begins, ends, over = np.full(size, -inf), np.full(size, inf), np.zeros(size, dtype=bool)
     start, says = 0, False

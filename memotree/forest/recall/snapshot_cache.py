@@ -9,9 +9,9 @@ bytes and evicts the least recently used entries first.
 
 import asyncio
 import hashlib
-from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from pathlib import Path
 from typing import Final, TypeAlias
 
 from memotree_storage.cache import BoundedCache, Misremembered
@@ -21,11 +21,9 @@ from memotree_storage.index.leaf_features import LeafFeatureBlock, LeafFeatures
 from memotree_storage.mirror.contents import read_staged
 from memotree_storage.model.node import Node
 from memotree_storage.model.paths import node_path
-from memotree_storage.postgres import archive_trees, archive_versions, misplaced, tree
+from memotree_storage.postgres import archive_trees
 from memotree_storage.postgres.archive_trees import TreeNode
 from memotree_storage.postgres.database import Connection
-from memotree_storage.postgres.rows import ArchiveVersion, Version
-from memotree_storage.postgres.superseding import Superseding, superseding
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
@@ -33,14 +31,20 @@ from memotree.forest.recall.archive_change import ChangedNodes, changed_snapshot
 from memotree.forest.recall.archive_snapshot import ArchiveSnapshot, is_leaf, make_snapshots
 from memotree.forest.recall.kept_snapshots import KeptSnapshots
 from memotree.forest.recall.leaf_blocks import block_of, joined_blocks, picked
+from memotree.forest.recall.saved.array_files import UnusableFilesError
+from memotree.forest.recall.saved.saved_corpora import SavedCorpora, SavedCorpus
+from memotree.forest.recall.saved.saving import MOST_CHANGES, CorpusSaving
 from memotree.forest.recall.search_corpus import SearchCorpus, changed_corpus, make_corpus
 from memotree.forest.recall.snapshot_comparison import same
-from memotree.forest.recall.state_view import StateView, check_digest, read_digest
+from memotree.forest.recall.state_view import StateView, check_digest
 from memotree.forest.recall.tree_order import UnclearOrderError
+from memotree.forest.recall.view_cache import COMPARED, ViewCache, counts_after, is_as_read, take_over
 
-_VIEWS: Final = 256
-_COMPARED: Final = 3
-"""The number of views of other commits that a new view is compared with."""
+_CORPORA: Final = 256
+"""The number of sets of archives whose latest corpus is known."""
+
+_EVERY: Final = "*"
+"""The name of the set of all archives."""
 
 _AT_ONCE: Final = 250
 """The number of archives that one database snapshot reads."""
@@ -64,16 +68,23 @@ class SnapshotCache:
     Args:
         store: An open store.
         limit: The most bytes to cache; a call that needs more still gets its result.
+        folder: Where corpora are saved for the next start; none are if it is ``None``.
     """
 
-    def __init__(self, store: Store, limit: int) -> None:
+    def __init__(self, store: Store, limit: int, folder: Path | None = None) -> None:
         self._store = store
         self._turns = KeyedLocks()
-        self._views: OrderedDict[str, StateView] = OrderedDict()
+        self._views = ViewCache(store)
         self._kept = KeptSnapshots(limit)
-        self._latest: BoundedCache[str, str] = BoundedCache(_VIEWS)
-        """The key of the corpus that was made last of each set of archives."""
+        self._latest: BoundedCache[str, str] = BoundedCache(_CORPORA)
+        """The key of the corpus of a commit that was made last of each set of archives."""
         self._staged: BoundedCache[str, LeafFeatures] = BoundedCache(_STAGED_BYTES, _weigh)
+        self._saving: CorpusSaving | None = None
+        if folder is not None:
+            model = f"{store.embedder.model} {store.embedder.dimensions}"
+            self._saving = CorpusSaving(store, SavedCorpora(folder, limit, model))
+        self._looked: set[str] = set()
+        """The workspaces whose saved corpus is in use, or of no use."""
         store.cache_checks.append(self.check)
 
     @property
@@ -81,7 +92,10 @@ class SnapshotCache:
         """The bytes cached now."""
         return self._kept.weight
 
-    # --- Views ---
+    async def clear_saved(self) -> None:
+        """Deletes what is saved of workspaces that are gone."""
+        if self._saving is not None:
+            await self._saving.clear()
 
     async def view(self, state: State) -> StateView:
         """Returns the view of a state as it is now.
@@ -89,85 +103,12 @@ class SnapshotCache:
         Raises:
             SessionMovedError: If the session's changes differ from a moment before, or it ended.
         """
-        if state.session_id is None:
-            return await self._base(state)
-        async with self._store.database.connection() as conn:
-            now, digest = await read_digest(Snapshot(conn, state))
-        below = await self._base(State(now.workspace_id, now.commit_id))
-        if not digest:
-            return below
-        generation = below.generation
-        key = f"{now.workspace_id}/{generation}/{now.commit_id}/{now.session_id}/{digest}"
-        known = self._views.get(key)
-        if known is None:
-            async with self._store.database.repeatable_read() as conn:
-                snapshot = Snapshot(conn, now)
-                await check_digest(snapshot, digest)
-                touched = frozenset(await archive_trees.staged_archives(snapshot))
-                archives = _with_versions(below.archives, touched, await tree.versions(snapshot, touched))
-                changed = await superseding(snapshot, touched)
-            known = StateView(key, generation, now, digest, touched, below, archives, gone=below.gone - archives.keys())
-            known.superseding = _with_changed(below.superseding, touched, changed)
-        return self._used(known)
-
-    async def _base(self, state: State) -> StateView:
-        generation = self._store.generations[state.workspace_id]
-        key = f"{state.workspace_id}/{generation}/{state.commit_id}"
-        known = self._views.get(key)
-        if known is None:
-            async with self._turns.of(key), self._store.database.connection() as conn:
-                known = self._views.get(key)
-                if known is None:
-                    known = StateView(key, generation, state, "", frozenset(), None, {})
-                    known = await self._view_of(conn, known, self._views_of_commits(state.workspace_id))
-                    self._used(known)
-        return self._used(known)
-
-    def _used(self, view: StateView) -> StateView:
-        self._views[view.key] = view
-        self._views.move_to_end(view.key)
-        while len(self._views) > _VIEWS:
-            self._views.popitem(last=False)
-        return view
-
-    def _views_of_commits(self, workspace_id: str) -> list[StateView]:
-        """The views of the commits of a workspace, as its rows are now, the latest first."""
-        now = (workspace_id, self._store.generations[workspace_id])
-        return [
-            view
-            for view in reversed(self._views.values())
-            if view.below is None and (view.state.workspace_id, view.generation) == now
-        ]
-
-    async def _view_of(self, conn: Connection, view: StateView, others: Sequence[StateView]) -> StateView:
-        """Completes the view of a commit; it takes over the archives that are unchanged since that of another commit.
-
-        So the first recall after a commit costs what the commit changed, however many archives there are.
-        """
-        snapshot = Snapshot(conn, view.state)
-        for other in sorted(others, key=lambda other: not other.keys)[:_COMPARED]:
-            older, newer = other.state.commit_id, view.state.commit_id
-            changes = await archive_trees.changes(conn, view.state.workspace_id, older, newer)
-            if changes is not None:
-                changed = changes.archive_ids
-                view.archives = _with_versions(other.archives, changed, await tree.versions(snapshot, changed))
-                view.keys = {key: value for key, value in other.keys.items() if key not in changed}
-                view.earlier = other.earlier | {key: (older, other.keys[key]) for key in changed & other.keys.keys()}
-                if other.counts is not None:
-                    view.counts = await _counts(other.counts, Snapshot(conn, other.state), snapshot, changes)
-                now = await superseding(snapshot, changed) if changed else []
-                view.superseding = _with_changed(other.superseding, changed, now)
-                perhaps = (other.gone | changed) - view.archives.keys()
-                view.gone = await misplaced.their_archives(snapshot) - view.archives.keys() if perhaps else frozenset()
-                return view
-        view.archives = {one.entry_id: one for one in await archive_versions.archives(snapshot)}
-        view.gone = await misplaced.their_archives(snapshot) - view.archives.keys()
-        view.superseding = _with_changed({}, (), await superseding(snapshot))
-        return view
+        return await self._views.view(state)
 
     async def leaf_counts(self, view: StateView) -> Mapping[str, int]:
         """Returns the estimated number of leaves of each archive, without staged changes."""
         base = view.below or view
+        await self._load(base)
         if base.counts is None:
             async with self._store.database.connection() as conn:
                 base.counts = await archive_trees.leaf_counts(Snapshot(conn, base.state))
@@ -241,8 +182,11 @@ class SnapshotCache:
                 await check_digest(snapshot, view.digest)
                 ids = await archive_trees.staged_entries(snapshot)
             else:
-                changes = await archive_trees.changes(conn, state.workspace_id, commit_id, state.commit_id)
+                changes = view.changes.pop(commit_id, None)
+                if changes is None:
+                    changes = await archive_trees.changes(conn, state.workspace_id, commit_id, state.commit_id)
                 ids = None if changes is None else changes.entry_ids
+                self._count_changes(view, MOST_CHANGES if ids is None else len(ids))
             if ids is None:
                 return {}
             nodes = [node for node in await archive_trees.some_nodes(snapshot, ids) if node.archive_id in archive_ids]
@@ -277,7 +221,12 @@ class SnapshotCache:
         finally:
             if making is not None and not making.done():
                 making.cancel()
+        self._count_changes(view, sum(len(found[key].ids) for key in archive_ids if key not in view.earlier))
         return found
+
+    def _count_changes(self, view: StateView, count: int) -> None:
+        if self._saving is not None and view.below is None:
+            self._saving.count_changes(view.state.workspace_id, count)
 
     def _made(self, view: StateView, snapshots: Sequence[ArchiveSnapshot]) -> dict[str, ArchiveSnapshot]:
         for each in snapshots:
@@ -325,17 +274,66 @@ class SnapshotCache:
             self._staged.put(blob, passage)
         return found
 
+    # --- Saved corpora ---
+
+    async def _load(self, view: StateView) -> None:
+        """Takes over the saved corpus of a workspace for the view of a commit, once, if it is of a related commit."""
+        workspace_id = view.state.workspace_id
+        if self._saving is None or workspace_id in self._looked or view.keys:
+            return
+        async with self._turns.of(f"saved {workspace_id}"):
+            if workspace_id in self._looked or view.keys:
+                return
+            found = None if view.generation else await self._saving.find(workspace_id)
+            is_related = True
+            if found is not None:
+                try:
+                    is_related = await self._take(view, found)
+                except UnusableFilesError as error:
+                    await self._saving.discard(found, str(error))
+            if is_related:
+                self._looked.add(workspace_id)
+
+    async def _take(self, view: StateView, found: SavedCorpus) -> bool:
+        """Takes over a saved corpus for a view; nothing if it is of another branch."""
+        state, now = State(view.state.workspace_id, found.of.commit_id), view.state
+        async with self._store.database.connection() as conn:
+            changes = await archive_trees.changes(conn, state.workspace_id, state.commit_id, now.commit_id)
+            if changes is None:
+                return False
+            saved = view if state == now else await self._views.read(conn, state)
+            if sorted(saved.archive_ids) != sorted(found.archive_ids):
+                raise UnusableFilesError("The commit has other archives.")
+            saved.counts = dict(found.of.counts)
+            if view.counts is None:
+                view.counts = await counts_after(saved.counts, Snapshot(conn, state), Snapshot(conn, now), changes)
+        corpus = await asyncio.to_thread(found.read, saved.superseded)
+        for start in range(0, len(corpus.snapshots), _AT_ONCE):
+            self._made(saved, corpus.snapshots[start : start + _AT_ONCE])
+            await asyncio.sleep(0)  # for other calls
+        self._put_corpus(saved, _EVERY, corpus)
+        if saved is not view:
+            view.changes[state.commit_id] = changes
+            take_over(view, saved, changes.archive_ids)
+            self._views.keep(saved)
+        self._views.keep(view)
+        return True
+
+    def _put_corpus(self, view: StateView, name: str, corpus: SearchCorpus) -> None:
+        key = f"{view.key}/{name}"
+        self._kept.put(key, corpus)
+        if view.below is None:
+            self._latest.put(f"{view.state.workspace_id}/{view.generation}/{name}", key)
+
     # --- Comparing with the rows ---
 
     async def check(self, conn: Connection, workspace_id: str) -> list[Misremembered]:
         """Compares the latest views of commits of a workspace, and their archive snapshots, with the rows."""
         found: list[Misremembered] = []
         left = _MOST_COMPARED
-        for view in self._views_of_commits(workspace_id)[:_COMPARED]:
+        for view in self._views.of_commits(workspace_id)[:COMPARED]:
             snapshot, commit_id = Snapshot(conn, view.state), view.state.commit_id
-            bare = StateView(view.key, view.generation, view.state, "", frozenset(), None, {})
-            fresh = await self._view_of(conn, bare, [])
-            if (fresh.archives, fresh.gone, _relations(fresh)) != (view.archives, view.gone, _relations(view)):
+            if not is_as_read(view, await self._views.read(conn, view.state)):
                 found.append(Misremembered("archives", commit_id))
             for archive_id, kept in self._found(view, list(view.keys)).items():
                 if left > 0:
@@ -374,22 +372,26 @@ class SnapshotCache:
             async with self._turns.of(key):
                 kept = self._kept.get(key)
                 if not isinstance(kept, SearchCorpus):
+                    await self._load(view.below or view)
                     kept = await self._made_corpus(view, await self.snapshots(view, wanted), name)
-                    self._kept.put(key, kept)
-                    self._latest.put(f"{view.state.workspace_id}/{view.generation}/{name}", key)
+                    self._put_corpus(view, name, kept)
+                    if self._saving is not None and view.below is None and name == _EVERY:
+                        self._saving.consider(view, kept, await self.leaf_counts(view))
         return kept
 
     async def _made_corpus(self, view: StateView, snapshots: Sequence[ArchiveSnapshot], name: str) -> SearchCorpus:
-        """Makes a corpus from that of its base or the one that was made last, if the archives are the same."""
-        known = [self._latest.get(f"{view.state.workspace_id}/{view.generation}/{name}")]
-        if view.below is not None:
-            known.append(f"{view.below.key}/{name}")
-        for key in known:
-            old = self._kept.get(key)
-            if isinstance(old, SearchCorpus):
-                made = await asyncio.to_thread(changed_corpus, old, snapshots, view.superseded)
-                if made is not None:
-                    return made
+        """Makes a corpus from that of its base or of the commit asked last, if the archives are the same."""
+        if view.below is None:
+            old = self._kept.get(self._latest.get(f"{view.state.workspace_id}/{view.generation}/{name}"))
+        else:
+            old = self._kept.get(f"{view.below.key}/{name}")
+            if old is None and name == _EVERY and set(view.below.archive_ids) == set(view.archive_ids):
+                # A session asks often, and the corpus of its base is the one that is saved.
+                old = await self.corpus(view.below, view.below.archive_ids)
+        if isinstance(old, SearchCorpus):
+            made = await asyncio.to_thread(changed_corpus, old, snapshots, view.superseded)
+            if made is not None:
+                return made
         made = await asyncio.to_thread(make_corpus, snapshots, self._store.embedder.dimensions, view.superseded)
         self._share(view, made)
         return made
@@ -400,19 +402,6 @@ class SnapshotCache:
             key = view.keys[snapshot.archive_id]
             if key in self._kept:
                 self._kept.put(key, snapshot)
-
-
-async def _counts(
-    before: Mapping[str, int], older: Snapshot, newer: Snapshot, changes: archive_trees.Changes
-) -> dict[str, int]:
-    """Returns the numbers of leaves of the archives of a state from those of another one."""
-    if changes.entry_ids is None:
-        kept = {key: count for key, count in before.items() if key not in changes.archive_ids}
-        return kept | await archive_trees.leaf_counts(newer, changes.archive_ids)
-    was = await archive_trees.leaf_counts_among(older, changes.entry_ids)
-    now = await archive_trees.leaf_counts_among(newer, changes.entry_ids)
-    both = {key: before.get(key, 0) - was.get(key, 0) + now.get(key, 0) for key in was.keys() | now.keys()}
-    return {key: count for key, count in {**before, **both}.items() if count}
 
 
 def _by_archive(
@@ -440,37 +429,11 @@ def _by_archive(
     return found
 
 
-def _with_versions(
-    archives: Mapping[str, ArchiveVersion], changed: Collection[str], versions: Mapping[str, Version]
-) -> dict[str, ArchiveVersion]:
-    """The archives by id with the present versions of those that may have changed, in the order of their names."""
-    now = {key: ArchiveVersion.of(version) for key, version in versions.items() if version.is_archive}
-    if all(key in archives and key in now and archives[key].name == now[key].name for key in changed):
-        return {**archives, **now}
-    kept = {key: archive for key, archive in archives.items() if key not in changed}
-    every = sorted((kept | now).items(), key=lambda item: (item[1].name.encode(), item[0]))
-    return dict(every)
-
-
-def _with_changed(
-    before: Mapping[str, Sequence[Superseding]], archive_ids: Collection[str], now: Iterable[Superseding]
-) -> Mapping[str, Sequence[Superseding]]:
-    """Returns relations by archive: those of before, with those of some archives replaced."""
-    fresh: dict[str, list[Superseding]] = {}
-    for one in now:
-        fresh.setdefault(one.archive_id, []).append(one)
-    return {**{key: value for key, value in before.items() if key not in archive_ids}, **fresh}
-
-
 def _name_of(view: StateView, archive_ids: AbstractSet[str]) -> str:
     """Returns a short key for a set of archives of a view."""
     if archive_ids == set(view.archive_ids):
-        return "*"
+        return _EVERY
     return hashlib.sha256(",".join(sorted(archive_ids)).encode()).hexdigest()
-
-
-def _relations(view: StateView) -> dict[str, set[Superseding]]:
-    return {archive_id: set(found) for archive_id, found in view.superseding.items() if found}
 
 
 def _weigh(passage: LeafFeatures) -> int:

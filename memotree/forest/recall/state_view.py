@@ -9,6 +9,7 @@ from itertools import chain
 
 from memotree_storage.errors import UnavailableError
 from memotree_storage.postgres import sessions
+from memotree_storage.postgres.archive_trees import Changes
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import ArchiveVersion
 from memotree_storage.postgres.superseding import Superseding
@@ -42,6 +43,7 @@ class StateView:
         gone: The archives that are gone while files of alive nodes still name them, after a push.
         keys: The cache key of each archive's snapshot.
         earlier: For archives without one, a commit at which there was one, and its key.
+        changes: What differs between other commits and this one, by commit, until it is used.
         counts: The estimated number of leaves of each archive; for a base only.
         superseding: The SUPERSEDES relations of the nodes of each archive that has any.
     """
@@ -55,6 +57,7 @@ class StateView:
     archives: Mapping[str, ArchiveVersion]
     keys: dict[str, str] = field(default_factory=dict)
     earlier: dict[str, tuple[str, str]] = field(default_factory=dict)
+    changes: dict[str, Changes] = field(default_factory=dict)
     counts: dict[str, int] | None = None
     superseding: Mapping[str, Sequence[Superseding]] = field(default_factory=dict)
     gone: AbstractSet[str] = frozenset()

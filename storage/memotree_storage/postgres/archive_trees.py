@@ -277,6 +277,15 @@ async def changes(conn: Connection, workspace_id: str, from_commit: str, to_comm
     return None
 
 
+async def row_of(conn: Connection, workspace_id: str, commit_id: str) -> tuple[int, int] | None:
+    """Return the line of a commit and its number there, or ``None`` without it; others after a rebuild of the rows."""
+    cursor = await conn.execute(
+        "select line_id, seq from mirror.commit where workspace_id = %s and commit_id = %s", (workspace_id, commit_id)
+    )
+    row = await cursor.fetchone()
+    return None if row is None else (row[0], row[1])
+
+
 async def staged_entries(snapshot: Snapshot) -> frozenset[str] | None:
     """Return the entries that a session has staged changes of; ``None`` if they are very many."""
     cursor = await snapshot.conn.execute(

@@ -28,9 +28,11 @@ from memotree_storage.postgres import archive_trees, archive_versions
 from memotree_storage.postgres.rows import ArchiveVersion
 from memotree_storage.postgres.tree import Snapshot, State
 
+from memotree.forest.recall import snapshot_cache
 from memotree.forest.recall.archive_snapshot import ArchiveSnapshot
 from memotree.forest.recall.recall import Recall
 from memotree.forest.recall.scoring.leaf_rows import LeafRows, Segment
+from memotree.forest.recall.search_corpus import SearchCorpus
 from memotree.forest.recall.snapshot_cache import SnapshotCache
 from memotree.forest.recall.snapshot_comparison import same
 from memotree.forest.recall.state_view import SessionMovedError
@@ -193,6 +195,42 @@ async def test_after_a_commit_only_what_changed_is_read_again(forest: Forest, re
     assert reads[1:] == [], "they follow from the snapshots before"
 
 
+async def test_what_a_commit_changed_is_asked_once(forest: Forest, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, real = list[tuple[str, str]](), archive_trees.changes
+
+    async def changes(conn: Any, workspace_id: str, older: str, newer: str) -> Any:
+        asked.append((older, newer))
+        return await real(conn, workspace_id, older, newer)
+
+    monkeypatch.setattr(archive_trees, "changes", changes)
+    await forest()
+    before = await forest.world.head()
+    await forest.world.put(replace(forest.ferry[1], content="Cid: The ferry sank."))
+    assert "Cid: The ferry sank." in await forest.contents()
+    assert asked == [(before, await forest.world.head())]
+
+
+async def test_a_corpus_of_all_archives_is_made_once_and_then_followed(
+    forest: Forest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if a session is asked between two commits, or before its base."""
+    made, real = list[int](), snapshot_cache.make_corpus
+
+    def make_corpus(snapshots: Any, *more: Any) -> SearchCorpus:
+        made.append(len(snapshots))
+        return real(snapshots, *more)
+
+    monkeypatch.setattr(snapshot_cache, "make_corpus", make_corpus)
+    session = await forest.world.open()
+    for number in range(3):
+        sunk = f"Cid: The ferry sank {number} times."
+        await forest.world.stage(session, replace(forest.ferry[1], content=sunk))
+        assert sunk in await forest.contents(revision=session)
+        await forest.world.commit(session)
+        assert sunk in await forest.contents()
+    assert made == [2]
+
+
 async def test_a_session_whose_base_was_never_asked_reads_it_once(forest: Forest, reads: list[list[str]]) -> None:
     session = await forest.world.open()
     for word in ("ferns", "tulips", "roses"):
@@ -267,9 +305,9 @@ async def test_what_recall_remembers_wrongly_is_named_and_forgotten(
     (told,) = await differences(forest.world)
     assert (told.store, told.what, told.node_id) == ("cache", "archive", forest.sea.id)
     assert await differences(forest.world) == []
-    (view,) = [view for view in cache._views.values() if view.generation == 0]
+    (view,) = [view for view in cache._views._views.values() if view.generation == 0]
     await forest()
-    (view,) = [view for view in cache._views.values() if view.generation == 1]
+    (view,) = [view for view in cache._views._views.values() if view.generation == 1]
     view.archives = {forest.sea.id: view.archives[forest.sea.id]}
     (told,) = await differences(forest.world)
     assert (told.store, told.what) == ("cache", "archives")

@@ -29,6 +29,9 @@ AT_ONCE: Final = 2048
 
 Spans: TypeAlias = Sequence[tuple[int, int]] | NDArray[np.integer]
 
+JoinedRows: TypeAlias = tuple[LeafRows, LeafRows]
+"""The rows of the texts of several indexes, and those of the headings above them."""
+
 
 class FeatureArrays(Protocol):
     """The features of leaves as flat arrays: leaf ``i`` has the terms from ``offsets[i]`` until ``offsets[i + 1]``."""
@@ -276,17 +279,19 @@ def reach_of(text: LeafRows, lengths: Floats, tokens: Floats, start: int, end: i
 
 def spoken(label_of: Ints, borders: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Returns for each document whether most of its leaves have a label."""
-    labelled = np.concatenate([[0], np.cumsum(label_of > 0)])
+    labelled = np.zeros(len(label_of) + 1, dtype=np.int32)
+    np.cumsum(label_of > 0, dtype=np.int32, out=labelled[1:])
     found: NDArray[np.bool_] = 2 * np.diff(labelled[borders]) > np.diff(borders)
     return found
 
 
-def concatenate(leaf_indexes: Sequence[LeafIndex], dimensions: int) -> LeafIndex:
+def concatenate(leaf_indexes: Sequence[LeafIndex], dimensions: int, joined: JoinedRows | None = None) -> LeafIndex:
     """Returns one index with the leaves of several indexes, in their order.
 
     Args:
         leaf_indexes: The indexes to join; may be empty.
         dimensions: Length of a vector, for an index without leaves.
+        joined: The rows of all leaves, if they are known.
     """
     full = [each for each in leaf_indexes if len(each)]
     if len(full) == 1:
@@ -297,21 +302,28 @@ def concatenate(leaf_indexes: Sequence[LeafIndex], dimensions: int) -> LeafIndex
     names: dict[str, int] = {}
     label_of = [np.array([names.setdefault(name, len(names)) for name in each.labels], np.int32) for each in full]
 
+    before = np.repeat(shifts[:-1].astype(np.int32), np.diff(shifts))
+
     def places(name: str) -> Ints:
-        parts = [getattr(each, name) + np.int32(shift) for each, shift in zip(full, shifts[:-1], strict=True)]
-        return np.concatenate(parts, axis=-1)
+        found: Ints = np.concatenate([getattr(each, name) for each in full], axis=-1)
+        found += before
+        return found
 
     def values(name: str) -> Floats:
         return np.concatenate([getattr(each, name) for each in full], axis=-1)
 
     starts = [each.starts[:-1] + shift for each, shift in zip(full, shifts[:-1], strict=True)]
+    rows = joined or (
+        _joined_rows([each.text_rows for each in full]),
+        _joined_rows([each.heading_rows for each in full]),
+    )
     return LeafIndex(
         starts=np.concatenate([*starts, shifts[-1:]]),
         tokens=values("tokens"),
         lengths=values("lengths"),
         words_before=running(values("lengths")),
-        text_rows=_joined_rows([each.text_rows for each in full]),
-        heading_rows=_joined_rows([each.heading_rows for each in full]),
+        text_rows=rows[0],
+        heading_rows=rows[1],
         low=places("low"),
         high=places("high"),
         norms=values("norms"),
@@ -334,7 +346,9 @@ def _joined_rows(parts: Sequence[LeafRows]) -> LeafRows:
 
 def running(values: Floats) -> NDArray[np.float64]:
     """Returns the sums before each value, and of all values at the end."""
-    return np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
+    found = np.zeros(len(values) + 1, dtype=np.float64)
+    np.cumsum(values, dtype=np.float64, out=found[1:])
+    return found
 
 
 def _labels(labels: Sequence[str] | None, count: int) -> tuple[tuple[str, ...], Ints]:

@@ -37,8 +37,9 @@ class Segment:
 
     @property
     def weight(self) -> int:
-        """Size in bytes; vectors that are a slice of another array are counted there."""
-        return 200 + self.terms.weight + (self.vectors.nbytes if self.vectors.base is None else 0)
+        """Size in bytes; vectors that are a slice of another array are counted there. A mapped file counts as read."""
+        is_whole = self.vectors.base is None or isinstance(self.vectors.base, np.memmap)
+        return 200 + self.terms.weight + (self.vectors.nbytes if is_whole else 0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,7 +97,7 @@ class LeafRows:
     @property
     def terms(self) -> Postings:
         """The terms of all leaves."""
-        return self.packed().segments[0].terms
+        return self.packed_terms()
 
     @property
     def vectors(self) -> Floats:
@@ -160,28 +161,33 @@ class LeafRows:
         """Returns the rows of other leaves, which follow from these leaves."""
         source, fresh, size = change.source, change.fresh, len(self.leaf_of)
         segments = (*self.segments, fresh) if len(fresh) else self.segments
-        row_of = np.empty(len(source), dtype=np.int32)
-        row_of[source >= 0] = self.row_of[source[source >= 0]]
-        row_of[source < 0] = size + np.arange(len(fresh), dtype=np.int32)
+        # The last one is that of a fresh leaf, whose source is -1.
+        row_of = np.append(self.row_of, np.int32(-1))[source]
+        row_of[np.flatnonzero(source < 0)] = size + np.arange(len(fresh), dtype=np.int32)
         leaf_of = np.full(size + len(fresh), -1, dtype=np.int32)
         leaf_of[row_of] = np.arange(len(row_of), dtype=np.int32)
         return _merged(LeafRows(segments, row_of, leaf_of))
 
     def packed(self) -> "LeafRows":
         """Returns plain rows of the same leaves."""
+        return self if self.is_plain else LeafRows.plain(Segment(self.vectors, self.packed_terms()))
+
+    def packed_terms(self) -> Postings:
+        """Returns the terms of all leaves, of one segment with the leaves in their order."""
         if self.is_plain:
-            return self
+            return self.segments[0].terms
         starts = np.cumsum([0, *(len(segment) for segment in self.segments)])
         parts = [
             segment.terms.renumbered(self.leaf_of[start : start + len(segment)])
             for segment, start in zip(self.segments, starts, strict=False)
         ]
-        return LeafRows.plain(Segment(self.vectors, joined_postings(parts, [0] * len(parts))))
+        return joined_postings(parts, [0] * len(parts))
 
 
 def _merged(rows: LeafRows) -> LeafRows:
     """Returns the same rows with fewer segments."""
     segments, leaf_of = rows.segments, rows.leaf_of
+    row_of = rows.row_of
     while len(segments) > 1 and (2 * len(segments[-1]) > len(segments[-2]) or len(segments[-2]) < _SMALL):
         start = len(leaf_of) - len(segments[-1]) - len(segments[-2])
         alive = leaf_of[start:] >= 0
@@ -194,9 +200,7 @@ def _merged(rows: LeafRows) -> LeafRows:
             terms.append(segment.terms.renumbered(numbers[part]))
         segments = (*segments[:-2], Segment(np.concatenate(vectors), joined_postings(terms, [0, 0])))
         leaf_of = np.concatenate([leaf_of[:start], leaf_of[start:][alive]])
-    if segments is rows.segments:
-        return rows
-    row_of = np.empty(len(rows.row_of), dtype=np.int32)
-    used = np.flatnonzero(leaf_of >= 0)
-    row_of[leaf_of[used]] = used
-    return LeafRows(segments, row_of, leaf_of)
+        if row_of is rows.row_of:
+            row_of = row_of.copy()
+        row_of[leaf_of[start:]] = np.arange(start, len(leaf_of), dtype=np.int32)
+    return rows if segments is rows.segments else LeafRows(segments, row_of, leaf_of)

@@ -5,9 +5,11 @@ tokens of it: their windows, nodes and norms are computed again, from the same f
 Everything else is copied, and rows of vectors and terms are shared.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from itertools import pairwise
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,68 +39,173 @@ class FreshLeaves:
     labels: Sequence[str]
 
 
+class Ranges(NamedTuple):
+    """Ranges of leaves: the first leaf of each, and the leaf after its last one."""
+
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+
 class Neighbours:
-    """Which leaves are neighbours as before.
+    """Which leaves (or nodes) are neighbours as before.
 
     Attributes:
         source: For each leaf the leaf before; -1 for a fresh one.
+        fresh: The fresh leaves.
+        runs: The first leaf of each run of neighbours, and the number of leaves.
         broken: For each leaf and the end, whether the leaf before it is another one than before.
     """
 
     def __init__(self, source: Ints, before: int) -> None:
         self.source = source
+        self.fresh = np.flatnonzero(source < 0)
         self.broken = np.zeros(len(source) + 1, dtype=bool)
         if len(source):
-            self.broken[1:-1] = (source[1:] < 0) | (source[:-1] < 0) | (source[1:] != source[:-1] + 1)
+            self.broken[1:-1] = source[1:] != source[:-1] + 1
             self.broken[0], self.broken[-1] = source[0] != 0, source[-1] != before - 1
-        self._runs = np.unique([0, *np.flatnonzero(self.broken).tolist(), len(source)]).tolist()
+            self.broken[self.fresh] = self.broken[self.fresh + 1] = True
+        self.runs = np.unique([0, *np.flatnonzero(self.broken).tolist(), len(source)]).tolist()
 
     def copied(self, old: NDArray[_Kind], fresh: NDArray[_Kind], *, shift: bool = False) -> NDArray[_Kind]:
         """Returns an array along the leaves (the last axis) from that before and the values of fresh leaves.
 
         With ``shift`` the values are numbers of leaves, which move with them; fresh values are not shifted.
         """
-        new = np.empty((*old.shape[:-1], len(self.source)), dtype=old.dtype)
-        is_fresh = self.source < 0
-        if len(self._runs) > _MOST_RUNS:
-            kept = np.flatnonzero(~is_fresh)
+        new = np.empty((*old.shape[:-1], len(self.source)), dtype=np.result_type(old, fresh))
+        self._copy(new, old, shift=shift)
+        new[..., self.fresh] = fresh
+        return new
+
+    def copied_all(self, old: Sequence[NDArray[_Kind]], *, shift: bool = False) -> NDArray[_Kind]:
+        """Returns several arrays of one shape in one, with 0 for fresh leaves.
+
+        One large piece of memory has large pages, so it is written twice as fast as several small ones.
+        """
+        new = np.empty((len(old), *old[0].shape[:-1], len(self.source)), dtype=old[0].dtype)
+        for into, each in zip(new, old, strict=True):
+            self._copy(into, each, shift=shift)
+        new[..., self.fresh] = 0
+        return new
+
+    def _copy(self, new: NDArray[Any], old: NDArray[Any], *, shift: bool) -> None:
+        if len(self.runs) > _MOST_RUNS:
+            kept = np.flatnonzero(self.source >= 0)
             new[..., kept] = old[..., self.source[kept]]
             if shift:
                 new[..., kept] += (kept - self.source[kept]).astype(old.dtype)
         else:
-            for start, end in zip(self._runs[:-1], self._runs[1:], strict=True):
-                first = int(self.source[start])
-                if first >= 0:
+            for start, end, first in self._kept_runs():
+                if shift and start != first:
+                    np.add(old[..., first : first + end - start], old.dtype.type(start - first), new[..., start:end])
+                else:
                     new[..., start:end] = old[..., first : first + end - start]
-                    if shift and start != first:
-                        new[..., start:end] += np.asarray(start - first, dtype=old.dtype)
-        new[..., is_fresh] = fresh
-        return new
 
-    def unchanged(self, ranges: NDArray[np.int64], ranges_before: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _kept_runs(self) -> Iterator[tuple[int, int, int]]:
+        """Yields the first leaf of each run of neighbours, the leaf after its last one, and the first one before."""
+        for start, end in pairwise(self.runs):
+            first = int(self.source[start])
+            if first >= 0:
+                yield start, end, first
+
+    def unchanged(self, ranges: Ranges, ranges_before: Ranges) -> NDArray[np.int64]:
         """Returns for each range of leaves the number of the same range before; -1 if there was none.
 
         Args:
-            ranges: The first leaf of each and the leaf after its last one, shape (ranges, 2).
-            ranges_before: The same before, ascending.
+            ranges: The ranges, ascending and apart from each other.
+            ranges_before: The same before.
         """
-        if not len(ranges_before):
-            return np.full(len(ranges), -1, dtype=np.int64)
-        starts, ends = ranges[:, 0], ranges[:, 1]
+        if not len(ranges_before.starts):
+            return np.full(len(ranges.starts), -1, dtype=np.int64)
+        if len(self.runs) > _MOST_RUNS:
+            return self.unchanged_one_by_one(ranges, ranges_before)
+        found = np.full(len(ranges.starts), -1, dtype=np.int64)
+        for start, end, first in self._kept_runs():
+            low, high = np.searchsorted(ranges.starts, [start, end]).tolist()
+            high = low + int(np.searchsorted(ranges.ends[low:high], end, side="right"))
+            number = int(np.searchsorted(ranges_before.starts, ranges.starts[low] + first - start)) if low < high else 0
+            here, there = slice(low, high), slice(number, number + high - low)
+            shift = first - start
+            if (
+                len(ranges_before.starts[there]) == high - low
+                and (ranges.starts[here] + shift == ranges_before.starts[there]).all()
+                and (ranges.ends[here] + shift == ranges_before.ends[there]).all()
+            ):
+                found[here] = np.arange(number, number + high - low)
+            else:
+                found[here] = self.unchanged_one_by_one(Ranges(ranges.starts[here], ranges.ends[here]), ranges_before)
+        return found
+
+    def unchanged_one_by_one(self, ranges: Ranges, ranges_before: Ranges) -> NDArray[np.int64]:
+        """Returns the same as `unchanged`, faster for few ranges among many before."""
+        if not len(ranges_before.starts):
+            return np.full(len(ranges.starts), -1, dtype=np.int64)
+        starts, ends = ranges.starts, ranges.ends
         count = np.cumsum(self.broken)
         first = self.source[starts].astype(np.int64)
-        number = np.searchsorted(ranges_before[:, 0], np.maximum(first, 0))
-        number = np.minimum(number, len(ranges_before) - 1)
-        same = (first >= 0) & (count[ends - 1] == count[starts]) & (ranges_before[number, 0] == first)
-        return np.where(same & (ranges_before[number, 1] == first + ends - starts), number, -1)
+        number = np.searchsorted(ranges_before.starts, np.maximum(first, 0))
+        number = np.minimum(number, len(ranges_before.starts) - 1)
+        same = (first >= 0) & (count[ends - 1] == count[starts]) & (ranges_before.starts[number] == first)
+        return np.where(same & (ranges_before.ends[number] == first + ends - starts), number, -1)
+
+
+class Documents:
+    """The documents of changed leaves, and which of them there were before.
+
+    Attributes:
+        near: Which leaves are neighbours as before.
+        starts: Index of each document's first leaf, and the number of leaves at the end.
+        same: For each document the number of the one before that had the same leaves; -1 for a changed one.
+        changed: The numbers of the changed ones.
+    """
+
+    def __init__(self, near: Neighbours, starts: NDArray[np.int64], starts_before: NDArray[np.int64]) -> None:
+        self.near, self.starts = near, starts
+        self._before = starts_before
+        self.same = near.unchanged(Ranges(starts[:-1], starts[1:]), Ranges(starts_before[:-1], starts_before[1:]))
+        self.changed = np.flatnonzero(self.same < 0)
+
+    @property
+    def sampled_before(self) -> Ranges:
+        """The leaves of the documents before that their topic reach was estimated from."""
+        return _sampled(self._before[:-1], self._before[1:])
+
+    def copied(self, old: NDArray[_Kind]) -> NDArray[_Kind]:
+        """Returns a new array along the documents from that before; what it has for changed ones is arbitrary."""
+        if not len(old):
+            return np.zeros(len(self.same), dtype=old.dtype)
+        return old.take(self.same, mode="clip")
+
+    def homes(self, document: int) -> list[int]:
+        """Returns the documents that the leaves of a document were in before; fresh leaves were in none.
+
+        Only the first and the last leaf of each run of neighbours are looked up.
+        """
+        start, end = self.starts[document : document + 2].tolist()
+        runs = self.near.runs
+        borders = [start, *runs[bisect_right(runs, start) : bisect_left(runs, end)], end]
+        places = np.array([place for run in pairwise(borders) for place in (run[0], run[1] - 1)])
+        source = self.near.source[places]
+        homes = np.searchsorted(self._before, source[source >= 0], side="right") - 1
+        return sorted(set(homes.tolist()))
+
+    def with_another(self, value: Mask, before: Mask) -> list[tuple[int, int]]:
+        """Returns the ranges of leaves of documents that have another value than before, given for each document."""
+        other = (value != self.copied(before)) & (self.same >= 0)
+        numbers = np.flatnonzero(other).tolist()
+        numbers += [
+            number
+            for number in self.changed.tolist()
+            if any(before[home] != value[number] for home in self.homes(number))
+        ]
+        return [(int(self.starts[number]), int(self.starts[number + 1])) for number in numbers]
 
 
 def changed_index(
     old: LeafIndex,
+    documents: Documents,
     text: RowChange,
     headings: RowChange,
     fresh: FreshLeaves,
-    starts: NDArray[np.int64],
     spans: NDArray[np.int64],
     borders: NDArray[np.int64],
 ) -> LeafIndex:
@@ -106,15 +213,15 @@ def changed_index(
 
     Args:
         old: The index before.
+        documents: The documents, and which leaves are neighbours as before.
         text: The rows of their texts and vectors.
         headings: The rows of the headings above them.
         fresh: The leaves with a fresh row of text.
-        starts: Index of each document's first leaf, and the number of leaves at the end.
         spans: The inner nodes of the trees as ranges of leaves, shape (nodes, 2).
         borders: The leaves before which a node that is new or has moved begins or ends: what is above leaves can change
             although their order does not.
     """
-    near = Neighbours(text.source, len(old))
+    near, starts = documents.near, documents.starts
     tokens = near.copied(old.tokens, fresh.tokens)
     lengths = near.copied(old.lengths, fresh.lengths)
     names = {label: number for number, label in enumerate(old.labels)}
@@ -122,20 +229,17 @@ def changed_index(
     label_of = near.copied(old.label_of, fresh_labels)
     rows = old.text_rows.replaced(text)
     has_tree = windows.in_trees(spans, starts)
-    in_tree = np.repeat(has_tree, np.diff(starts))
-    nothing = np.zeros(1, dtype=np.int32)
-    low, high, node_low, node_high = (
-        near.copied(getattr(old, name), nothing, shift=True) for name in ("low", "high", "node_low", "node_high")
-    )
-    norms, node_norms = (near.copied(each, nothing.astype(np.float32)) for each in (old.norms, old.node_norms))
+    low, high, node_low, node_high = near.copied_all([old.low, old.high, old.node_low, old.node_high], shift=True)
+    norms, node_norms = near.copied_all([old.norms, old.node_norms])
     edges = running(tokens)
-    before = near.copied(np.repeat(old.has_tree, np.diff(old.starts)), np.zeros(1, dtype=bool))
-    for start, end in _affected(edges, np.union1d(np.flatnonzero(near.broken), borders), before != in_tree):
+    others = documents.with_another(has_tree, old.has_tree)
+    for start, end in _affected(edges, np.union1d(np.flatnonzero(near.broken), borders), others):
         first, behind = _around(edges, start, end)
         inside = spans[(spans[:, 0] >= first) & (spans[:, 1] <= behind)] - first
         inner = starts[(starts > first) & (starts < behind)] - first
         low_here, high_here = windows.windows(tokens[first:behind], np.array([0, *inner, behind - first]))
-        nodes = windows.nodes(tokens[first:behind], inside, in_tree[first:behind], low_here, high_here)
+        in_tree = has_tree[np.searchsorted(starts, np.arange(first, behind), side="right") - 1]
+        nodes = windows.nodes(tokens[first:behind], inside, in_tree, low_here, high_here)
         here, there = slice(start, end), slice(start - first, end - first)
         low[:, here], high[:, here] = low_here[:, there] + first, high_here[:, there] + first
         node_low[:, here], node_high[:, here] = nodes[0][:, there] + first, nodes[1][:, there] + first
@@ -156,8 +260,8 @@ def changed_index(
         node_high=node_high,
         node_norms=node_norms,
         has_tree=has_tree,
-        reach=_reach(old, rows, lengths, tokens, starts, near),
-        spoken=spoken(label_of, starts),
+        reach=_reach(old, documents, rows, lengths, tokens),
+        spoken=_spoken(old, documents, label_of),
         labels=tuple(names),
         label_of=label_of,
     )
@@ -184,8 +288,11 @@ def spliced(whole: LeafIndex, start: int, end: int, part: LeafIndex, text: RowCh
         return np.concatenate([old[..., :start], new, old[..., end:]], axis=-1)
 
     def places(name: str) -> Any:
-        old, new = getattr(whole, name), getattr(part, name)
-        return np.concatenate([old[:, :start], new + np.int32(start), old[:, end:] + np.int32(shift)], axis=-1)
+        found = values(name)
+        found[:, start : start + len(part)] += np.int32(start)
+        if shift:
+            found[:, start + len(part) :] += np.int32(shift)
+        return found
 
     def documents(name: str) -> Any:
         old, new = getattr(whole, name), getattr(part, name)
@@ -208,27 +315,23 @@ def spliced(whole: LeafIndex, start: int, end: int, part: LeafIndex, text: RowCh
     )
 
 
-def _affected(edges: NDArray[np.float64], changes: NDArray[np.int64], also: Mask) -> list[tuple[int, int]]:
+def _affected(
+    edges: NDArray[np.float64], changes: NDArray[np.int64], others: Sequence[tuple[int, int]]
+) -> list[tuple[int, int]]:
     """Returns the ranges of leaves whose windows or nodes may be others than before.
 
     Args:
         edges: The tokens before each leaf, and of all leaves.
         changes: The leaves before which something changed.
-        also: Other leaves that may have other ones.
+        others: Other ranges of leaves that may have other ones.
     """
-    size = len(edges) - 1
-    marks = np.zeros(size + 1, dtype=np.int32)
-    for place in changes.tolist():
-        start, end = _around(edges, place, place)
-        marks[start] += 1
-        marks[end] -= 1
-    affected = (np.cumsum(marks)[:-1] > 0) | also
-    borders = np.flatnonzero(np.diff(np.concatenate([[False], affected, [False]])))
-    return [
-        (start, min(start + AT_ONCE, end))
-        for first, end in borders.reshape(-1, 2).tolist()
-        for start in range(first, end, AT_ONCE)
-    ]
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted([*(_around(edges, place, place) for place in changes.tolist()), *others]):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return [(start, min(start + AT_ONCE, end)) for first, end in joined for start in range(first, end, AT_ONCE)]
 
 
 def _around(edges: NDArray[np.float64], start: int, end: int) -> tuple[int, int]:
@@ -238,18 +341,27 @@ def _around(edges: NDArray[np.float64], start: int, end: int) -> tuple[int, int]
     return max(first, 0), min(behind, len(edges) - 1)
 
 
-def _reach(
-    old: LeafIndex, rows: LeafRows, lengths: Floats, tokens: Floats, starts: NDArray[np.int64], near: Neighbours
-) -> Floats:
+def _reach(old: LeafIndex, documents: Documents, rows: LeafRows, lengths: Floats, tokens: Floats) -> Floats:
     """Returns the topic reach of each document; only of those whose first leaves changed it is computed again."""
-    same = near.unchanged(_sampled(starts), _sampled(old.starts))
-    found = np.empty(len(same), dtype=np.float32)
-    found[same >= 0] = old.reach[same[same >= 0]]
-    for number in np.flatnonzero(same < 0).tolist():
+    near, starts = documents.near, documents.starts
+    found = documents.copied(old.reach)
+    changed = documents.changed
+    same = near.unchanged_one_by_one(_sampled(starts[changed], starts[changed + 1]), documents.sampled_before)
+    found[changed[same >= 0]] = old.reach[same[same >= 0]]
+    for number in changed[same < 0].tolist():
         found[number] = reach_of(rows, lengths, tokens, int(starts[number]), int(starts[number + 1]))
     return found
 
 
-def _sampled(starts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Returns the leaves of each document that its topic reach is estimated from, as ranges."""
-    return np.stack([starts[:-1], np.minimum(starts[1:], starts[:-1] + windows.MOST_SAMPLED)], axis=1)
+def _spoken(old: LeafIndex, documents: Documents, label_of: Ints) -> NDArray[np.bool_]:
+    """Returns for each document whether it is a conversation; only changed ones are looked at."""
+    found = documents.copied(old.spoken)
+    for number in documents.changed.tolist():
+        start, end = documents.starts[number : number + 2].tolist()
+        found[number] = spoken(label_of[start:end], np.array([0, end - start]))[0]
+    return found
+
+
+def _sampled(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Ranges:
+    """Returns the leaves of documents that their topic reach is estimated from, as ranges."""
+    return Ranges(starts, np.minimum(ends, starts + windows.MOST_SAMPLED))
