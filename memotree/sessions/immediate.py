@@ -137,7 +137,7 @@ class ImmediateCommits:
         """Run a call: all or nothing, and once per request id.
 
         A call that was made before is answered first of all, since the first one may have changed or removed what the
-        preparation would look up. Once the branch may have moved, a cancellation waits for the end.
+        preparation would look up. Once its work has begun, a cancellation waits for the end.
 
         Raises:
             WorkspaceNotFoundError: There is no such workspace.

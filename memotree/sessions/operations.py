@@ -226,7 +226,7 @@ class SessionOperations:
     async def commit_changes(self, request: pb.CommitChangesRequest) -> pb.CommitChangesResponse:
         """Make one Git commit of a session's changes.
 
-        Once the ref may have moved, a cancellation waits for the end, because the commit then exists.
+        Once its work has begun, which is when it no longer waits for others, a cancellation waits for the end.
         """
         order = self._order(request)
         session_id = lookup.needed("session_id", request.session_id)

@@ -237,6 +237,34 @@ async def test_a_caller_that_leaves_while_it_waits_commits_nothing(world: World)
     assert isinstance(await world.commit(sessions[1]), str)
 
 
+async def test_the_commit_of_a_caller_that_leaves_after_its_work_began_is_made_and_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = world.nodes(2)
+    sessions = await staged_sessions(world, [first, second])
+    noticed: list[str] = []
+    monkeypatch.setattr(world.store.indexer, "notice", noticed.append)
+    begun, go_on, project = asyncio.Event(), asyncio.Event(), projector.project
+
+    async def slow(*arguments: Any, **named: Any) -> Any:
+        begun.set()
+        await go_on.wait()
+        return await project(*arguments, **named)
+
+    monkeypatch.setattr(projector, "project", slow)
+    calls = [asyncio.create_task(world.commit(each)) for each in sessions]
+    await asyncio.wait_for(begun.wait(), DEADLINE)
+    calls[0].cancel()
+    await asyncio.wait([calls[0]], timeout=0.02)
+    assert not calls[0].done()
+    go_on.set()
+    ended = await asyncio.gather(*calls, return_exceptions=True)
+    assert isinstance(ended[0], asyncio.CancelledError)
+    assert {first.id, second.id} <= set(await world.alive(await world.head()))
+    assert noticed == [world.workspace] * 2
+    assert await differences(world.store, world.workspace) == []
+
+
 async def test_branches_and_tags_and_what_comes_after_much_work_have_groups_of_their_own(
     world: World, finished: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

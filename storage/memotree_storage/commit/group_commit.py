@@ -268,7 +268,7 @@ class _Group:
             await opened.follow_git()
             await self._work(opened, pending)
             if pending.new:
-                await self._publish(opened, pending)
+                await pending.publish(opened)
         opened.start_afterwards()
 
     async def _hold_sessions(self, stack: AsyncExitStack, commit_point: CommitPoint) -> None:
@@ -285,6 +285,7 @@ class _Group:
                 break
             if member.answer.done():  # its caller has left
                 continue
+            member.commit_point.reached = True  # whoever leaves from now on has its commit made to the end
             before, begun = pending.new, len(opened.afterwards)
             if len(self.members) == 1:  # the transaction itself takes everything back
                 self.answers[member] = await member.work(opened)
@@ -298,14 +299,3 @@ class _Group:
                 self.answers[member] = error
             except psycopg.Error as error:
                 raise _MemberFailedError from error
-
-    async def _publish(self, opened: WorkspaceTransaction, pending: PendingCommits) -> None:
-        """Sync the pack and move the branch; whoever waits for one of the commits waits for the end from now on."""
-        made = [member for member, answer in self.answers.items() if not isinstance(answer, MemoTreeError)]
-        try:
-            for member in made:
-                member.commit_point.reached = True
-            await pending.publish(opened)
-        finally:
-            for member in made:
-                member.commit_point.reached = opened.commit_point.reached

@@ -121,7 +121,7 @@ Prepare = Callable[[Session], Awaitable[Collection[str]]]
 async def commit_session(store: Store, workspace_id: str, session_id: str, order: CommitOrder) -> CommitResult:
     """Commit the changes of a session.
 
-    Once the branch may have moved, a cancellation waits for the end.
+    Once its work has begun, which is when it no longer waits for others, a cancellation waits for the end.
 
     Raises:
         WorkspaceNotFoundError: There is no such workspace.
