@@ -1,10 +1,12 @@
 """Commits that wait for each other are made together: one transaction, one pack, one move of the branch."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import psycopg
 import pytest
@@ -14,6 +16,7 @@ from memotree_storage.commit import group_commit, write_path
 from memotree_storage.commit.group_commit import BranchBusyError
 from memotree_storage.commit.rebase import ConflictError
 from memotree_storage.commit.session_commit import NothingToCommitError
+from memotree_storage.concurrency.cancellation import CommitPoint
 from memotree_storage.git.open_pack import GitOpenPack
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.model.node import Node
@@ -295,14 +298,27 @@ async def test_branches_and_tags_and_what_comes_after_much_work_have_groups_of_t
     assert await differences(world.store, world.workspace) == []
 
 
-async def test_a_session_that_is_edited_at_the_moment_is_waited_for_by_its_own_commit_alone(world: World) -> None:
-    first, edited, third = await staged_sessions(world, world.nodes(3))
+async def test_a_session_that_is_edited_at_the_moment_keeps_no_other_commit_waiting(world: World) -> None:
+    edited, first, second = await staged_sessions(world, world.nodes(3))
     async with world.store.locks.sessions.of(edited):
         async with held(world) as begin:
-            tasks = [await begin(world.commit(each)) for each in (first, edited, third)]
-        await asyncio.wait([tasks[0], tasks[2]], timeout=DEADLINE)
-        assert (tasks[0].done(), tasks[1].done(), tasks[2].done()) == (True, False, True)
-    assert parents_of(world, await tasks[1], 1) == [await tasks[2]]
+            tasks = [await begin(world.commit(each)) for each in (edited, first, second)]
+        await asyncio.wait(tasks[1:], timeout=DEADLINE)
+        assert [task.done() for task in tasks] == [False, True, True]
+    assert parents_of(world, await tasks[0], 1) == [await tasks[2]]
+
+
+async def test_a_session_that_is_always_edited_is_waited_for_in_the_end(world: World) -> None:
+    def member(session_id: str) -> group_commit._Member[None]:
+        return group_commit._Member(AsyncMock(), "main", session_id, CommitPoint())
+
+    edited, *others = [member(f"session {number}") for number in range(5)]
+    async with world.store.locks.sessions.of(edited.session_id):
+        for other in others[:3]:
+            queue = deque([edited, other])
+            assert group_commit._taken(world.store, queue) == [other]
+            assert list(queue) == [edited]
+        assert group_commit._taken(world.store, deque([edited, others[3]])) == [edited, others[3]]
 
 
 async def test_what_was_written_for_a_commit_that_is_not_made_is_read_by_nobody(

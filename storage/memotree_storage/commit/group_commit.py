@@ -47,6 +47,7 @@ _MOST_CHANGES: Final = 200
 _MOST_BYTES: Final = 4 << 20
 """Bytes that a member may have to commit together with others, and after which a group ends."""
 
+_MOST_PASSED_OVER: Final = 3
 _ATTEMPTS: Final = 8
 _log = structlog.get_logger(__name__)
 
@@ -78,6 +79,7 @@ class _Member(Generic[T]):
         branch: The branch that it commits on.
         session_id: The session that it commits; "" if it has none.
         commit_point: Of the call.
+        passed_over: How often others went before it since its session was being edited.
         answer: Its result.
     """
 
@@ -85,6 +87,7 @@ class _Member(Generic[T]):
     branch: str
     session_id: str
     commit_point: CommitPoint
+    passed_over: int = 0
     answer: asyncio.Future[T] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -165,21 +168,33 @@ async def _make_some(store: Store, workspace_id: str, queue: deque[_Member[Any]]
 
 
 def _taken(store: Store, queue: deque[_Member[Any]]) -> list[_Member[Any]]:
-    """Take the first that waits and others on its branch whose sessions nobody edits at this moment."""
+    """Take the first that can begin, and all on its branch that can; the others stay in the queue, in their order.
+
+    One whose session is edited at the moment is passed over a few times, and then waited for.
+    """
     waiting = [member for member in queue if not member.answer.done()]  # a caller may have left
     queue.clear()
-    group: list[_Member[Any]] = []
+    if not waiting:
+        return []
+    ready = [member for member in waiting if not _is_edited(store, member)]
+    late = (member for member in waiting if member.passed_over >= _MOST_PASSED_OVER)
+    first = next(late, ready[0] if ready else waiting[0])
+    group, sessions = [first], {first.session_id} - {""}
     for member in waiting:
-        first = group[0] if group else member
-        is_free = not member.session_id or (
-            not store.locks.sessions.of(member.session_id).locked()
-            and member.session_id not in {other.session_id for other in group}
-        )
-        if member is first or (member.branch == first.branch and is_free and len(group) < _MOST_MEMBERS):
+        if member is first:
+            continue
+        fits = member.branch == first.branch and member.session_id not in sessions and len(group) < _MOST_MEMBERS
+        if fits and member in ready:
             group.append(member)
+            sessions |= {member.session_id} - {""}
         else:
+            member.passed_over += member not in ready
             queue.append(member)
     return group
+
+
+def _is_edited(store: Store, member: _Member[Any]) -> bool:
+    return bool(member.session_id) and store.locks.sessions.of(member.session_id).locked()
 
 
 def _answer(group: Sequence[_Member[Any]], error: BaseException) -> None:
