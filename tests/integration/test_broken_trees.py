@@ -1,6 +1,7 @@
 """Trees that git breaks: a merge without conflicts deletes a parent here and adds a child there."""
 
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from integration.pushes import push, push_files
 from integration.worlds import World
+from memotree_storage.commit.direct_import import commit_entries
 from memotree_storage.commit.rebase import ConflictError
 from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Archive, Entry, new_id
@@ -16,6 +18,7 @@ from memotree_storage.model.paths import entry_path
 from memotree_storage.postgres import misplaced, views
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.postgres.views import ViewKey
+from memotree_storage.verify import trees
 from memotree_storage.verify.report import Difference
 from memotree_storage.verify.run import verify
 
@@ -326,3 +329,22 @@ async def test_a_commit_looks_only_at_those_that_depend_on_it(world: World) -> N
     listed = await listed_faults(world, page_size=1000)
     assert {fault.node_id for fault in listed.faults} == {node.id for node in orphans}
     assert {found.node_id for found in await faults(world)} == {node.id for node in orphans}
+
+
+@pytest.mark.requirement("STORE-6")
+async def test_no_hash_table_is_made_for_the_rows_that_postgresql_expects_of_a_recursion(world: World) -> None:
+    """It expects trillions of some thousand nodes, and a table with room for them takes minutes to make."""
+    await commit_entries(world.store, world.workspace, "main", world.nodes(3000), "Import")
+    async with world.store.database.connection() as conn:
+        await conn.execute("analyze mirror.version")
+        arguments = {"workspace": world.workspace, "commit": await world.head(), "session": None, "limit": 10}
+        row = await (await conn.execute(f"explain (format json) {trees._FAULTS}", arguments)).fetchone()
+    assert row is not None
+    hashed = [node["Plan Rows"] for node in _plan_nodes(row[0][0]["Plan"]) if node["Node Type"] == "Hash"]
+    assert all(rows < 10_000_000 for rows in hashed)
+
+
+def _plan_nodes(node: Any) -> Iterator[Any]:
+    yield node
+    for below in node.get("Plans", ()):
+        yield from _plan_nodes(below)
