@@ -9,8 +9,8 @@ from typing import Any, Final, Self
 
 CALLS: Final = {
     "load": "load all notes, ready for searches",
-    "update_one": "update one note, durably",
-    "update_ten": "update ten notes at once, durably",
+    "update_one": "update one note",
+    "update_ten": "update ten notes at once",
     "search_words": "search by words",
     "search_vector": "search by vector",
     "search_hybrid": "search by words and vector",
@@ -18,6 +18,12 @@ CALLS: Final = {
     "read_as_of": "one note as it was before",
 }
 """The calls, each in words."""
+
+WRITES: Final = frozenset({"load", "update_one", "update_ten"})
+"""Those that write."""
+
+NOT_DURABLE: Final = "not durable"
+"""How the durability of a peer begins that does not wait for the disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,10 @@ class Outcome:
     figures: Mapping[str, Figure] = field(default_factory=dict)
     lacks: Mapping[str, str] = field(default_factory=dict)
     wrong: Sequence[str] = ()
+
+    def remark(self, call: str) -> str:
+        """What must stand beside a figure of a call: that a write did not wait for the disk."""
+        return f", {NOT_DURABLE}" if call in WRITES and self.durability.startswith(NOT_DURABLE) else ""
 
 
 @dataclass(frozen=True, slots=True)

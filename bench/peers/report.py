@@ -50,14 +50,17 @@ def _cell(run: Run, outcome: Outcome, call: str) -> str:
     figure = outcome.figures.get(call)
     if figure is None:
         return outcome.lacks.get(call, "no figure")
-    text = _time(figure.median_ms)
+    text = time_of(figure.median_ms)
     if figure.rounds > 1:
-        text += f" ({_time(figure.low_ms)} to {_time(figure.high_ms)})"
+        text += f" ({time_of(figure.low_ms)} to {time_of(figure.high_ms)})"
     ratio = run.ratio(outcome, call)
-    return text if ratio is None or outcome is run.outcomes[0] else f"{text}, {ratio:.2g} times"
+    if ratio is not None and outcome is not run.outcomes[0]:
+        text += f", {ratio:.2g} times"
+    return text + outcome.remark(call)
 
 
-def _time(milliseconds: float) -> str:
+def time_of(milliseconds: float) -> str:
+    """Return a time in words: milliseconds, or seconds from one on."""
     if milliseconds >= _SECOND:
         return f"{milliseconds / _SECOND:,.3g} s"
     return f"{milliseconds:.3g} ms"

@@ -41,7 +41,7 @@ def test_a_figure_is_the_median_with_the_5th_and_95th_percentile() -> None:
 
 def test_the_table_has_ratios_to_ours_what_is_lacking_and_the_durability() -> None:
     told = markdown(a_run())
-    assert "| 2 ms (1.5 ms to 4 ms) | 5 ms (4 ms to 9 ms), 2.5 times |" in told
+    assert "| 2 ms (1.5 ms to 4 ms) | 5 ms (4 ms to 9 ms), 2.5 times, not durable |" in told
     assert "| 3 s | no figure |" in told
     assert "| no figure | no history |" in told
     assert "- Other (other 1.2): not durable: no fsync." in told
