@@ -9,7 +9,7 @@ from typing import Final
 
 from rich.console import Console
 
-from bench import svg
+from bench import curves, svg
 from bench.peers.outcome import CALLS, Outcome, Run, read
 from bench.peers.report import time_of
 
@@ -36,7 +36,7 @@ def draw(out: Path, plots: Path) -> list[str]:
     """
     plots.mkdir(parents=True, exist_ok=True)
     told = []
-    for name, drawn in {"peers": peers}.items():
+    for name, drawn in {"peers": peers, "curves": growth}.items():
         figures = out / f"{name}.json"
         if not figures.exists():
             told.append(f"{name}.svg is not drawn: there is no {figures}.")
@@ -65,6 +65,24 @@ def _bar(run: Run, outcome: Outcome, call: str) -> svg.Bar:
     if ratio is None or figure is None:
         return svg.Bar(outcome.name, None, outcome.lacks.get(call, "not measured"))
     return svg.Bar(outcome.name, ratio, f"{ratio:.2g} times, {time_of(figure.median_ms)}{outcome.remark(call)}")
+
+
+def growth(figures: Path) -> str:
+    """Return the chart of the growth curves of calls, in the fewest archives that were measured."""
+    found = [curve for curve in curves.read(figures) if curve.unit == "ms"]
+    archives = min(curve.archives for curve in found)
+    drawn = [
+        svg.Line([(nodes, figure.median_ms) for nodes, figure in curve.points], _at_the_end(curve))
+        for curve in found
+        if curve.archives == archives
+    ]
+    where = "one archive" if archives == 1 else f"{archives:,} archives"
+    return svg.lines(f"How calls grow with the nodes of {where}", "nodes", "ms, median", drawn)
+
+
+def _at_the_end(curve: curves.Curve) -> str:
+    exponent = "" if curve.exponent is None else f", N^{curve.exponent:.2f}"
+    return f"{curve.work}{exponent}{' (!)' if curve.is_too_fast else ''}"
 
 
 if __name__ == "__main__":

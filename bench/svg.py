@@ -14,6 +14,9 @@ _LEFT: Final = 150
 _RIGHT: Final = 590
 """Where the plotted area begins and ends, in units of the drawing."""
 
+_MARGIN: Final = 70
+"""The width of the figures beside a vertical axis."""
+
 _LINE: Final = 15
 """The height of a line of text, and of a bar with its distance."""
 
@@ -111,12 +114,12 @@ def lines(title: str, across: str, up: str, found: Sequence[Line]) -> str:
     """
     top, bottom = 4 * _LINE, max(380, (5 + len(found)) * _LINE)
     points = [point for line in found for point in line.points]
-    horizontal = _Axis.over([x for x, _ in points], 50, _RIGHT - 60)
+    horizontal = _Axis.over([x for x, _ in points], _MARGIN, _RIGHT - 60)
     vertical = _Axis.over([y for _, y in points], bottom, top)
     body = _grid(horizontal, lambda x: f'x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{bottom}"')
-    body += _grid(vertical, lambda y: f'x1="50" x2="{_RIGHT - 60}" y1="{y:.1f}" y2="{y:.1f}"')
+    body += _grid(vertical, lambda y: f'x1="{_MARGIN}" x2="{_RIGHT - 60}" y1="{y:.1f}" y2="{y:.1f}"')
     body += [_text(horizontal.at(tick), bottom + 16, _told(tick), "middle faint") for tick in horizontal.ticks]
-    body += [_text(44, vertical.at(tick) + 4, _told(tick), "end faint") for tick in vertical.ticks]
+    body += [_text(_MARGIN - 6, vertical.at(tick) + 4, _told(tick), "end faint") for tick in vertical.ticks]
     body += [_text(0, top - 12, up, "faint"), _text(290, bottom + 34, across, "middle faint")]
     ends = sorted(range(len(found)), key=lambda number: vertical.at(found[number].points[-1][1]))
     places = _apart([vertical.at(found[number].points[-1][1]) for number in ends], bottom)
