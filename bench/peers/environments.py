@@ -41,6 +41,7 @@ KINDS: Final = (
     Kind("PostgreSQL by hand", "postgres_program", (PSYCOPG,), "postgres"),
     Kind("LangGraph store", "langgraph_program", ("langgraph-checkpoint-postgres==3.2.0", PSYCOPG), "postgres"),
     Kind("LanceDB", "lancedb_program", ("lancedb==0.40.0", "pyarrow==26.0.1")),
+    Kind("mem0", "mem0_program", ("mem0ai==2.2.1", "langchain==1.5.2")),
     Kind("git program", "git_program"),
 )
 """Every peer; MemoTree is the first one."""
