@@ -143,9 +143,9 @@ def _curves(arguments: argparse.Namespace) -> list[Row]:
             largest=arguments.curves_to or (10_000 if quick else 100_000),
             archives=arguments.curves_archives or (1, 100),
             rounds=10 if quick else 30,
+            path=arguments.json.with_name("curves.json"),
         )
     )
-    curves.keep(found, arguments.json.with_name("curves.json"))
     return curves.rows(found)
 
 

@@ -94,26 +94,30 @@ class Curve:
         return cls(told["work"], told["unit"], told["archives"], points)
 
 
-async def run(*, largest: int, archives: Sequence[int], rounds: int) -> list[Curve]:
-    """Measure all sizes up to ``largest``, for each number of archives.
+async def run(*, largest: int, archives: Sequence[int], rounds: int, path: Path) -> list[Curve]:
+    """Measure all sizes up to ``largest``, for each number of archives; what was measured is kept after each size.
 
     Args:
         largest: The most leaves.
         archives: Numbers of archives; sizes with fewer than ten leaves for each archive are left out.
         rounds: Calls of each kind at each size.
+        path: The file for the curves.
     """
     say = Console(stderr=True)
     sizes = [(count, nodes) for count in archives for nodes in SIZES if _FEWEST * count <= nodes <= largest]
     minutes = sum(_SECONDS_OF_A_SIZE + _SECONDS_OF_A_NODE * nodes for _, nodes in sizes) / 60
     say.print(f"growth curves to {largest:,} nodes: about {minutes:.0f} minutes, more on a busy machine")
     found: dict[tuple[str, int], list[tuple[int, Figure]]] = {}
+    curves: list[Curve] = []
     for count, nodes in sizes:
         begun = time.perf_counter()
         figures = await growth_sizes.measure(nodes=nodes, archives=count, rounds=rounds)
         for work, samples in figures.items():
             found.setdefault((work, count), []).append((nodes, Figure.of(samples)))
         say.print(f"{nodes:,} nodes in {count:,} archives: {time.perf_counter() - begun:.0f} s")
-    return [Curve(work, _unit(work), count, points) for (work, count), points in found.items()]
+        curves = [Curve(work, _unit(work), number, points) for (work, number), points in found.items()]
+        keep(curves, path)
+    return curves
 
 
 def _unit(work: str) -> str:

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from memotree_storage.errors import MemoTreeError
 from rich.console import Console
 
 from bench.peers.environments import OUT, Kind, NotInstalledError
@@ -102,7 +103,7 @@ async def _started(kinds: Sequence[Kind], skipped: dict[str, str]) -> AsyncItera
             say.print(f"{kind.name} …")
             try:
                 peers.append(await stack.enter_async_context(running(kind, OUT / "peers" / f"{kind.program}.log")))
-            except (NotInstalledError, PeerError, OSError) as error:
+            except (NotInstalledError, PeerError, MemoTreeError, OSError) as error:
                 skipped[kind.name] = str(error)
                 say.print(f"{kind.name} is skipped: {error}")
         yield peers

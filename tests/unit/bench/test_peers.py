@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from memotree_storage.embedded.child import ChildStartError
 
-from bench.peers import environments, measure
+from bench.peers import environments, measure, process
 from bench.peers.environments import KINDS, OURS, Kind, NotInstalledError, python_of
 from bench.peers.measure import Contest
 from bench.peers.outcome import CALLS, Figure, Outcome, Run, keep, read
@@ -92,6 +93,20 @@ async def test_a_peer_that_does_not_start_is_skipped_and_the_others_go_on(
     assert found[0].lacks["search_vector"] == "no vectors"
     assert found[0].wrong == ()
     assert found[0].figures["update_one"].rounds == 2
+
+
+async def test_a_peer_whose_server_does_not_start_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        def __init__(self, _: Path) -> None: ...
+
+        async def start(self) -> str:
+            raise ChildStartError("PostgreSQL did not start.")
+
+    monkeypatch.setattr(measure, "OUT", tmp_path)
+    monkeypatch.setattr(process, "EmbeddedPostgres", Broken)
+    kind = Kind("Other", "no_such_program", server="postgres")
+    (found,) = await measure.measure([kind], notes=10, words=5, rounds=1)
+    assert found.skipped == "PostgreSQL did not start."
 
 
 async def test_a_call_that_fails_is_said_and_not_made_again(tmp_path: Path) -> None:
