@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 from xml.sax.saxutils import escape
 
-_WIDTH: Final = 800
+_WIDTH: Final = 830
 _LEFT: Final = 150
 _RIGHT: Final = 590
 """Where the plotted area begins and ends, in units of the drawing."""
