@@ -12,7 +12,7 @@ WORKERS ?= logical
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 8 --dist worksteal
 ON_SYSTEM_POSTGRES := $(addprefix tests/integration/,test_commits.py test_searching.py test_history.py test_diff.py)
 
-.PHONY: help run demo test fuzz test-all lint format proto docs site bench recall-bench clean
+.PHONY: help run demo test fuzz test-all lint format proto docs site bench bench-peers plots recall-bench clean
 
 help:                     ## Show the targets
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sort | awk 'BEGIN {FS = ":.*## "} {printf "%-12s %s\n", $$1, $$2}'
@@ -74,6 +74,12 @@ site: $(STAMP)            ## Build the documentation as web pages into dist/site
 bench: $(WEIGHTS)         ## Measure the budgets beside their peers
 	@$(BIN)/python -m bench
 	@test -z "$(RECALL_DATA)" || $(BIN)/python -m bench.recall --data "$(RECALL_DATA)"
+
+bench-peers: $(STAMP)     ## Measure the same work on peers, each in an environment of its own: make bench-peers ARGS=--quick
+	@$(BIN)/python -m bench.peers $(ARGS)
+
+plots: $(STAMP)           ## Draw the figures of the benches into docs/reference/plots
+	@$(BIN)/python -m bench.plots
 
 recall-bench: $(WEIGHTS)    ## Measure recall on the documents and questions of a folder: make recall-bench DATA=folder
 	@test -n "$(DATA)" || { echo "Say which folder: make recall-bench DATA=folder" >&2; exit 2; }

@@ -12,7 +12,7 @@ import uvloop
 from memotree_storage.memory import return_freed_memory
 from rich.console import Console
 
-from bench import codec, commit_rate, growth, past, recall_changes, rpc, scale, starts, store_commit, summaries
+from bench import codec, commit_rate, curves, growth, past, recall_changes, rpc, scale, starts, store_commit, summaries
 from bench.table import NOTHING_LOST, Row, keep, markdown, show
 from bench.worlds import world
 from memotree.server.logs import configure_logging
@@ -30,6 +30,7 @@ _PARTS = (
     "scale",
     "recall",
     "growth",
+    "curves",
     "kills",
     "power",
 )
@@ -41,6 +42,10 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="small sizes: minutes become seconds")
     parser.add_argument("--only", action="append", choices=_PARTS, help="only these parts")
     parser.add_argument("--json", type=Path, default=_OUT, help="where the figures are kept")
+    parser.add_argument("--curves-to", type=int, help="the most nodes of the growth curves; 100,000 by default")
+    parser.add_argument(
+        "--curves-archives", type=int, action="append", help="a number of archives of the curves; 1 and 100 by default"
+    )
     parser.add_argument("--strict", action="store_true", help="fail when a budget of time or size is missed, too")
     arguments = parser.parse_args()
     parts = arguments.only or [*_PARTS]
@@ -48,6 +53,8 @@ def main() -> int:
     return_freed_memory()
     collect_rarely()
     rows = uvloop.run(_run(parts, quick=arguments.quick))
+    if "curves" in parts:
+        rows += _curves(arguments)
     show(rows)
     keep(rows, arguments.json)
     arguments.json.with_suffix(".md").write_text(markdown(rows), encoding="utf-8")
@@ -129,6 +136,20 @@ def _losses(parts: list[str], *, quick: bool) -> list[Row]:
 
         rows += _power(power_cut, 2 if quick else 100)
     return rows
+
+
+def _curves(arguments: argparse.Namespace) -> list[Row]:
+    """The growth curves, which are kept beside the other figures, too."""
+    quick = arguments.quick
+    found = uvloop.run(
+        curves.run(
+            largest=arguments.curves_to or (10_000 if quick else 100_000),
+            archives=arguments.curves_archives or (1, 100),
+            rounds=10 if quick else 30,
+            path=arguments.json.with_name("curves.json"),
+        )
+    )
+    return curves.rows(found)
 
 
 async def _growth(*, quick: bool) -> list[Row]:

@@ -6,8 +6,6 @@ commits it, again and again; edits and commits of different clients overlap as t
 
 import asyncio
 import itertools
-import os
-import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -18,7 +16,7 @@ from typing import Any, Final
 import grpc
 
 from bench.table import Row, median_ms, timed
-from memotree.local.server_process import ServerProcess
+from bench.worlds import served_apart
 from memotree.v1 import (
     node_service_pb2,
     node_service_pb2_grpc,
@@ -72,19 +70,8 @@ async def run(*, nodes: int, seconds: float, rounds: int, store_commit_ms: float
 @asynccontextmanager
 async def _server() -> AsyncIterator[str]:
     with TemporaryDirectory(prefix="memotree-rate-") as name:
-        folder = Path(name)
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("MEMOTREE_")}
-        server = ServerProcess.start(
-            [sys.executable, "-m", "memotree.cli", "serve", "--data", str(folder / "data"), "--port", "0"],
-            folder=folder / "data",
-            log=folder / "server.log",
-            environment=environment,
-            working_folder=folder,
-        )
-        try:
-            yield await asyncio.to_thread(server.address)
-        finally:
-            await asyncio.to_thread(server.stop)
+        async with served_apart(Path(name)) as address:
+            yield address
 
 
 async def _prepare(clients: _Clients, count: int) -> list[str]:

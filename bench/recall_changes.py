@@ -44,8 +44,8 @@ async def _shape(shape: Shape, folder: Path, leaves: int, rounds: int) -> list[R
         begun = time.perf_counter()
         await workspace.recall(next(questions))
         first = time.perf_counter() - begun
-        warm, after = await _alternately(workspace, questions, rounds, lambda number: _update(workspace, number))
-        warm_2, created = await _alternately(workspace, questions, rounds, lambda number: _create(workspace, number))
+        warm, after = await alternately(workspace, questions, rounds, lambda number: update_leaf(workspace, number))
+        warm_2, created = await alternately(workspace, questions, rounds, lambda number: _create(workspace, number))
         warm_3, staged = await _in_session(workspace, questions, rounds)
     what = f"{leaves:,} leaves, {shape}"
     return [
@@ -76,7 +76,7 @@ def _row(work: str, changed: list[float], warm: list[float], leaves: int) -> Row
     return Row(work, value, "ms", "a warm one", base, f"≤ {_PER_COMMIT:g} times at 1e5", met)
 
 
-async def _alternately(
+async def alternately(
     workspace: AsyncWorkspace, questions: Iterator[str], rounds: int, change: Callable[[int], Awaitable[object]]
 ) -> tuple[list[float], list[float]]:
     """Return the seconds of calls of Recall that follow another one, and of those that follow a change."""
@@ -114,7 +114,8 @@ async def _some_leaf(workspace: AsyncWorkspace, number: int) -> Node:
     return found[number % len(found)].node
 
 
-async def _update(workspace: AsyncWorkspace, number: int) -> None:
+async def update_leaf(workspace: AsyncWorkspace, number: int) -> None:
+    """Change the text of a leaf, and commit it."""
     node = await _some_leaf(workspace, number)
     async with workspace.session() as session:
         await session.update(node.id, content=f"Ada: fact {new_id()} is that the harbour opens at {number} o'clock.")

@@ -127,16 +127,21 @@ async def run(leaves: int) -> dict[str, Any]:
     }
 
 
-async def import_entries(folder: Path, entries: Iterator[Entry]) -> None:
-    """Import entries into a new workspace of a data folder, until they are searchable."""
+async def import_entries(folder: Path, entries: Iterator[Entry]) -> float:
+    """Import entries into a new workspace of a data folder; return the seconds until they are searchable."""
     async with private_server(folder) as client:
         workspace = await client.create_workspace(WORKSPACE)
     async with AsyncExitStack() as stack:
         store, _ = await open_store_and_models(load_settings(data_folder=folder, log_level="warning"), stack)
+        seconds = 0.0
         while batch := list(islice(entries, _ENTRIES_OF_A_COMMIT)):
+            begun = time.perf_counter()
             await commit_entries(store, workspace.id, "main", batch, "Import")
+            seconds += time.perf_counter() - begun
+        begun = time.perf_counter()
         await store.indexer.current(workspace.id)
         await store.indexer.flush()
+    return seconds + time.perf_counter() - begun
 
 
 async def _asked(client: AsyncClient, talk: Talk) -> dict[str, Any]:

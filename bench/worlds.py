@@ -1,6 +1,9 @@
 """The stores and trees of the benches: open stores in a temporary folder, and trees of Zipf-distributed text."""
 
+import asyncio
+import os
 import random
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,6 +17,7 @@ from memotree_storage.store import Store
 
 from memotree.canvas import NodeOperations, ViewOperations
 from memotree.history import HistoryOperations
+from memotree.local.server_process import ServerProcess
 from memotree.maintenance import MaintenanceOperations
 from memotree.models.extractive import brief_of, summary_of
 from memotree.request.pages import PageTokens
@@ -94,6 +98,23 @@ async def served(place: World, *, asks_stores: bool = True) -> AsyncIterator[str
     }
     async with Server(place.settings, operations) as server:
         yield server.address
+
+
+@asynccontextmanager
+async def served_apart(folder: Path) -> AsyncIterator[str]:
+    """The address of a MemoTree server in a process of its own, with its data in ``folder``."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MEMOTREE_")}
+    server = ServerProcess.start(
+        [sys.executable, "-m", "memotree.cli", "serve", "--data", str(folder / "data"), "--port", "0"],
+        folder=folder / "data",
+        log=folder / "server.log",
+        environment=environment,
+        working_folder=folder,
+    )
+    try:
+        yield await asyncio.to_thread(server.address)
+    finally:
+        await asyncio.to_thread(server.stop)
 
 
 def _word(number: int) -> str:
