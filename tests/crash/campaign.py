@@ -55,7 +55,8 @@ _DEATH_THROES: Final = 5.0
 
 def all_points(rng: random.Random, writers: int = 2) -> list[str]:
     """Each named point once, at a random pass of it; those of the recovery follow a kill that leaves work for it."""
-    passes = [f"{point}:{rng.randrange(1, 2 + writers)}" for point in POINTS]
+    # The indexer passes its points once for many commits.
+    passes = [f"{point}:{rng.randrange(1, 4 if point.startswith('index') else 2 + writers)}" for point in POINTS]
     return [*passes, *(point for recovery in RECOVERY_POINTS for point in (BEHIND, recovery))]
 
 

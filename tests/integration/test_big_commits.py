@@ -15,7 +15,7 @@ from memotree_storage.model import codec
 from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import new_id
 from memotree_storage.model.paths import entry_path, node_path
-from memotree_storage.postgres import database, projector
+from memotree_storage.postgres import database, projector, version_rows
 
 pytestmark = pytest.mark.requirement("STORE-9")
 
@@ -71,7 +71,8 @@ async def test_rows_of_a_big_commit_are_written_in_pieces(world: World, monkeypa
     """Those of nodes, and those of files that are no entries."""
     written: list[int] = []
     in_turns = projector.in_turns
-    monkeypatch.setattr(projector, "in_turns", lambda rows: (written.append(len(rows)), in_turns(rows))[1])
+    for module in (projector, version_rows):
+        monkeypatch.setattr(module, "in_turns", lambda rows: (written.append(len(rows)), in_turns(rows))[1])
     nodes = {entry_path(node): encode_entry(node) for node in world.nodes(_MANY)}
     push_files(world, nodes | {node_path(new_id()): b"no entry" for _ in range(2 * _MANY)})
     await world.store.catch_up(world.workspace)

@@ -257,7 +257,8 @@ async def test_writers_that_wait_for_a_workspace_hold_no_connection(world: World
     lock = world.store.locks.workspaces.of(world.workspace)
     async with lock, asyncio.timeout(60):
         commits = [asyncio.create_task(world.commit(session_id)) for session_id in opened]
-        while len(lock._waiters or ()) < waiting:  # noqa: ASYNC110 - a lock tells nobody who waits
+        queues = world.store.commits._queues
+        while len(queues.get(world.workspace, ())) < waiting:  # noqa: ASYNC110 - a queue tells nobody who waits
             await asyncio.sleep(0.005)
         await world.head()
     assert len(set(await asyncio.gather(*commits))) == waiting
