@@ -290,12 +290,13 @@ class _Change:
         """Returns the documents in which another heading may count: of another size, or below nodes of another width.
 
         A node that is wider than a document never counts in it. So of the documents below a node whose width changed,
-        only the first and the last one are looked at, which may be partly outside of it.
+        only the first and the last one are looked at, which may be partly outside of it. Widths change above what
+        moved, also where the order of leaves stays.
         """
         if not tree.heading_of.any() and not self._old.order.heading_of.any():
             return []
         found, starts = set(documents.changed.tolist()), documents.starts
-        for place in np.flatnonzero(documents.near.broken).tolist():
+        for place in np.union1d(np.flatnonzero(documents.near.broken), self._borders(places)).tolist():
             for leaf in {max(place - 1, 0), min(place, len(places) - 1)} if len(places) else ():
                 node = int(places[leaf])
                 while node >= 0:
