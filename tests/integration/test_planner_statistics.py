@@ -33,18 +33,19 @@ async def test_a_table_that_has_grown_is_analyzed_once(world: World) -> None:
 
 
 async def test_each_commit_and_rebuild_asks_how_much_has_grown(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: asyncio.Queue[Database] = asyncio.Queue()
+    asked: asyncio.Queue[None] = asyncio.Queue()
 
     async def telling(database: Database) -> list[str]:
-        asked.put_nowait(database)
+        if database is world.store.database:  # other tests have stores in this process
+            asked.put_nowait(None)
         return []
 
     monkeypatch.setattr(background, "renew_statistics", telling)
     monkeypatch.setattr(background, "_PAUSE", 0)
     async with asyncio.timeout(DEADLINE):
         await world.put(world.node())
-        assert await asked.get() is world.store.database
+        await asked.get()
         while not asked.empty():
             asked.get_nowait()
         await world.store.rebuild(world.workspace)
-        assert await asked.get() is world.store.database
+        await asked.get()
