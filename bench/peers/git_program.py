@@ -52,12 +52,6 @@ class GitProgram:
         found = self._run("grep", "-l", "-i", "-w", "-F", *words, none_found=1)
         return [Path(line).stem for line in found.splitlines()[:TOP]]
 
-    def search_vector(self, text: str, vector: Sequence[float]) -> list[str]:
-        raise NotImplementedError
-
-    def search_hybrid(self, text: str, vector: Sequence[float]) -> list[str]:
-        raise NotImplementedError
-
     def history_of_one(self, key: str) -> int:
         return len(self._run("log", "--format=%H %ct %s", "--", _path(key)).splitlines())
 

@@ -52,9 +52,6 @@ class LanceDb:
         query = self._table.search(query_type="hybrid").vector(vector).text(text)
         return _keys(query.distance_type("cosine").select(["key"]).limit(TOP))
 
-    def history_of_one(self, key: str) -> int:
-        raise NotImplementedError
-
     def read_as_of(self, key: str) -> str:
         table = self._connection.open_table("notes")
         table.checkout(self._marked)

@@ -46,21 +46,9 @@ class LangGraph:
         self._vectors = {note.text: note.vector for note in notes}
         self._store.batch([PutOp(_NAMES, note.key, {"text": note.text}) for note in notes])
 
-    def search_words(self, text: str) -> list[str]:
-        raise NotImplementedError
-
     def search_vector(self, text: str, vector: Sequence[float]) -> list[str]:
         self._vectors = {text: vector}
         return [item.key for item in self._store.search(_NAMES, query=text, limit=TOP)]
-
-    def search_hybrid(self, text: str, vector: Sequence[float]) -> list[str]:
-        raise NotImplementedError
-
-    def history_of_one(self, key: str) -> int:
-        raise NotImplementedError
-
-    def read_as_of(self, key: str) -> str:
-        raise NotImplementedError
 
     def _embed(self, texts: Sequence[str]) -> list[list[float]]:
         return [list(self._vectors[text]) for text in texts]

@@ -74,22 +74,13 @@ class Mem0:
         for note in notes:
             self._memory.update(self._ids[note.key], note.text)
 
-    def search_words(self, text: str) -> list[str]:
-        raise NotImplementedError
-
     def search_vector(self, text: str, vector: Sequence[float]) -> list[str]:
         self._given.vectors = {text: vector}
         found = self._memory.search(text, filters={"user_id": _USER}, top_k=TOP, threshold=0.0)
         return [self._keys[row["id"]] for row in found["results"]]
 
-    def search_hybrid(self, text: str, vector: Sequence[float]) -> list[str]:
-        raise NotImplementedError
-
     def history_of_one(self, key: str) -> int:
         return len(self._memory.history(self._ids[key]))
-
-    def read_as_of(self, key: str) -> str:
-        raise NotImplementedError
 
 
 if __name__ == "__main__":

@@ -41,6 +41,14 @@ class Note:
 class Peer(Protocol):
     """A store of notes under the workload.
 
+    It has those of the following calls, by these names, that it does not name in ``lacks``:
+
+    - ``search_words(text)``, ``search_vector(text, vector)`` and ``search_hybrid(text, vector)`` return the keys of the
+      best notes: by words, by their vectors, by both.
+    - ``history_of_one(key)`` reads the versions of one note, newest first (what identifies each, not their texts), and
+      returns how many there are.
+    - ``read_as_of(key)`` returns the text that a note had at the mark.
+
     Attributes:
         versions: The versions of the packages and programs that matter, by name.
         durability: What is on disk when a write returns, in one sentence.
@@ -67,21 +75,6 @@ class Peer(Protocol):
 
     def update(self, notes: Sequence[Note]) -> None:
         """Replace the texts of some notes, as one commit or transaction."""
-
-    def search_words(self, text: str) -> list[str]:
-        """Return the keys of the best notes by words."""
-
-    def search_vector(self, text: str, vector: Sequence[float]) -> list[str]:
-        """Return the keys of the best notes by their vectors."""
-
-    def search_hybrid(self, text: str, vector: Sequence[float]) -> list[str]:
-        """Return the keys of the best notes by words and vectors."""
-
-    def history_of_one(self, key: str) -> int:
-        """Read the versions of one note, newest first (what identifies each, not their texts); returns how many."""
-
-    def read_as_of(self, key: str) -> str:
-        """Return the text that a note had at the mark."""
 
 
 def packages(*names: str) -> dict[str, str]:

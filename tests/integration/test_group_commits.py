@@ -11,6 +11,7 @@ from unittest.mock import AsyncMock
 import psycopg
 import pytest
 from integration.pushes import differences, push
+from integration.statements import recorded
 from integration.worlds import World
 from memotree_storage.commit import group_commit, write_path
 from memotree_storage.commit.group_commit import BranchBusyError
@@ -110,6 +111,19 @@ async def test_commits_that_wait_share_a_pack_and_each_is_a_commit_of_its_own(
         alive = await world.alive(commit_id)
         assert [node.id in alive for node in nodes] == [place <= number for place in range(20)]
     assert await differences(world.store, world.workspace) == []
+
+
+async def test_a_commit_in_a_group_sends_few_statements_of_its_own(world: World) -> None:
+    """Those that all share (the workspace, the refs, the transaction) are sent once."""
+    counts = []
+    for size in (2, 6):
+        sessions = await staged_sessions(world, world.nodes(size))
+        with recorded() as sent:
+            await together(world, [world.commit(each) for each in sessions])
+        counts.append(len(sent))
+    of_each, shared = (counts[1] - counts[0]) // 4, counts[0] - 2 * ((counts[1] - counts[0]) // 4)
+    assert of_each <= 13, "before and in the group"
+    assert shared <= 2
 
 
 async def test_commits_of_the_same_nodes_are_merged_in_the_order_in_which_they_came(world: World) -> None:

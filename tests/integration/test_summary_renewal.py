@@ -1,14 +1,16 @@
 """Stale summaries are renewed with a commit, in the background or when asked; those of people stay."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
 from endpoints import ModelEndpoint
 from integration.forests import SUCCEEDED, Forest, forest_of
 from integration.ingested_books import CHANGED, IngestedBook
-from integration.test_reingestion import leaf_of
+from integration.statements import recorded
+from integration.test_reingestion import chapter_of, leaf_of
 from integration.worlds import World
 from memotree_storage.errors import MemoTreeError
 from memotree_storage.model.attribute_names import SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING
@@ -115,6 +117,46 @@ async def test_the_background_renews_all_summaries_that_a_commit_made_stale_in_o
         assert forest.files() == {ingested.chapter: "M"}
         assert (await forest.node(ingested.chapter)).summary != before
         assert "engines" in (await forest.node(ingested.leaf)).summary
+
+
+@pytest.mark.requirement("FOREST-5")
+@pytest.mark.usefixtures("without_following")
+async def test_a_look_at_many_commits_sends_as_few_statements_as_one_at_two(forest: Forest) -> None:
+    """Only those that moved or deleted nodes are looked at as they were before."""
+    ingested = await IngestedBook.of(forest)
+    commits = []
+    for number in range(8):
+        change = nodes_pb.UpdateNodeRequest(node_id=ingested.leaf, content=f"{CHANGED} Once more: {number}.")
+        await forest.commit_change(change)
+        commits.append(await forest.world.head())
+    counts = []
+    for some in (commits[-2:], commits):
+        with recorded() as sent:
+            await forest.summaries._look(forest.world.workspace, "main", some)
+        counts.append(len(sent))
+    assert counts[0] == counts[1]
+
+
+@pytest.mark.requirement("FOREST-5")
+@pytest.mark.usefixtures("without_following")
+@pytest.mark.parametrize("is_moved", [True, False])
+async def test_a_look_finds_what_nodes_were_moved_away_from_or_deleted_below(
+    forest: Forest, monkeypatch: pytest.MonkeyPatch, is_moved: bool
+) -> None:
+    ingested = await IngestedBook.of(forest)
+    there = await chapter_of(forest, ingested.archive_id, "Chapter 3")
+    found: list[set[str]] = []
+
+    async def submit(*_: object, inputs: Mapping[str, bytes], **__: object) -> None:
+        found.append(set(json.loads(next(iter(inputs.values())))))
+
+    monkeypatch.setattr(forest.summaries._runner, "submit", submit)
+    if is_moved:
+        await forest.commit_change(nodes_pb.MoveNodeRequest(node_id=ingested.leaf, parent_id=there))
+    else:
+        await forest.commit_change(nodes_pb.DeleteNodeRequest(node_id=ingested.leaf))
+    await forest.summaries._look(forest.world.workspace, "main", [await forest.world.head()])
+    assert found == [{ingested.chapter, there} if is_moved else {ingested.chapter}]
 
 
 @pytest.mark.usefixtures("without_following")

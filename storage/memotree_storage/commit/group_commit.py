@@ -17,7 +17,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
@@ -152,7 +152,7 @@ async def _joined(store: Store, workspace_id: str, member: _Member[T]) -> T:
 
 
 async def _make_some(store: Store, workspace_id: str, queue: deque[_Member[Any]]) -> None:
-    """Make a group of the commits that wait, or leave them to the next call if that takes too long."""
+    """Make one group of the commits that wait, and answer them; the others stay in the queue."""
     group: list[_Member[Any]] = []
     try:
         async with store.locks.workspaces.of(workspace_id):
@@ -176,19 +176,19 @@ def _taken(store: Store, queue: deque[_Member[Any]]) -> list[_Member[Any]]:
     queue.clear()
     if not waiting:
         return []
-    ready = [member for member in waiting if not _is_edited(store, member)]
+    edited = {member for member in waiting if _is_edited(store, member)}
     late = (member for member in waiting if member.passed_over >= _MOST_PASSED_OVER)
-    first = next(late, ready[0] if ready else waiting[0])
-    group, sessions = [first], {first.session_id} - {""}
+    first = next(late, next((member for member in waiting if member not in edited), waiting[0]))
+    group, sessions = [first], {first.session_id}
     for member in waiting:
         if member is first:
             continue
-        fits = member.branch == first.branch and member.session_id not in sessions and len(group) < _MOST_MEMBERS
-        if fits and member in ready:
+        is_taken = bool(member.session_id) and member.session_id in sessions
+        if member.branch == first.branch and len(group) < _MOST_MEMBERS and not is_taken and member not in edited:
             group.append(member)
-            sessions |= {member.session_id} - {""}
+            sessions.add(member.session_id)
         else:
-            member.passed_over += member not in ready
+            member.passed_over += member in edited
             queue.append(member)
     return group
 
@@ -278,9 +278,10 @@ class _Group:
             )
             await registry.lock_workspace(held.conn, self.workspace_id)
             repository = await repository_of(self.store, self.workspace_id)
-            pending = stack.enter_context(PendingCommits.on(repository))
-            opened = WorkspaceTransaction(self.store, held.conn, commit_point, self.workspace_id, repository, pending)
+            opened = WorkspaceTransaction(self.store, held.conn, commit_point, self.workspace_id, repository)
             await opened.follow_git()
+            pending = stack.enter_context(PendingCommits.on(repository))
+            opened = replace(opened, pending=pending)
             await self._work(opened, pending)
             if pending.new:
                 await pending.publish(opened)

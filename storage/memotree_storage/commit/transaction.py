@@ -66,16 +66,13 @@ class OpenCommits(Protocol):
         """Note a commit on top of the earlier ones, which the ref shall be at in the end."""
         ...
 
-    def begin(self) -> bool:
-        """Whether this is the first call: what other programs have pushed is mirrored once, before all commits."""
-        ...
-
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceTransaction(Transaction):
     """The right to change a workspace: a transaction that holds its row, and its repository.
 
-    With ``pending``, commits are not published one by one but all at the end; until then the mirror is ahead of Git.
+    With ``pending``, commits are not published one by one but all at the end. Until then the mirror is ahead of Git, so
+    what other programs have pushed is mirrored before.
 
     Attributes:
         workspace_id: The workspace.
@@ -95,8 +92,8 @@ class WorkspaceTransaction(Transaction):
             self.store.background.start(work())
 
     async def follow_git(self) -> None:
-        """Mirror what other programs have committed or pushed, if anything."""
-        if self.pending is not None and not self.pending.begin():
+        """Mirror what other programs have committed or pushed, if anything; with ``pending`` that was done before."""
+        if self.pending is not None:
             return
         with self.store.following(self.workspace_id):
             if not await is_behind(self.conn, self.workspace_id, self.repository):

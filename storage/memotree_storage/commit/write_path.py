@@ -133,7 +133,6 @@ class PendingCommits:
     ref: str = ""
     old: str = ""
     new: str = ""
-    _has_begun: bool = False
 
     @classmethod
     def on(cls, repository: CommitStore) -> Self:
@@ -151,11 +150,6 @@ class PendingCommits:
     def size(self) -> int:
         """Bytes of what was written, which are kept in memory."""
         return self.pack.size
-
-    def begin(self) -> bool:
-        """Whether this is the first call."""
-        begun, self._has_begun = self._has_begun, True
-        return not begun
 
     def add(self, ref: str, parent: str, commit_id: str) -> None:
         """Note a commit of the branch ``ref``."""

@@ -108,3 +108,11 @@ def leaves(answer: pb.RecallResponse) -> list[pb.RecalledNode]:
 def texts(answer: pb.RecallResponse) -> list[str]:
     """The contents of the leaves of an answer, in its order."""
     return [one.node.content for one in leaves(answer)]
+
+
+def as_told(answer: pb.RecallResponse) -> pb.RecallResponse:
+    """An answer without its receipt, which has the moment."""
+    told = pb.RecallResponse()
+    told.CopyFrom(answer)
+    told.ClearField("receipt")
+    return told

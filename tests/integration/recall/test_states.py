@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from integration.damage import differences
-from integration.pushes import push_files, run
+from integration.pushes import push_files
 from integration.recall.talks import (
     COLLAPSED,
     GARDEN,
@@ -18,6 +18,7 @@ from integration.recall.talks import (
     TRACTOR,
     Forest,
     Models,
+    as_told,
     leaves,
 )
 from integration.worlds import World
@@ -430,57 +431,7 @@ async def test_with_too_many_leaves_the_index_selects_archives_and_a_warning_say
     assert any("index" in warning for warning in answer.warnings)
 
 
-# --- Rows that are replaced ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.requirement("STORE-4", "FOREST-8")
-@pytest.mark.parametrize("strategy", [LCA, COLLAPSED, HYBRID])
-async def test_a_recall_after_a_rebuild_reads_nothing_that_was_cached_before(forest: Forest, strategy: int) -> None:
-    """The rows were damaged when they were cached; a rebuild mends the rows, and so what is recalled."""
-    world = forest.world
-    asked: dict[str, Any] = {"strategy": strategy, "include_trace": True}
-    session = await world.open()
-    await world.stage(session, world.node("Staged"))
-    right, right_there = await forest(**asked), await forest(**asked, revision=session)
-    await run(world.store, "update mirror.version set title = 'Damaged', dead = position > 'a1' where not is_archive")
-    await run(world.store, "update mirror.passage set counts = terms, tokens = 1")
-    fresh = replace(forest, recalling=Recall(world.store, world.limits, Models(world.store.embedder)))
-    assert as_told(await fresh(**asked)) != as_told(right)
-    assert as_told(await fresh(**asked, revision=session)) != as_told(right_there)
-    await world.store.rebuild(world.workspace)
-    assert as_told(await fresh(**asked)) == as_told(right)
-    assert as_told(await fresh(**asked, revision=session)) == as_told(right_there)
-
-
-def as_told(answer: pb.RecallResponse) -> pb.RecallResponse:
-    """An answer without its receipt, which has the moment."""
-    told = pb.RecallResponse()
-    told.CopyFrom(answer)
-    told.ClearField("receipt")
-    return told
-
-
-@pytest.mark.requirement("STORE-4", "FOREST-8")
-async def test_a_rebuild_changes_no_answer(forest: Forest) -> None:
-    """Whatever the order is in which equal texts, old versions and branches come back into the index."""
-    world = forest.world
-    alike = [world.node(f"Note {number % 3}", content=GARDEN[number % 4]) for number in range(24)]
-    for start in range(0, len(alike), 8):
-        await world.put(*alike[start : start + 8])
-    for number in range(0, len(alike), 5):
-        alike[number] = replace(alike[number], content=GARDEN[(number + 1) % 4])
-        await world.put(alike[number], delete=[alike[number + 1]])
-    asked = [
-        {"query": query, "strategy": strategy, "top_k": 7, "include_trace": True}
-        for query in (TRACTOR, *GARDEN[:3], "Note 1")
-        for strategy in (LCA, COLLAPSED, HYBRID)
-    ]
-    before = [as_told(await forest(**fields)) for fields in asked]
-    found = [[(hit.version.entry_id, hit.score) for hit in await forest.search(fields["query"])] for fields in asked]
-    await world.store.rebuild(world.workspace)
-    assert [as_told(await forest(**fields)) for fields in asked] == before
-    again = [[(hit.version.entry_id, hit.score) for hit in await forest.search(fields["query"])] for fields in asked]
-    assert again == found
+# --- Beside a fresh server --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.requirement("FOREST-8", "STORE-9")
