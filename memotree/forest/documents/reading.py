@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from memotree.forest.documents import code, docx, epub, html, markdown, notebook, packed, roff, tables
+from memotree.forest.documents import code, docx, epub, html, markdown, notebook, packed, pdf, roff, tables
 from memotree.forest.documents.canonical import canonical_text, shows_something, told_of_unfit, unfit_characters
 from memotree.forest.documents.conversation import InvalidTurnsError, parse_turns
 from memotree.forest.documents.decoding import decode
@@ -166,19 +166,13 @@ def _man(text: str, _: Kind, __: str) -> Document:
     return Document(page.text, MAN, page.title, nest(page.headings, page.text))
 
 
-def _pdf(data: bytes, *, name: str) -> Document:
-    from memotree.forest.documents import pdf  # noqa: PLC0415 - the library takes longer than the other readers together
-
-    return pdf.read(data, name=name)
-
-
 def _notebook(text: str, _: Kind, name: str) -> Document:
     return notebook.read(text, name=name)
 
 
 _EXTRACTED: Final = frozenset({HTML, MAN, NOTEBOOK, CONVERSATION})
 """Kinds whose text is not the file, but what a reader of it sees; a conversation tells of its own turns."""
-_READERS_OF_BYTES: Final[dict[str, Callable[..., Document]]] = {PDF: _pdf, DOCX: docx.read, EPUB: epub.read}
+_READERS_OF_BYTES: Final[dict[str, Callable[..., Document]]] = {PDF: pdf.read, DOCX: docx.read, EPUB: epub.read}
 _READERS: Final[dict[str, Callable[[str, Kind, str], Document]]] = {
     MARKDOWN: _markdown,
     CSV: _csv,

@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -65,6 +67,19 @@ async def test_a_document_that_cannot_be_read_has_the_error_of_its_reader(reader
         assert there.value.message == here.value.message
         assert [fault.description for fault in there.value.violations] == [here.value.message]
     assert (await reader.read(LONG)).text == LONG
+
+
+def test_the_errors_of_all_readers_are_known_although_their_libraries_are_not_loaded() -> None:
+    """A process tells the reason; the server makes the error of it, and has read no document itself."""
+    program = """
+import pkgutil, importlib, memotree.forest.documents as package
+from memotree.forest.documents import reader
+def reasons(): return {kind.reason for kind in reader._kinds(reader.UnreadableDocumentError)}
+known = reasons()
+for module in pkgutil.iter_modules(package.__path__): importlib.import_module(f"{package.__name__}.{module.name}")
+assert reasons() == known, reasons() - known
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)  # noqa: S603 - this interpreter
 
 
 async def test_a_document_that_takes_too_long_is_refused_and_the_next_one_is_read(
