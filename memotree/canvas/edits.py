@@ -152,7 +152,7 @@ async def update(editor: SessionEditor, request: pb.UpdateNodeRequest, message: 
     elif changed.type == SUMMARY_TYPE or (changed.title, changed.content) == (node.title, node.content):
         changed = summaries.with_own_texts(changed, given)
     else:
-        changed = await summaries.follow(editor, node, changed, given)
+        changed = await summaries.follow(node, changed, given)
         if placed.version.commit_id is None and is_older(changed.attributes):
             changed = await summaries.as_at_base(editor, changed)
         if is_older(changed.attributes):

@@ -7,7 +7,6 @@ from typing import Final
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.model.node import SUMMARY_TYPE, Node, Relation, new_id
 from memotree_storage.model.position import many_between
-from memotree_storage.model.provenance import hash_of_content
 from memotree_storage.model.validity import SUPERSEDES
 from memotree_storage.postgres import staging, tree
 from memotree_storage.postgres.rows import Version
@@ -21,9 +20,8 @@ from memotree.canvas.edits import (
     check_archive_of,
 )
 from memotree.canvas.field_paths import RequestFields
-from memotree.canvas.summaries import GeneratedSummary, keep_provenance, summarise, with_generated
+from memotree.canvas.summaries import extracted, keep_provenance, with_generated
 from memotree.canvas.valid_time import check_same_time
-from memotree.models.extractive import MADE_BY
 from memotree.request import lookup
 from memotree.sessions.editing import SessionEditor, moved_to
 from memotree.v1 import node_service_pb2 as pb
@@ -166,8 +164,7 @@ def _part_fields(number: int) -> RequestFields:
 
 async def _part(node: Node, title: str, content: str) -> Node:
     part = replace(node, title=title, content=content)
-    brief, summary = await summarise(title, content)
-    return with_generated(part, GeneratedSummary(brief, summary, MADE_BY, hash_of_content(content)))
+    return with_generated(part, await extracted(part))
 
 
 async def _places(editor: SessionEditor, version: Version, count: int, *, as_children: bool) -> list[str]:

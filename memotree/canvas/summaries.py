@@ -77,13 +77,14 @@ def keep_provenance(given: Mapping[str, str], present: Mapping[str, str]) -> dic
     return {**without_provenance(given), **reserved}
 
 
-async def summarise(title: str, content: str) -> tuple[str, str]:
-    """The brief and the summary of a text; a long text is summarised in a thread."""
+async def extracted(node: Node) -> GeneratedSummary:
+    """A brief and a summary from the content of a node; those of a long text are made in a thread."""
+    return await in_thread_if_long(len(node.content), _extracted, node)
 
-    def summarise() -> tuple[str, str]:
-        return brief_of(title, content), summary_of(title, content)
 
-    return await in_thread_if_long(len(content), summarise)
+def _extracted(node: Node) -> GeneratedSummary:
+    brief, summary = brief_of(node.title, node.content), summary_of(node.title, node.content)
+    return GeneratedSummary(brief, summary, MADE_BY, hash_of_content(node.content))
 
 
 async def generate(editor: SessionEditor, node: Node) -> GeneratedSummary:
@@ -101,8 +102,7 @@ async def generate(editor: SessionEditor, node: Node) -> GeneratedSummary:
                 by, summary = MADE_BY, await in_thread_if_long(sum(map(len, parts)), digest_of, parts)
             brief = await in_thread_if_long(len(summary), brief_of, node.title, summary)
             return GeneratedSummary(brief, summary, by, made_of)
-    brief, summary = await summarise(node.title, node.content)
-    return GeneratedSummary(brief, summary, MADE_BY, hash_of_content(node.content))
+    return await extracted(node)
 
 
 def with_generated(node: Node, made: GeneratedSummary, given: Collection[str] = (), pending: str = "") -> Node:
@@ -128,7 +128,7 @@ def with_own_texts(node: Node, given: Collection[str]) -> Node:
     return replace(node, attributes=with_brief_by(attributes, MADE_BY if brief_made else PERSON))
 
 
-async def follow(editor: SessionEditor, before: Node, node: Node, given: Collection[str]) -> Node:
+async def follow(before: Node, node: Node, given: Collection[str]) -> Node:
     """The node with brief and summary that follow its new title and content, as far as MemoTree made them.
 
     A text counts as made by MemoTree if the attributes say so, or if a node without such attributes has exactly what
@@ -136,9 +136,8 @@ async def follow(editor: SessionEditor, before: Node, node: Node, given: Collect
     is marked as older. A new title alone replaces no summary of a model and none of a document.
 
     Args:
-        editor: The session.
         before: The node as it was.
-        node: The node with its new title or content.
+        node: The node with its new title or content, which is its own: it is no summary node.
         given: The names of the fields that the caller gave.
     """
     node = with_own_texts(node, given)
@@ -146,18 +145,25 @@ async def follow(editor: SessionEditor, before: Node, node: Node, given: Collect
     by_model = before.attributes.get(SUMMARY_BY, MADE_BY) not in _BUILT_IN
     if not is_changed and (by_model or node.type in _INGESTED):
         return node
-    follows = await _made(before) - set(given)
-    if follows:
+    # Once for both texts, since a hop to a thread takes as long as the summary of a note.
+    follows, made = await in_thread_if_long(max(len(before.content), len(node.content)), _renewed, before, node, given)
+    if made is not None:
         was_pending = before.attributes.get(SUMMARY_PENDING) == PENDING_MODEL
         pending = PENDING_MODEL if by_model or was_pending else ""
-        node = with_generated(node, await generate(editor, node), {"brief", "summary"} - follows, pending)
+        node = with_generated(node, made, {"brief", "summary"} - follows, pending)
     is_older_now = is_changed or is_older(before.attributes)
     if is_older_now and node.summary and "summary" not in follows and "summary" not in given:
         node = replace(node, attributes={**node.attributes, SUMMARY_PENDING: PENDING_CONTENT})
     return node
 
 
-async def _made(node: Node) -> set[str]:
+def _renewed(before: Node, node: Node, given: Collection[str]) -> tuple[set[str], GeneratedSummary | None]:
+    """Which of ``brief`` and ``summary`` follow the new title and content, and the new ones if any does."""
+    follows = _made(before) - set(given)
+    return follows, _extracted(node) if follows else None
+
+
+def _made(node: Node) -> set[str]:
     """Which of ``brief`` and ``summary`` of a node MemoTree made."""
     made = {"brief"} if brief_is_made(node.attributes) else set[str]()
     if node.type in _INGESTED and not node.brief:  # the leaves of a document have none
@@ -165,9 +171,8 @@ async def _made(node: Node) -> set[str]:
     if summary_is_made(node.attributes):
         made.add("summary")
     if not node.attributes.keys() & RESERVED and (node.brief or node.summary):
-        brief, summary = await summarise(node.title, node.content)
-        made |= {"brief"} if node.brief == brief != "" else set()
-        made |= {"summary"} if node.summary == summary != "" else set()
+        made |= {"brief"} if node.brief == brief_of(node.title, node.content) != "" else set()
+        made |= {"summary"} if node.summary == summary_of(node.title, node.content) != "" else set()
     return made
 
 
