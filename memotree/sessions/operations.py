@@ -231,11 +231,12 @@ class SessionOperations:
         order = self._order(request)
         session_id = lookup.needed("session_id", request.session_id)
         async with self._store.database.connection() as conn:
-            workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
             # The session may have been lost after its commit, which a repeated call finds.
-            session = await sessions.find_if_there(conn, workspace.workspace_id, session_id)
+            workspace_id, session = await sessions.find_in_workspace(
+                conn, lookup.needed("workspace", request.workspace), session_id
+            )
         renewed = () if session is None else await self._renewed(request, session, order.choice)
-        committing = _Committing(request, order, workspace.workspace_id, session, renewed)
+        committing = _Committing(request, order, workspace_id, session, renewed)
         return await finish_past_commit_point(partial(self._commit, committing))
 
     async def _renewed(

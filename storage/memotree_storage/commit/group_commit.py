@@ -283,7 +283,7 @@ class _Group:
             pending = stack.enter_context(PendingCommits.on(repository))
             opened = replace(opened, pending=pending)
             await self._work(opened, pending)
-            if pending.new:
+            if pending.head is not None:
                 await pending.publish(opened)
         opened.start_afterwards()
 
@@ -302,7 +302,7 @@ class _Group:
             if member.answer.done():  # its caller has left
                 continue
             member.commit_point.reached = True  # whoever leaves from now on has its commit made to the end
-            before, begun = pending.new, len(opened.afterwards)
+            before, begun = pending.head, len(opened.afterwards)
             if len(self.members) == 1:  # the transaction itself takes everything back
                 self.answers[member] = await member.work(opened)
                 return
@@ -310,7 +310,7 @@ class _Group:
                 async with opened.conn.transaction():
                     self.answers[member] = await member.work(opened)
             except MemoTreeError as error:
-                pending.new = before
+                pending.head = before
                 del opened.afterwards[begun:]
                 self.answers[member] = error
             except psycopg.Error as error:

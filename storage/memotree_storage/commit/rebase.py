@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from memotree_storage.conflicts import Conflict
 from memotree_storage.errors import AbortedError
-from memotree_storage.mirror.staged_merge import merge_onto, path_of
-from memotree_storage.mirror.tree_check import check_tree
+from memotree_storage.mirror.staged_merge import check_merged, merge_onto, path_of
 from memotree_storage.model.codec import decode_entry
 from memotree_storage.model.node import Entry
 from memotree_storage.postgres import sessions, staging
@@ -54,8 +53,7 @@ async def rebase_session(snapshot: Snapshot, store: Store, session_id: str) -> N
         ConflictError: Both sides changed the same field, or the result would not be a tree; nothing was changed.
     """
     merging = await merge_onto(snapshot, store.entries, await staging.staged(snapshot.conn, session_id))
-    entries: dict[str, Entry | None] = {item.row.entry_id: item.entry for item in merging.merged}
-    checked = await check_tree(snapshot, entries, set(), max_depth=store.max_depth)
+    checked = await check_merged(snapshot, merging, set(), store.max_depth)
     conflicts = [*merging.conflicts, *checked.conflicts]
     if conflicts:
         raise ConflictError.of(conflicts)

@@ -23,8 +23,8 @@ from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_c
 from memotree_storage.concurrency.threads import in_store_thread, in_store_thread_if
 from memotree_storage.conflicts import Conflict
 from memotree_storage.errors import FailedPreconditionError, NotFoundError
-from memotree_storage.mirror.staged_merge import MergedChange, MergedChanges, merge_onto
-from memotree_storage.mirror.tree_check import MissingChange, check_tree
+from memotree_storage.mirror.staged_merge import MergedChange, MergedChanges, check_merged, merge_onto
+from memotree_storage.mirror.tree_check import MissingChange
 from memotree_storage.model import trailers
 from memotree_storage.model.codec import READ_LIMITS
 from memotree_storage.model.node import Archive, Entry
@@ -33,7 +33,7 @@ from memotree_storage.model.validation import check_archive, check_node
 from memotree_storage.ports import Signature, TagDraft
 from memotree_storage.postgres import history, refs, sessions, staging, tree
 from memotree_storage.postgres.projector import EntryChange
-from memotree_storage.postgres.refs import TAGS
+from memotree_storage.postgres.refs import BRANCHES, TAGS
 from memotree_storage.postgres.requests import commit_of_request
 from memotree_storage.postgres.sessions import Session
 from memotree_storage.postgres.staging import Staged
@@ -242,7 +242,11 @@ class _SessionCommit:
         raise BranchBusyError.of(self.session.branch, _ATTEMPTS)
 
     async def _head(self) -> State:
-        head = await refs.branch_head(self.transaction.conn, self.transaction.workspace_id, self.session.branch)
+        conn, workspace_id, pending = self.transaction.conn, self.transaction.workspace_id, self.transaction.pending
+        last = None if pending is None else pending.head_of(BRANCHES + self.session.branch)
+        if last is not None:
+            return State(workspace_id, last.commit_id)
+        head = await refs.branch_head(conn, workspace_id, self.session.branch)
         if head is None:
             raise BranchGoneError(
                 f"Branch {self.session.branch} was deleted. The staged changes can still be read; open a session on "
@@ -263,10 +267,9 @@ class _SessionCommit:
 
     async def _merge(self, head: State, rows: list[Staged], left_out: set[str]) -> MergedChanges:
         """Merge changes onto the head and check the result against it."""
-        snapshot = Snapshot(self.transaction.conn, head)
-        merging = await merge_onto(snapshot, self.transaction.store.entries, rows)
-        entries: dict[str, Entry | None] = {item.row.entry_id: item.entry for item in merging.merged}
-        checked = await check_tree(snapshot, entries, left_out, max_depth=self.transaction.store.max_depth)
+        snapshot, store = Snapshot(self.transaction.conn, head), self.transaction.store
+        merging = await merge_onto(snapshot, store.entries, rows)
+        checked = await check_merged(snapshot, merging, left_out, store.max_depth)
         if checked.missing:
             raise await self._incomplete(checked.missing)
         conflicts = [*merging.conflicts, *checked.conflicts]

@@ -18,6 +18,7 @@ from memotree_storage.mirror.catch_up import catch_up_in_transaction, is_behind
 from memotree_storage.ports import CommitStore, OpenPack
 from memotree_storage.postgres import registry, sessions
 from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.projector import Tip
 from memotree_storage.store import Store
 
 P = ParamSpec("P")
@@ -54,6 +55,14 @@ class Transaction:
         return swapped
 
 
+@dataclass(frozen=True, slots=True)
+class PendingHead:
+    """The last of several commits that are not published yet, and its place in the mirror."""
+
+    commit_id: str
+    tip: Tip
+
+
 class OpenCommits(Protocol):
     """Commits of a transaction that are published at its end; see `memotree_storage.commit.group_commit`."""
 
@@ -62,7 +71,11 @@ class OpenCommits(Protocol):
         """Takes their objects."""
         ...
 
-    def add(self, ref: str, parent: str, commit_id: str) -> None:
+    def head_of(self, ref: str) -> PendingHead | None:
+        """The last commit of a branch; ``None`` if there is none yet."""
+        ...
+
+    def add(self, ref: str, parent: str, head: PendingHead) -> None:
         """Note a commit on top of the earlier ones, which the ref shall be at in the end."""
         ...
 

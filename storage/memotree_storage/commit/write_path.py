@@ -23,7 +23,7 @@ from functools import partial
 from typing import Final, Protocol, Self
 
 from memotree_storage import faults
-from memotree_storage.commit.transaction import WorkspaceTransaction
+from memotree_storage.commit.transaction import PendingHead, WorkspaceTransaction
 from memotree_storage.concurrency.threads import in_store_thread, in_store_thread_if
 from memotree_storage.conflicts import Conflict
 from memotree_storage.git.entry_files import entry_files
@@ -126,13 +126,13 @@ class PendingCommits:
         pack: Takes their objects.
         ref: The branch; "" before the first commit.
         old: The commit that it is at in Git.
-        new: The last commit; "" if there is none.
+        head: The last commit; ``None`` if there is none.
     """
 
     pack: OpenPack
     ref: str = ""
     old: str = ""
-    new: str = ""
+    head: PendingHead | None = None
 
     @classmethod
     def on(cls, repository: CommitStore) -> Self:
@@ -151,24 +151,29 @@ class PendingCommits:
         """Bytes of what was written, which are kept in memory."""
         return self.pack.size
 
-    def add(self, ref: str, parent: str, commit_id: str) -> None:
+    def head_of(self, ref: str) -> PendingHead | None:
+        """The last commit of the branch ``ref``; ``None`` if there is none yet."""
+        return self.head if ref == self.ref else None
+
+    def add(self, ref: str, parent: str, head: PendingHead) -> None:
         """Note a commit of the branch ``ref``."""
-        if not self.new:
+        if self.head is None:
             self.ref, self.old = ref, parent
-        elif (ref, parent) != (self.ref, self.new):
-            message = f"{commit_id} on {ref} does not follow {self.new} on {self.ref}."
+        elif (ref, parent) != (self.ref, self.head.commit_id):
+            message = f"{head.commit_id} on {ref} does not follow {self.head.commit_id} on {self.ref}."
             raise ValueError(message)
-        self.new = commit_id
+        self.head = head
 
     async def publish(self, transaction: WorkspaceTransaction) -> None:
-        """Sync what was written, and move the branch to the last commit.
+        """Sync what was written, and move the branch to the last commit; there must be one.
 
         Raises:
             BranchMovedError: Another program moved the branch meanwhile; nothing has changed.
         """
+        assert self.head is not None  # noqa: S101 - the caller has looked
         await in_store_thread(self.pack.finish)
         faults.point("commit.before-swap")
-        if not await transaction.swap(transaction.repository.move_ref, self.ref, self.old, self.new):
+        if not await transaction.swap(transaction.repository.move_ref, self.ref, self.old, self.head.commit_id):
             raise BranchMovedError
         faults.point("commit.swapped")
 
@@ -183,16 +188,23 @@ async def write_commit(transaction: WorkspaceTransaction, new: NewCommit) -> Com
     pending = transaction.pending
     written, info = await in_store_thread(_write, repository, new, repository if pending is None else pending.pack)
     ref = BRANCHES + new.branch
-    if pending is not None:
-        pending.add(ref, new.parent, written.commit_id)
-    else:
+    if pending is None:
         faults.point("commit.before-swap")
         if not await move_ref(transaction, ref, new.parent, written.commit_id, written.commit_id):
             return None
         faults.point("commit.swapped")
     changes = await in_store_thread_if(len(new.entries) > _FEW, _changes, transaction.store.entries, new, written)
     branch = projector.LineBranch(new.branch, moves=pending is not None)
-    await projector.project(conn, workspace_id, info, changes, branch=branch, before=new.at_parent, checked=True)
+    last = None if pending is None else pending.head_of(ref)
+    tip = await projector.project(
+        *(conn, workspace_id, info, changes),
+        branch=branch,
+        before=new.at_parent,
+        after=None if last is None else last.tip,
+        checked=True,
+    )
+    if pending is not None:
+        pending.add(ref, new.parent, PendingHead(written.commit_id, tip))
     faults.point("commit.projected")
     remaining, conflicts = 0, list[Conflict]()
     if new.session is not None:

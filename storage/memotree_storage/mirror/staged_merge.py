@@ -1,13 +1,13 @@
 """Merging staged changes onto another state: three ways, per node and field, from the blob each was derived from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from memotree_storage.concurrency.threads import LONG_BYTES, in_store_thread_if
 from memotree_storage.conflicts import Conflict
 from memotree_storage.mirror.entries import EntryReader
-from memotree_storage.mirror.tree_check import check_tree
+from memotree_storage.mirror.tree_check import TreeCheckResult, check_tree, named_by
 from memotree_storage.model.merge import merge_entries
 from memotree_storage.model.node import Entry
 from memotree_storage.model.paths import archive_path, node_path
@@ -41,10 +41,19 @@ class MergedChange:
 
 @dataclass(slots=True)
 class MergedChanges:
-    """Staged changes on a new base; ``at_head`` has the versions of their entries there, by id."""
+    """Staged changes on a new base.
+
+    Attributes:
+        merged: The changes.
+        at_head: The alive versions of their entries there, by id.
+        around: The same, with those of the nodes and archives that the entries are staged in.
+        looked_for: All ids of which ``around`` would have an alive version.
+    """
 
     merged: list[MergedChange] = field(default_factory=list)
     at_head: Mapping[str, Version] = field(default_factory=dict)
+    around: Mapping[str, Version] = field(default_factory=dict)
+    looked_for: Collection[str] = frozenset()
 
     @property
     def is_much(self) -> bool:
@@ -59,7 +68,13 @@ class MergedChanges:
 
 async def merge_onto(snapshot: Snapshot, entries: EntryReader, rows: Sequence[Staged]) -> MergedChanges:
     """Merge staged changes onto a state. A change is taken unchanged if its entry is as it was derived from there."""
-    at_head = await tree.versions(snapshot, [row.entry_id for row in rows])
+    # What the check of the tree needs as well, so that it has nothing left to read as a rule.
+    looked_for = {row.entry_id for row in rows}
+    for row in rows:
+        if not row.version.dead:
+            looked_for.update({row.version.parent_id, row.version.archive_id} - {""})
+    around = await tree.versions(snapshot, looked_for)
+    at_head = {row.entry_id: around[row.entry_id] for row in rows if row.entry_id in around}
     theirs = await entries.load(snapshot.state.workspace_id, list(at_head.values()))
     wanted = {
         row.derived_blob: path_of(row)
@@ -70,7 +85,16 @@ async def merge_onto(snapshot: Snapshot, entries: EntryReader, rows: Sequence[St
     merged = await in_store_thread_if(
         _is_much(rows), lambda: [_merge(row, at_head.get(row.entry_id), theirs, bases) for row in rows]
     )
-    return MergedChanges(merged, at_head)
+    return MergedChanges(merged, at_head, around, looked_for)
+
+
+async def check_merged(
+    snapshot: Snapshot, merging: MergedChanges, left_out: set[str], max_depth: int | None
+) -> TreeCheckResult:
+    """Check that merged changes leave a tree on the state that they were merged onto; see `check_tree`."""
+    entries: dict[str, Entry | None] = {item.row.entry_id: item.entry for item in merging.merged}
+    others = await tree.versions(snapshot, named_by(entries).difference(merging.looked_for))
+    return await check_tree(snapshot, entries, left_out, at_head={**merging.around, **others}, max_depth=max_depth)
 
 
 def _is_much(rows: Sequence[Staged]) -> bool:
@@ -136,9 +160,7 @@ async def mark_unfit(
 
 
 async def _mark(snapshot: Snapshot, session_id: str, merging: MergedChanges, max_depth: int | None) -> list[Conflict]:
-    checked = await check_tree(
-        snapshot, {item.row.entry_id: item.entry for item in merging.merged}, set(), max_depth=max_depth
-    )
+    checked = await check_merged(snapshot, merging, set(), max_depth)
     conflicts = [*merging.conflicts, *checked.conflicts]
     await staging.mark_conflicts(snapshot.conn, session_id, conflicts)
     return conflicts

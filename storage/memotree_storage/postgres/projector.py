@@ -67,6 +67,14 @@ class LineBranch:
 
 
 @dataclass(frozen=True, slots=True)
+class Tip:
+    """The newest commit of a line: its place, and whether any node of any workspace may stand nowhere."""
+
+    place: LinePosition
+    any_misplaced: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RowCount:
     """How many rows of a kind a workspace has, as its watermark notes with each commit, and as they are there."""
 
@@ -84,8 +92,9 @@ async def project(
     *,
     branch: LineBranch,
     before: Mapping[str, Version] | None = None,
+    after: Tip | None = None,
     checked: bool = False,
-) -> LinePosition:
+) -> Tip:
     """Mirror one commit: its line and row, the versions and placements that it begins or ends, and their outbox rows.
 
     Args:
@@ -96,13 +105,18 @@ async def project(
         faults: Files that cannot be read as entries, by path, with the reason.
         branch: The branch that the commit was made on, which decides the line.
         before: The alive versions of the changed entries at the first parent, if the caller has read them already.
+        after: What this function returned for the first parent, if that was mirrored on the same branch in the same
+            transaction.
         checked: The caller has checked that the commit leaves no node without a parent, in a cycle, or in no archive.
 
     Raises:
         MirrorGapError: The first parent is not mirrored.
     """
     parent = commit.parents[0] if commit.parents else None
-    place, any_misplaced = await _place(conn, workspace_id, parent, branch)
+    if after is None:
+        place, any_misplaced = await _place(conn, workspace_id, parent, branch)
+    else:
+        place, any_misplaced = LinePosition(after.place.line_id, after.place.seq + 1), after.any_misplaced
     if before is None:
         before = await _before(conn, workspace_id, parent, changes)
     alive = [change for change in changes if change.entry is not None]
@@ -132,7 +146,7 @@ async def project(
             "update mirror.workspace set placement_count = placement_count + %s where workspace_id = %s",
             (more, workspace_id),
         )
-    return place
+    return Tip(place, any_misplaced or bool(suspects))
 
 
 async def _rows(alive: Sequence[EntryChange]) -> list[tuple[Any, ...]]:

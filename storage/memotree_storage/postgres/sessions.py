@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from psycopg.rows import class_row
 
 from memotree_storage.errors import FailedPreconditionError, NotFoundError
+from memotree_storage.model.workspace import WorkspaceNotFoundError
 from memotree_storage.postgres import registry
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.tree import Snapshot, State
@@ -87,11 +88,16 @@ _HELD: Final = (
 _SESSION: Final = (
     f"{_HELD}, (select count(*) from work.staged where staged.session_id = session.session_id) as change_count"  # noqa: S608
 )
-_FIND: Final = f"""
-  select {_HELD}, staged.* from work.session left join lateral (
+_COUNTED: Final = f"""
+  select {_HELD}, staged.* from work.session cross join lateral (
     select count(*) as change_count, coalesce(sum(octet_length(c.data)), 0)::bigint as change_bytes
-      from work.staged c where c.session_id = session.session_id) staged on true
-   where workspace_id = %s and session_id = %s"""  # noqa: S608
+      from work.staged c where c.session_id = session.session_id) staged"""  # noqa: S608
+_FIND: Final = f"{_COUNTED} where workspace_id = %s and session_id = %s"
+_FIND_IN: Final = f"""
+  with w as (
+    select workspace_id from mirror.workspace {registry.BY_ID_OR_NAME})
+  select w.workspace_id, found.* from w left join lateral (
+    {_COUNTED} where session.workspace_id = w.workspace_id and session_id = %(session)s) found on true"""  # noqa: S608
 _HOLD: Final = f"""
   with w as (
     select workspace_id from mirror.workspace {registry.BY_ID_OR_NAME}),
@@ -149,6 +155,19 @@ async def find_if_there(conn: Connection, workspace_id: str, session_id: str) ->
     async with conn.cursor(row_factory=class_row(Session)) as cursor:
         await cursor.execute(_FIND, (workspace_id, session_id))
         return await cursor.fetchone()
+
+
+async def find_in_workspace(conn: Connection, workspace: str, session_id: str) -> tuple[str, Session | None]:
+    """Return the id of a workspace, given by id or name, and its session if there is one; in one round trip.
+
+    Raises:
+        WorkspaceNotFoundError: There is no such workspace.
+    """
+    cursor = await conn.execute(_FIND_IN, {"workspace": workspace, "session": session_id})
+    row = await cursor.fetchone()
+    if row is None:
+        raise WorkspaceNotFoundError(workspace)
+    return str(row[0]), None if row[1] is None else Session(*row[1:])
 
 
 async def has_session(conn: Connection, workspace_id: str, session_id: str) -> bool:
