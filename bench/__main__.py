@@ -46,6 +46,7 @@ def main() -> int:
     parser.add_argument(
         "--curves-archives", type=int, action="append", help="a number of archives of the curves; 1 and 100 by default"
     )
+    parser.add_argument("--curves-commits", type=int, help="the most commits of the curves; 1,000 by default")
     parser.add_argument("--strict", action="store_true", help="fail when a budget of time or size is missed, too")
     arguments = parser.parse_args()
     parts = arguments.only or [*_PARTS]
@@ -145,6 +146,7 @@ def _curves(arguments: argparse.Namespace) -> list[Row]:
         curves.run(
             largest=arguments.curves_to or (10_000 if quick else 100_000),
             archives=arguments.curves_archives or (1, 100),
+            commits=arguments.curves_commits or (10 if quick else 1_000),
             rounds=10 if quick else 30,
             path=arguments.json.with_name("curves.json"),
         )

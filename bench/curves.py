@@ -1,4 +1,4 @@
-"""Growth curves: how calls, memory and disk grow with the number of nodes, for one archive and for many.
+"""Growth curves: how calls, memory and disk grow with the number of nodes, for one archive and many, and of commits.
 
 A call that touches ten nodes of a million must not cost more than the logarithm of a million allows; the curve of one
 that does is flagged. Searches and Recall look at more when there is more, so their curves are only told.
@@ -22,7 +22,10 @@ from bench.table import Row, machine
 SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
 """Numbers of leaves."""
 
-TOUCH_FEW: Final = frozenset({"get", "children", "commit of 10"})
+COMMITS: Final = (10, 1_000, 100_000)
+"""Numbers of commits."""
+
+TOUCH_FEW: Final = frozenset({"get", "children", "commit of 10", "history of a node"})
 """Calls that touch a number of nodes that does not depend on how many there are."""
 
 _NOISE: Final = 1.25
@@ -32,6 +35,9 @@ _SECONDS_OF_A_SIZE: Final = 20
 _SECONDS_OF_A_NODE: Final = 0.002
 """About how long all measurements of a size take, and for each leaf in addition, on two cores."""
 
+_SECONDS_OF_A_COMMIT: Final = 0.006
+_NODES_BENEATH_COMMITS: Final = 1_000
+
 _FEWEST: Final = 10
 """The fewest leaves of an archive."""
 
@@ -40,31 +46,33 @@ _JUDGED_FROM: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """The figures of one call, process or part of the disk over sizes.
+    """The figures of one call, process or part of the disk over numbers of nodes, or of commits.
 
     Attributes:
         work: What was measured.
         unit: ``ms`` or ``MB``.
         archives: How many archives there were.
-        points: For each number of leaves, ascending, its figure in the unit.
+        points: For each number of leaves or commits, ascending, its figure in the unit.
+        along: What grows: ``nodes`` or ``commits``.
     """
 
     work: str
     unit: str
     archives: int
     points: Sequence[tuple[int, Figure]]
+    along: str = "nodes"
 
     @property
     def exponent(self) -> float | None:
         """The slope on logarithmic axes by least squares: 0 for no growth, 1 for linear; ``None`` for one size."""
-        places = [(math.log(nodes), math.log(max(figure.median_ms, 1e-9))) for nodes, figure in self.points]
+        places = [(math.log(size), math.log(max(figure.median_ms, 1e-9))) for size, figure in self.points]
         if len(places) < 2:
             return None
         return linear_regression(*zip(*places, strict=True)).slope
 
     @property
     def per_doubling(self) -> float | None:
-        """How many times larger the figure is when the number of nodes is doubled."""
+        """How many times larger the figure is when what grows is doubled."""
         exponent = self.exponent
         return None if exponent is None else math.pow(2, exponent)
 
@@ -90,32 +98,64 @@ class Curve:
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Self:
         """The curve that ``keep`` wrote."""
-        points = [(int(nodes), Figure(**figure)) for nodes, figure in told["points"]]
-        return cls(told["work"], told["unit"], told["archives"], points)
+        points = [(int(size), Figure(**figure)) for size, figure in told["points"]]
+        return cls(told["work"], told["unit"], told["archives"], points, told["along"])
 
 
-async def run(*, largest: int, archives: Sequence[int], rounds: int, path: Path) -> list[Curve]:
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """A workspace to measure."""
+
+    along: str
+    archives: int
+    nodes: int
+    commits: int
+
+    @property
+    def place(self) -> int:
+        """Where it stands on the curve."""
+        return self.nodes if self.along == "nodes" else self.commits
+
+    @property
+    def seconds(self) -> float:
+        """About how long it takes."""
+        return _SECONDS_OF_A_SIZE + _SECONDS_OF_A_NODE * self.nodes + _SECONDS_OF_A_COMMIT * self.commits
+
+    def __str__(self) -> str:
+        more = f" and {self.commits:,} commits" if self.commits else ""
+        return f"{self.nodes:,} nodes in {self.archives:,} archives{more}"
+
+
+async def run(*, largest: int, archives: Sequence[int], commits: int, rounds: int, path: Path) -> list[Curve]:
     """Measure all sizes up to ``largest``, for each number of archives; what was measured is kept after each size.
 
     Args:
         largest: The most leaves.
         archives: Numbers of archives; sizes with fewer than ten leaves for each archive are left out.
+        commits: The most commits of a thousand leaves; 0 for no such curve.
         rounds: Calls of each kind at each size.
         path: The file for the curves.
     """
     say = Console(stderr=True)
-    sizes = [(count, nodes) for count in archives for nodes in SIZES if _FEWEST * count <= nodes <= largest]
-    minutes = sum(_SECONDS_OF_A_SIZE + _SECONDS_OF_A_NODE * nodes for _, nodes in sizes) / 60
-    say.print(f"growth curves to {largest:,} nodes: about {minutes:.0f} minutes, more on a busy machine")
-    found: dict[tuple[str, int], list[tuple[int, Figure]]] = {}
+    sizes = [
+        _Size("nodes", count, nodes, 0) for count in archives for nodes in SIZES if _FEWEST * count <= nodes <= largest
+    ]
+    sizes += [_Size("commits", 1, _NODES_BENEATH_COMMITS, count) for count in COMMITS if count <= commits]
+    minutes = sum(size.seconds for size in sizes) / 60
+    say.print(
+        f"growth curves to {largest:,} nodes and {commits:,} commits: about {minutes:.0f} minutes if nothing else runs"
+    )
+    found: dict[tuple[str, int, str], list[tuple[int, Figure]]] = {}
     curves: list[Curve] = []
-    for count, nodes in sizes:
+    for size in sizes:
         begun = time.perf_counter()
-        figures = await growth_sizes.measure(nodes=nodes, archives=count, rounds=rounds)
+        figures = await growth_sizes.measure(
+            nodes=size.nodes, archives=size.archives, commits=size.commits, rounds=rounds
+        )
         for work, samples in figures.items():
-            found.setdefault((work, count), []).append((nodes, Figure.of(samples)))
-        say.print(f"{nodes:,} nodes in {count:,} archives: {time.perf_counter() - begun:.0f} s")
-        curves = [Curve(work, _unit(work), number, points) for (work, number), points in found.items()]
+            found.setdefault((work, size.archives, size.along), []).append((size.place, Figure.of(samples)))
+        say.print(f"{size}: {time.perf_counter() - begun:.0f} s")
+        curves = [Curve(work, _unit(work), count, points, along) for (work, count, along), points in found.items()]
         keep(curves, path)
     return curves
 
@@ -136,7 +176,7 @@ def rows(curves: Sequence[Curve]) -> list[Row]:
         met = not curve.is_too_fast if most is not None and last >= _JUDGED_FROM else None
         found.append(
             Row(
-                f"{curve.work}, {last:,} nodes, {archives}{exponent}",
+                f"{curve.work}, {last:,} {curve.along}, {archives}{exponent}",
                 large.median_ms,
                 curve.unit,
                 peer,

@@ -5,15 +5,19 @@ The server is a process of its own, and is started anew after the import, so tha
 
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from memotree_storage.git.entry_files import entry_files
 from memotree_storage.model.node import SUMMARY_TYPE, Entry, Node
+from memotree_storage.model.workspace import service_signature
+from memotree_storage.ports import CommitDraft
+from memotree_storage.postgres import registry
 
 from bench.recall_asking import WORKSPACE
 from bench.recall_changes import alternately, update_leaf
@@ -23,10 +27,15 @@ from bench.worlds import served_apart
 from memotree.client import AsyncClient, SearchType, changes
 from memotree.client.workspace import AsyncWorkspace
 from memotree.server.announcement import read_announcement
+from memotree.server.compose import open_store_and_models
+from memotree.settings import load_settings
 
 _MIB: Final = 2**20
 _KEPT: Final = 1000
 """About how many nodes are read and changed, spread over all."""
+
+_MAIN: Final = "refs/heads/main"
+_COMMITS_OF_A_PACK: Final = 1_000
 
 _SHORT: Final = 10
 """How many times more calls there are of those that take a millisecond."""
@@ -59,12 +68,13 @@ class Sampled:
             yield entry
 
 
-async def measure(*, nodes: int, archives: int, rounds: int) -> dict[str, list[float]]:
+async def measure(*, nodes: int, archives: int, commits: int, rounds: int) -> dict[str, list[float]]:
     """Return the figures of a workspace: milliseconds of each call, MiB of each process and part of the disk.
 
     Args:
         nodes: How many leaves there are; a tenth as many nodes are above them.
         archives: How many archives they are in; each has at least ten leaves.
+        commits: How many commits follow the import, each of which changes a leaf.
         rounds: Calls of each kind.
     """
     talk, sampled = Talk(), Sampled()
@@ -73,12 +83,41 @@ async def measure(*, nodes: int, archives: int, rounds: int) -> dict[str, list[f
         data = Path(name) / "data"
         data.mkdir()
         figures = {"import": [1000 * await import_entries(data, sampled.over(entries, nodes))]}
+        if commits:
+            figures |= {"mirror": [1000 * await _write_commits(data, sampled.leaves, commits)]}
         async with _served(Path(name)) as workspace:  # what one server leaves for the next is there from now on
             await workspace.recall("What was said?")
         async with _served(Path(name)) as workspace:
             figures |= await _calls(workspace, talk, sampled, rounds)
             figures |= {f"memory of {part}": [size] for part, size in _memory(data).items()}
         return figures | {f"disk of {part}": [size] for part, size in _disk(data).items()}
+
+
+async def _write_commits(data: Path, leaves: Sequence[str], count: int) -> float:
+    """Write commits in Git that change a leaf each; return the seconds until the stores have them all."""
+    async with AsyncExitStack() as stack:
+        store, _ = await open_store_and_models(load_settings(data_folder=data, log_level="warning"), stack)
+        async with store.database.connection() as conn:
+            workspace_id = (await registry.find_workspace(conn, WORKSPACE)).workspace_id
+        repository = store.repositories.get(workspace_id)
+        head = old = repository.refs()[_MAIN]
+        files = {each: file for each, (file,) in entry_files(repository, head, sorted(leaves)).items()}
+        changed = cycle(leaves)
+        for start in range(0, count, _COMMITS_OF_A_PACK):
+            with repository.open_pack() as pack:
+                for number in range(start, min(start + _COMMITS_OF_A_PACK, count)):
+                    file = files[next(changed)]
+                    text = repository.read_blob(file.blob) + f"\nChanged by commit {number}.\n".encode()
+                    who = service_signature()
+                    draft = CommitDraft(head, {file.path: text}, f"Change {number}\n", who, who)
+                    head = pack.write_commit(draft).commit_id
+                pack.finish()
+        repository.move_ref(_MAIN, old, head)
+        begun = time.perf_counter()
+        await store.catch_up(workspace_id)
+        await store.indexer.current(workspace_id)
+        await store.indexer.flush()
+        return time.perf_counter() - begun
 
 
 @asynccontextmanager
@@ -97,6 +136,9 @@ async def _calls(workspace: AsyncWorkspace, talk: Talk, sampled: Sampled, rounds
     async def children() -> list[str]:
         return [node.id async for node in workspace.children(next(parents))]
 
+    async def history() -> object:
+        return await anext(workspace.revisions(next(leaves)))
+
     async def commit() -> object:
         content = f"Ada: at {time.time_ns()} the harbour was closed."
         return await workspace.commit([changes.update(next(leaves), content=content) for _ in range(10)])
@@ -104,6 +146,7 @@ async def _calls(workspace: AsyncWorkspace, talk: Talk, sampled: Sampled, rounds
     found = {"first Recall after a start": await timed(lambda: workspace.recall(next(questions)), 1, warm=0)}
     found["get"] = await timed(lambda: workspace.node(next(leaves)), _SHORT * rounds)
     found["children"] = await timed(children, _SHORT * rounds)
+    found["history of a node"] = await timed(history, rounds)
     found["full text search"] = await timed(lambda: workspace.search(next(questions)), rounds)
     found["hybrid search"] = await timed(
         lambda: workspace.search(next(questions), search_type=SearchType.HYBRID), rounds
@@ -116,7 +159,7 @@ async def _calls(workspace: AsyncWorkspace, talk: Talk, sampled: Sampled, rounds
 
 
 def _memory(data: Path) -> dict[str, float]:
-    """MiB of the server and of its PostgreSQL, shared pages divided among those that share them; empty without /proc.
+    """MiB of the service, its engine and its PostgreSQL, shared pages divided among their users; empty without /proc.
 
     Args:
         data: The folder of a server that runs.
@@ -128,12 +171,19 @@ def _memory(data: Path) -> dict[str, float]:
     for process in _descendants(announced.pid):
         try:
             sizes = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="ascii")
-            name = Path(f"/proc/{process}/comm").read_text(encoding="utf-8").strip()
+            command = Path(f"/proc/{process}/cmdline").read_text(encoding="utf-8", errors="replace")
         except OSError:  # it ended meanwhile
             continue
         kib = sum(int(line.split()[1]) for line in sizes.splitlines() if line.startswith("Pss:"))
-        found["PostgreSQL" if name == "postgres" else "the server"] += kib
+        found[_part(command)] += kib
     return {name: kib / 1024 for name, kib in found.items()}
+
+
+def _part(command: str) -> str:
+    """Which part of a server a process is, by its command line."""
+    if "memotree_storage.qdrant.engine" in command:
+        return "the engine"
+    return "PostgreSQL" if "postgres" in command.split(maxsplit=1)[0].split("\0", 1)[0] else "the service"
 
 
 def _descendants(root: int) -> list[int]:

@@ -69,7 +69,7 @@ def _bar(run: Run, outcome: Outcome, call: str) -> svg.Bar:
 
 def growth(figures: Path) -> str:
     """Return the chart of the growth curves of calls, in the fewest archives that were measured."""
-    found = [curve for curve in curves.read(figures) if curve.unit == "ms"]
+    found = [curve for curve in curves.read(figures) if curve.unit == "ms" and curve.along == "nodes"]
     archives = min(curve.archives for curve in found)
     drawn = [
         svg.Line([(nodes, figure.median_ms) for nodes, figure in curve.points], _at_the_end(curve))

@@ -1,5 +1,6 @@
 """The growth curves tell how fast a call grows, and flag what may not grow so fast."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,14 @@ def test_curves_are_read_as_they_were_kept_and_drawn(tmp_path: Path) -> None:
     assert "disk" not in drawn
 
 
+def test_curves_of_commits_are_told_apart_from_those_of_nodes() -> None:
+    along_nodes, along_commits = a_curve("get", 1.0, 1.0), replace(a_curve("get", 1.0, 1.0), along="commits")
+    assert [row.work for row in curves.rows([along_nodes, along_commits])] == [
+        "get, 10,000 nodes, one archive, exponent 0.00",
+        "get, 10,000 commits, one archive, exponent 0.00",
+    ]
+
+
 def test_the_sampled_nodes_are_leaves_and_parents_of_what_passes() -> None:
     nodes = [Node(f"p{number}", "a", None, "a0", SUMMARY_TYPE) for number in range(3)]
     nodes += [Node(f"l{number}", "a", "p0", "a0", "leaf_chunk") for number in range(30)]
@@ -69,9 +78,10 @@ def test_the_sampled_nodes_are_leaves_and_parents_of_what_passes() -> None:
     assert len(sampled.leaves) == 30
 
 
-async def test_a_small_workspace_is_measured_with_its_memory_and_disk() -> None:
-    found = await measure(nodes=20, archives=2, rounds=1)
-    calls = {"import", "get", "children", "commit of 10", "full text search", "hybrid search"}
+async def test_a_small_workspace_with_some_commits_is_measured_with_its_memory_and_disk() -> None:
+    found = await measure(nodes=20, archives=2, commits=5, rounds=1)
+    calls = {"import", "mirror", "get", "children", "commit of 10", "full text search", "hybrid search"}
+    calls.add("history of a node")
     recalls = {"Recall", "Recall after a commit", "first Recall after a start"}
     assert found.keys() >= calls | recalls
     assert all(samples and min(samples) > 0 for work, samples in found.items() if not work.startswith("disk"))
