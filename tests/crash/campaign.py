@@ -43,6 +43,8 @@ RECOVERY_POINTS: Final = ("recovery.projected", "recovery.tagged", "recovery.mir
 BEHIND: Final = "commit.swapped"
 """A point at which a kill leaves the mirror behind Git."""
 
+_ONCE_FOR_A_GROUP: Final = frozenset({"commit.before-swap", "commit.swapped"})
+
 _LIVE: Final = 0.6
 """The longest load in seconds before a kill at a random moment."""
 
@@ -55,8 +57,14 @@ _DEATH_THROES: Final = 5.0
 
 def all_points(rng: random.Random, writers: int = 2) -> list[str]:
     """Each named point once, at a random pass of it; those of the recovery follow a kill that leaves work for it."""
-    # The indexer passes its points once for many commits.
-    passes = [f"{point}:{rng.randrange(1, 4 if point.startswith('index') else 2 + writers)}" for point in POINTS]
+
+    def last(point: str) -> int:
+        """The most passes to wait for, so that something is acknowledged before."""
+        if point.startswith("index"):
+            return 3  # once for many commits
+        return 6 if point.startswith("git") or point in _ONCE_FOR_A_GROUP else 4 * writers
+
+    passes = [f"{point}:{rng.randint(1, last(point))}" for point in POINTS]
     return [*passes, *(point for recovery in RECOVERY_POINTS for point in (BEHIND, recovery))]
 
 

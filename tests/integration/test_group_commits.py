@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 from unittest.mock import AsyncMock
@@ -346,6 +346,16 @@ async def test_a_session_that_is_always_edited_is_waited_for_in_the_end(world: W
             assert group_commit._taken(world.store, queue) == [other]
             assert list(queue) == [edited]
         assert group_commit._taken(world.store, deque([edited, others[3]])) == [edited, others[3]]
+
+
+async def test_sessions_that_are_always_edited_are_waited_for_together(world: World) -> None:
+    members = [group_commit._Member(AsyncMock(), "main", f"session {number}", CommitPoint()) for number in range(5)]
+    async with AsyncExitStack() as stack:
+        for member in members:
+            await stack.enter_async_context(world.store.locks.sessions.of(member.session_id))
+        queue: deque[group_commit._Member[Any]] = deque(members)
+        sizes = [len(group_commit._taken(world.store, queue)) for _ in range(4)]
+    assert sizes == [1, 1, 1, 2]
 
 
 async def test_what_was_written_for_a_commit_that_is_not_made_is_read_by_nobody(

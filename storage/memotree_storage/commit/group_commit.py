@@ -176,9 +176,9 @@ def _taken(store: Store, queue: deque[_Member[Any]]) -> list[_Member[Any]]:
     queue.clear()
     if not waiting:
         return []
-    edited = {member for member in waiting if _is_edited(store, member)}
-    late = (member for member in waiting if member.passed_over >= _MOST_PASSED_OVER)
-    first = next(late, next((member for member in waiting if member not in edited), waiting[0]))
+    late = [member for member in waiting if member.passed_over >= _MOST_PASSED_OVER]
+    edited = {member for member in waiting if _is_edited(store, member)}.difference(late)
+    first = next(iter(late), next((member for member in waiting if member not in edited), waiting[0]))
     group, sessions = [first], {first.session_id}
     for member in waiting:
         if member is first:
