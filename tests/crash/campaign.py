@@ -62,7 +62,7 @@ def all_points(rng: random.Random, writers: int = 2) -> list[str]:
         """The most passes to wait for, so that something is acknowledged before."""
         if point.startswith("index"):
             return 3  # once for many commits
-        return 6 if point.startswith("git") or point in _ONCE_FOR_A_GROUP else 4 * writers
+        return 6 if point.startswith("git") or point in _ONCE_FOR_A_GROUP else 2 * writers
 
     passes = [f"{point}:{rng.randint(1, last(point))}" for point in POINTS]
     return [*passes, *(point for recovery in RECOVERY_POINTS for point in (BEHIND, recovery))]
