@@ -81,6 +81,8 @@ def reordered(
     Raises:
         UnclearOrderError: If a node would stand nowhere, or below itself.
     """
+    if not taken and not moved and len(put) == 1:  # usual, and several times faster so
+        return _with_one(ids, parents, ends, positions, put[0])
     work = _Work(ids, parents, ends, positions, put)
     for place in sorted([*taken, *moved], reverse=True):  # what is below comes out first
         if place in moved:
@@ -107,6 +109,40 @@ def places_of(ids: NDArray[np.bytes_], wanted: Collection[str]) -> dict[str, int
         if len(near):
             found[text] = int(near[0])
     return found
+
+
+def _with_one(
+    ids: NDArray[np.bytes_], parents: Places, ends: Places, positions: NDArray[np.bytes_], node: Placed
+) -> TreeOrder:
+    """Returns the order of a tree's nodes after one was put in."""
+    count = len(ids)
+    parent = places_of(ids, [node.parent_id]).get(node.parent_id) if node.parent_id else _ROOT
+    if parent is None:
+        raise UnclearOrderError
+    first, place = (0, count) if parent == _ROOT else (parent + 1, int(ends[parent]))
+    own = (node.position.encode(), node.entry_id.encode())
+    if first < place:
+        last = place - 1
+        while parents[last] != parent:
+            last = int(parents[last])
+        if (positions[last], ids[last]) > own:
+            siblings = first + np.flatnonzero(parents[first:place] == parent)
+            after = positions[siblings] > own[0]
+            after |= (positions[siblings] == own[0]) & (ids[siblings] > own[1])
+            place = int(siblings[int(np.argmax(after))])
+    new_parents, new_ends = np.empty((2, count + 1), dtype=np.int32)
+    new_parents[:place], new_parents[place], new_parents[place + 1 :] = parents[:place], parent, parents[place:]
+    new_parents[place + 1 :] += parents[place:] >= place
+    new_ends[:place], new_ends[place] = ends[:place], place + 1
+    np.add(ends[place:], 1, out=new_ends[place + 1 :])
+    while parent >= 0:
+        new_ends[parent] += 1
+        parent = int(parents[parent])
+    runs = Runs.made([(0, place, 0), (place, place + 1, -1), (place + 1, count + 1, place)])
+    place_of = np.arange(count + 1, dtype=np.int32)
+    place_of[place:] += 1
+    place_of[count] = place
+    return TreeOrder(runs, place_of, new_parents, new_ends)
 
 
 class _Work:
