@@ -1,5 +1,6 @@
 """What a change costs the next recall, in statements: as few as say what changed, and none for what did not."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -15,16 +16,19 @@ pytestmark = pytest.mark.requirement("FOREST-8")
 
 @pytest.fixture
 def statements(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """Returns the statements since it was called last, except for that which ends a transaction."""
-    sent: list[str] = []
+    """Returns the statements of this test since it was called last, except for that which ends a transaction.
+
+    The index works at the same time, and its statements are not counted.
+    """
+    sent: list[tuple[asyncio.Task[Any] | None, str]] = []
     real = psycopg.AsyncCursor.execute
 
     async def execute(self: Any, query: Any, *args: Any, **fields: Any) -> Any:
-        sent.append(" ".join(str(query).split()))
+        sent.append((asyncio.current_task(), " ".join(str(query).split())))
         return await real(self, query, *args, **fields)
 
     def since() -> list[str]:
-        found = sent.copy()
+        found = [query for task, query in sent if task is asyncio.current_task()]
         sent.clear()
         return found
 
