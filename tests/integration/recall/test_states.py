@@ -281,7 +281,7 @@ async def test_the_archives_of_a_commit_are_those_of_another_one_with_its_change
 
 
 def _first_blob_forged(snapshot: ArchiveSnapshot) -> ArchiveSnapshot:
-    return replace(snapshot, blobs=snapshot.blobs.with_rows(0, np.array([b"0" * 40])))
+    return replace(snapshot, blobs=snapshot.blobs.with_rows([(0, np.array([b"0" * 40]))]))
 
 
 def _vectors_forged(snapshot: ArchiveSnapshot) -> ArchiveSnapshot:

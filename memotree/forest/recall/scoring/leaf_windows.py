@@ -100,10 +100,11 @@ class LeafWindows:
         )
         return LeafWindows(offsets, norms)
 
-    def with_intervals(self, start: int, borders: Sequence[Ints], norms: Sequence[Floats]) -> "LeafWindows":
-        """Returns the intervals with other ones from ``start`` on, given as the fields of `Intervals`."""
+    def with_intervals(self, parts: Sequence[tuple[int, Sequence[Ints], Sequence[Floats]]]) -> "LeafWindows":
+        """Returns the intervals with other ones for some leaves: parts, each from a leaf on (see `Intervals`)."""
         return LeafWindows(
-            self.offsets.with_rows(start, _offsets(borders, start)), self.norms.with_rows(start, _rows(np.stack(norms)))
+            self.offsets.with_rows((start, _offsets(borders, start)) for start, borders, _ in parts),
+            self.norms.with_rows((start, _rows(np.stack(norms))) for start, _, norms in parts),
         )
 
 

@@ -3,7 +3,7 @@
 So what is long costs a change only the blocks that it touches, and not a copy of everything.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -115,19 +115,21 @@ class RowBlocks:
                 done += end - start
         return self.composed(pieces)
 
-    def with_rows(self, start: int, rows: Rows) -> "RowBlocks":
-        """Returns the same number of rows, with those from ``start`` on replaced by other ones."""
-        if not len(rows):
-            return self
-        blocks, end = list(self.blocks), start + len(rows)
-        first = int(np.searchsorted(self.borders, start, side="right")) - 1
-        for number in range(first, int(np.searchsorted(self.borders, end, side="left"))):
-            low, high = self.borders[number : number + 2].tolist()
-            begin, stop = max(low, start), min(high, end)
-            block = blocks[number].astype(np.result_type(blocks[number], rows))
-            block[begin - low : stop - low] = rows[begin - start : stop - start]
-            blocks[number] = block
-        return RowBlocks(tuple(blocks), self.borders)
+    def with_rows(self, pieces: Iterable[tuple[int, Rows]]) -> "RowBlocks":
+        """Returns the same number of rows, some of them other ones: pieces of rows, each with its first place."""
+        blocks, own = list(self.blocks), set[int]()
+        for start, rows in pieces:
+            end = start + len(rows)
+            first = int(np.searchsorted(self.borders, start, side="right")) - 1
+            for number in range(first, int(np.searchsorted(self.borders, end, side="left"))) if len(rows) else ():
+                low, high = self.borders[number : number + 2].tolist()
+                begin, stop = max(low, start), min(high, end)
+                kind = np.result_type(blocks[number], rows)
+                if number not in own or kind != blocks[number].dtype:
+                    blocks[number] = blocks[number].astype(kind)
+                    own.add(number)
+                blocks[number][begin - low : stop - low] = rows[begin - start : stop - start]
+        return RowBlocks(tuple(blocks), self.borders) if own else self
 
 
 def _balanced(pieces: Sequence[Rows], like: Rows) -> RowBlocks:

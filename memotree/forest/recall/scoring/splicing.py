@@ -238,7 +238,7 @@ def changed_index(
     rows = old.text_rows.replaced(text)
     has_tree = old.has_tree if trees.are_as_before else windows.in_trees(trees.every(), starts)
     edges = old.tokens_before if tokens is old.tokens else near.running(old.tokens_before, tokens)
-    found = old.windows.of_runs(near.runs)
+    made = list[tuple[int, Sequence[Ints], Sequence[Floats]]]()
     others = documents.with_another(has_tree, old.has_tree)
     for start, end in _affected(edges, np.union1d(near.broken, borders), others):
         first, behind = _around(edges, start, end)
@@ -248,7 +248,7 @@ def changed_index(
         in_tree = has_tree[np.searchsorted(starts, np.arange(first, behind), side="right") - 1]
         nodes = windows.nodes(tokens[first:behind], inside, in_tree, low, high)
         here = [each[:, start - first : end - first] + first for each in (low, high, *nodes)]
-        found = found.with_intervals(start, here, norms_around(rows, lengths, *here))
+        made.append((start, here, norms_around(rows, lengths, *here)))
     return LeafIndex(
         starts=starts,
         tokens=tokens,
@@ -257,7 +257,7 @@ def changed_index(
         words_before=old.words_before if lengths is old.lengths else near.running(old.words_before, lengths),
         text_rows=rows,
         heading_rows=old.heading_rows.replaced(headings),
-        windows=found,
+        windows=old.windows.of_runs(near.runs).with_intervals(made),
         has_tree=has_tree,
         reach=_reach(old, documents, rows, lengths, tokens),
         spoken=_spoken(old, documents, label_of),

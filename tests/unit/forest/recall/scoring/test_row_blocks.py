@@ -74,7 +74,7 @@ def test_blocks_have_the_rows_of_one_array(seed: int, count: int, steps: int) ->
         kept = rows.array.copy()
         if chance.random() < 0.5:
             new = new[: len(plain) - low]
-            after = rows.with_rows(low, new)
+            after = rows.with_rows([(low, new)])
             plain = np.concatenate([plain[:low], new, plain[low + len(new) :]])
         else:
             after = rows.composed([(0, low), new, (high, len(plain))])
@@ -93,7 +93,7 @@ def test_blocks_have_the_rows_of_one_array(seed: int, count: int, steps: int) ->
 def test_a_change_copies_only_the_blocks_that_it_touches() -> None:
     rows = RowBlocks.of(np.arange(80, dtype=np.int32))
     for after in (
-        rows.with_rows(33, np.array([1, 2])),
+        rows.with_rows([(33, np.array([1, 2], dtype=np.int32)), (35, np.array([3], dtype=np.int32))]),
         rows.of_runs(Runs.of(np.array([*range(33), -1, *range(33, 80)]))),
         rows.of_runs(Runs.of(np.array([*range(33), -1, *range(34, 80)])), np.array([7], dtype=np.int32)),
     ):
@@ -109,8 +109,8 @@ def test_borders_are_kept_however_far_they_are(seed: int, count: int, far: int) 
     kept = LeafWindows.of(borders, norms)
     half = count // 2
     nothing = LeafWindows.of(np.zeros_like(borders), norms)
-    made = nothing.with_intervals(half, borders[:, :, half:], norms[:, :, half:])
-    made = made.with_intervals(0, borders[:, :, :half], norms[:, :, :half])
+    parts = [(half, borders[:, :, half:], norms[:, :, half:]), (0, borders[:, :, :half], norms[:, :, :half])]
+    made = nothing.with_intervals(parts)  # type: ignore[arg-type]
     every = np.arange(count)
     for each in (kept, made):
         found = each.of_leaves(every)
