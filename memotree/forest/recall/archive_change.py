@@ -7,7 +7,7 @@ Whatever the rows of an archive say, the result is the one that reading the whol
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
 from memotree_storage.index.leaf_features import LeafFeatureBlock
@@ -23,26 +23,32 @@ from memotree.forest.recall.archive_snapshot import (
     OrderFacts,
     Validity,
     document_key,
-    document_spans,
     document_starts,
     is_leaf,
     moment_of,
     own_validity,
     time_note,
 )
-from memotree.forest.recall.headings import HeadingTree
+from memotree.forest.recall.headings import WHOLE, HeadingTree
 from memotree.forest.recall.leaf_blocks import picked
 from memotree.forest.recall.scoring.leaf_index import heading_segment, text_segment
 from memotree.forest.recall.scoring.leaf_rows import RowChange
+from memotree.forest.recall.scoring.runs import Runs
 from memotree.forest.recall.scoring.splicing import Documents, FreshLeaves, Neighbours, changed_index
-from memotree.forest.recall.tree_order import Placed, TreeOrder, UnclearOrderError, reordered
+from memotree.forest.recall.tree_order import (
+    Placed,
+    TreeOrder,
+    UnclearOrderError,
+    places_of,
+    reordered,
+    unchanged_order,
+)
+from memotree.forest.recall.tree_spans import TreeSpans
 
 _MOST_LEAVES: Final = 5000
 """With more leaves below changed headings than this the whole archive is read."""
 
 Numbers = NDArray[np.int32]
-
-_Kind = TypeVar("_Kind", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,24 +91,23 @@ class _Change:
 
     def __init__(self, old: ArchiveSnapshot, changed: ChangedNodes) -> None:
         self._old = old
-        self._changed = changed
         self._nodes = list(changed.alive.values())
+        self._changed = changed
         self._number = {node.entry_id: number for number, node in enumerate(self._nodes)}
-        self._before = _places_of(old.ids, changed.ids)
-        tree, self._stayed = self._tree()
+        self._before = places_of(old.ids, changed.ids)
+        tree, stayed = self._tree()
         size = len(old.ids)
         self._parents, self._ends = tree.parents, tree.ends
-        self._node_source = np.where(tree.rows < size, tree.rows, np.int32(-1))
-        """For each node its place before."""
-        changed_at = np.full(size + len(self._put), -1, dtype=np.int32)
-        for place, number in self._stayed.items():
-            changed_at[place] = number
-        for place, node in enumerate(self._put):
-            changed_at[size + place] = self._number[node.entry_id]
-        self._change_of = changed_at[tree.rows]
-        """For each node its number among the changed ones, if it is one."""
-        unchanged = np.where(self._change_of >= 0, np.int32(-1), self._node_source)
-        self._near_nodes = Neighbours(unchanged, size)
+        self._came_from = tree.runs
+        """What each node was before; -1 for one that is put in."""
+        places = tree.place_of[np.array([*stayed, *range(size, size + len(self._put))], dtype=np.int64)]
+        numbers = [*stayed.values(), *(self._number[node.entry_id] for node in self._put)]
+        found = sorted(zip(places.tolist(), numbers, strict=True))
+        self._places = [place for place, _ in found]
+        """Where the changed nodes are now."""
+        self._changed_nodes = [self._nodes[number] for _, number in found]
+        """The changed nodes in the same order."""
+        self._near_nodes = Neighbours(tree.runs.with_fresh([(place, place + 1) for place in self._places]), size)
 
     def _tree(self) -> tuple[TreeOrder, dict[int, int]]:
         """Returns the order of the nodes, and the changed nodes that stay where they are, by place before."""
@@ -127,8 +132,7 @@ class _Change:
         self._put = put
         self._taken = taken
         if not taken and not put:
-            rows = np.arange(len(old.ids), dtype=np.int32)
-            return TreeOrder(rows, old.parents, old.ends), stayed
+            return unchanged_order(old.parents, old.ends), stayed
         return reordered(old.ids, old.parents, old.ends, old.order.positions, taken, moved, put), stayed
 
     def _stands_at(self, place: int, node: TreeNode) -> bool:
@@ -138,25 +142,48 @@ class _Change:
 
     # --- The snapshot ---
 
+    def _leaves(self) -> tuple[Numbers, Neighbours, list[TreeNode]]:
+        """Returns the place of each leaf, what the leaves were before, and the fresh ones."""
+        old = self._old
+        is_one = [is_leaf(node) for node in self._changed_nodes]
+        fresh = [node for node, leaf in zip(self._changed_nodes, is_one, strict=True) if leaf]
+        if self._is_same_tree:
+            changed = np.array(self._places, dtype=np.int64)
+            number = np.searchsorted(old.places, changed)
+            was_one = old.places[np.minimum(number, len(old) - 1)] == changed if len(old) else np.zeros(len(changed))
+            if was_one.tolist() == is_one:
+                leaves = number[np.array(is_one, dtype=bool)].tolist()
+                runs = Runs.identity(len(old)).with_fresh([(leaf, leaf + 1) for leaf in leaves])
+                return old.places, Neighbours(runs, len(old)), fresh
+        leaf_at = {place for place, leaf in zip(self._places, is_one, strict=True) if leaf}
+        pieces, runs_made, count = list[NDArray[np.int32]](), list[tuple[int, int, int]](), 0
+        for start, end, first in self._near_nodes.runs.each():
+            if first < 0:
+                piece = np.array([place for place in range(start, end) if place in leaf_at], dtype=np.int32)
+                before = -1
+            else:
+                before, behind = np.searchsorted(old.places, [first, first + end - start]).tolist()
+                piece = old.places[before:behind] + np.int32(start - first)
+            pieces.append(piece)
+            runs_made.append((count, count + len(piece), before))
+            count += len(piece)
+        places = np.concatenate([old.places[:0], *pieces])
+        return places, Neighbours(Runs.made(runs_made), len(old)), fresh
+
+    @property
+    def _is_same_tree(self) -> bool:
+        return not self._put and not self._taken
+
     def made(self) -> ArchiveSnapshot:
         """Returns the snapshot."""
-        old, nodes = self._old, self._nodes
-        is_changed = self._change_of >= 0
-        was_leaf = np.zeros(len(old.ids) + 1, dtype=bool)
-        was_leaf[old.places] = True
-        is_one = np.array([is_leaf(node) for node in nodes] or [False])
-        leaf_mask = np.where(is_changed, is_one[self._change_of], was_leaf[self._node_source])
-        places = np.flatnonzero(leaf_mask).astype(np.int32)
-        leaf_before = np.full(len(old.ids) + 1, -1, dtype=np.int32)
-        leaf_before[old.places] = np.arange(len(old), dtype=np.int32)
-        source = np.where(is_changed[places], np.int32(-1), leaf_before[self._node_source[places]]).astype(np.int32)
-        fresh = [nodes[number] for number in self._change_of[places[source < 0]].tolist()]
-        near = Neighbours(source, len(old))
+        old, nodes = self._old, self._changed_nodes
+        places, near, fresh = self._leaves()
         order = self._order(near, fresh)
-        starts = document_starts(order.document_of)
+        is_same = order.document_of is old.order.document_of and places is old.places
+        starts = old.leaf_index.starts if is_same else document_starts(order.document_of)
         tree = HeadingTree(self._parents, self._ends, places, starts, order.headings, order.heading_of)
         features = self._features(fresh)
-        text = RowChange(source, text_segment(features, [time_note(leaf.time) for leaf in fresh]))
+        text = RowChange(near.runs, text_segment(features, [time_note(leaf.time) for leaf in fresh]))
         documents = Documents(near, starts, old.leaf_index.starts)
         headings = self._headings(tree, places, documents)
         types = {name: number for number, name in enumerate(old.types)}
@@ -166,11 +193,11 @@ class _Change:
         blobs = np.array([leaf.blob for leaf in fresh], dtype=f"S{BLOB_LENGTH}")
         return ArchiveSnapshot(
             archive_id=old.archive_id,
-            ids=self._of_nodes(old.ids, np.array([node.entry_id for node in nodes], dtype=f"S{ID_LENGTH}")),
+            ids=self._near_nodes.copied(old.ids, np.array([node.entry_id for node in nodes], dtype=f"S{ID_LENGTH}")),
             parents=self._parents,
             ends=self._ends,
             places=places,
-            blobs=near.copied(old.blobs, blobs),
+            blobs=old.blobs.of_runs(near.runs, blobs),
             types=tuple(types),
             type_of=near.copied(old.type_of, np.array(fresh_types, dtype=np.int16)),
             tag_sets=tuple(sets),
@@ -187,7 +214,7 @@ class _Change:
                     features.lengths.astype(np.float32),
                     [leaf.speaker or "" for leaf in fresh],
                 ),
-                document_spans(self._ends, places, starts),
+                TreeSpans(self._ends, places, starts, is_same),
                 self._borders(places),
             ),
             order=order,
@@ -196,26 +223,20 @@ class _Change:
 
     def _borders(self, places: Numbers) -> NDArray[np.int64]:
         """Returns the leaves before which a node that is new or has moved begins or ends."""
-        put = np.flatnonzero(self._node_source < 0)
+        put = self._came_from.fresh
         return np.searchsorted(places, np.concatenate([put, self._ends[put]]))
 
-    def _of_nodes(self, old: NDArray[_Kind], new: NDArray[_Kind]) -> NDArray[_Kind]:
-        """Returns an array along the nodes from that before, and the values of the changed nodes."""
-        if not self._put and not self._taken and not self._stayed:
-            return old
-        return self._near_nodes.copied(old, new[self._change_of[self._near_nodes.fresh]])
-
     def _order(self, near: Neighbours, fresh: Sequence[TreeNode]) -> OrderFacts:
-        old, nodes = self._old.order, self._nodes
+        old, nodes, near_nodes = self._old.order, self._changed_nodes, self._near_nodes
         headings = {heading: number for number, heading in enumerate(old.headings)}
         documents = {key: number for number, key in enumerate(old.documents)}
         heading_of = [headings.setdefault(node.heading or "", len(headings)) for node in nodes]
         keys = [document_key(leaf) for leaf in fresh]
         document_of = [-1 if key is None else documents.setdefault(key, len(documents)) for key in keys]
         return OrderFacts(
-            positions=self._of_nodes(old.positions, np.array([node.position.encode() for node in nodes], dtype="S")),
+            positions=near_nodes.copied(old.positions, np.array([node.position.encode() for node in nodes], dtype="S")),
             headings=tuple(headings),
-            heading_of=self._of_nodes(old.heading_of, np.array(heading_of, dtype=np.int32)),
+            heading_of=near_nodes.copied(old.heading_of, np.array(heading_of, dtype=np.int32)),
             documents=tuple(documents),
             document_of=near.copied(old.document_of, np.array(document_of, dtype=np.int32)),
             is_clear=True,
@@ -243,15 +264,13 @@ class _Change:
 
     def _headings(self, tree: HeadingTree, places: Numbers, documents: Documents) -> RowChange:
         """Returns the rows of headings: fresh ones for new leaves, and wherever another heading counts than before."""
-        source = documents.near.source.copy()
-        for start, end in self._other_headings(tree, places, documents):
-            source[start:end] = -1
-        fresh = np.flatnonzero(source < 0)
+        runs = documents.near.runs.with_fresh(self._other_headings(tree, places, documents))
+        fresh = runs.fresh
         if len(fresh) > _MOST_LEAVES:
             raise UnclearOrderError
         if not tree.heading_of.any():
-            return RowChange(source, heading_segment([()] * len(fresh)))
-        return RowChange(source, heading_segment([tree.of(leaf) for leaf in fresh.tolist()]))
+            return RowChange(runs, heading_segment([()] * len(fresh)))
+        return RowChange(runs, heading_segment([tree.of(leaf) for leaf in fresh.tolist()]))
 
     def _other_headings(self, tree: HeadingTree, places: Numbers, documents: Documents) -> list[tuple[int, int]]:
         """Returns ranges of leaves that may have other headings."""
@@ -260,9 +279,8 @@ class _Change:
         was = HeadingTree(
             old.parents, old.ends, old.places, old.leaf_index.starts, old.order.headings, old.order.heading_of
         )
-        changed_at = np.flatnonzero(self._change_of >= 0)
-        for node in changed_at.tolist():
-            before = int(self._node_source[node])
+        befores = self._came_from.source_at(np.array(self._places, dtype=np.int64)).tolist()
+        for node, before in zip(self._places, befores, strict=True):
             # Headings that there were before keep their numbers.
             if before < 0 or tree.heading_of[node] != old.order.heading_of[before]:
                 found.append(tree.leaves_below(node))
@@ -278,13 +296,26 @@ class _Change:
             (before,) = homes
             size = int(starts[document + 1] - starts[document])
             size_before = int(old.leaf_index.starts[before + 1] - old.leaf_index.starts[before])
-            nodes = tree.over(document)
-            nodes = nodes[self._node_source[nodes] >= 0]
-            flips = tree.shown(nodes, size) != was.shown(self._node_source[nodes], size_before)
-            for node in nodes[flips].tolist():
+            if size == size_before and places is old.places:
+                continue  # no node is wider than before
+            for node in self._flips(tree, was, document, (size, size_before)).tolist():
                 start, end = tree.leaves_below(node)
                 found.append((max(start, first), min(end, first + size)))
         return [(start, end) for start, end in found if start < end]
+
+    def _flips(self, tree: HeadingTree, was: HeadingTree, document: int, sizes: tuple[int, int]) -> NDArray[np.int64]:
+        """Returns the nodes over a document whose heading counts now and did not count before, or the other way round.
+
+        Only a node that is wide now or was wide before can be one; most are not, and need not be looked at closely.
+        """
+        nodes = tree.over(document)
+        before = self._came_from.source_at(nodes)
+        nodes, before = nodes[before >= 0], before[before >= 0]
+        least = WHOLE * min(sizes)
+        wide = (self._ends[nodes] - nodes >= least) | (self._old.ends[before] - before >= least)
+        nodes, before = nodes[wide], before[wide]
+        flips: NDArray[np.int64] = nodes[tree.shown(nodes, sizes[0]) != was.shown(before, sizes[1])]
+        return flips
 
     def _documents(self, tree: HeadingTree, places: Numbers, documents: Documents) -> list[int]:
         """Returns the documents in which another heading may count: of another size, or below nodes of another width.
@@ -296,7 +327,7 @@ class _Change:
         if not tree.heading_of.any() and not self._old.order.heading_of.any():
             return []
         found, starts = set(documents.changed.tolist()), documents.starts
-        for place in np.union1d(np.flatnonzero(documents.near.broken), self._borders(places)).tolist():
+        for place in np.union1d(documents.near.broken, self._borders(places)).tolist():
             for leaf in {max(place - 1, 0), min(place, len(places) - 1)} if len(places) else ():
                 node = int(places[leaf])
                 while node >= 0:
@@ -304,21 +335,3 @@ class _Change:
                     found.update((np.searchsorted(starts[:-1], [first, behind - 1], side="right") - 1).tolist())
                     node = int(self._parents[node])
         return sorted(found)
-
-
-def _places_of(ids: NDArray[np.bytes_], wanted: Collection[str]) -> dict[str, int]:
-    """Returns the place of each id that is there."""
-    asked = sorted(each for each in wanted if len(each) == ID_LENGTH)
-    if not len(ids) or not asked:
-        return {}
-    halves, keys = (
-        np.ascontiguousarray(each).view(np.uint64).reshape(len(each), -1)
-        for each in (ids, np.array(asked, dtype=f"S{ID_LENGTH}"))
-    )
-    found = {}
-    for text, key in zip(asked, keys, strict=True):
-        near = np.flatnonzero(halves[:, 1] == key[1])
-        near = near[halves[near, 0] == key[0]]
-        if len(near):
-            found[text] = int(near[0])
-    return found

@@ -24,6 +24,8 @@ from memotree.forest.recall.headings import HeadingTree
 from memotree.forest.recall.leaf_blocks import block_of, joined_blocks, picked
 from memotree.forest.recall.scoring.leaf_index import LeafIndex, make_leaf_index
 from memotree.forest.recall.scoring.leaf_rows import RowChange, Segment
+from memotree.forest.recall.scoring.row_blocks import RowBlocks
+from memotree.forest.recall.tree_spans import document_spans
 
 BLOB_LENGTH: Final = 40
 
@@ -128,7 +130,7 @@ class ArchiveSnapshot:
     parents: NDArray[np.int32]
     ends: NDArray[np.int32]
     places: NDArray[np.int32]
-    blobs: NDArray[np.bytes_]
+    blobs: RowBlocks
     types: tuple[str, ...]
     type_of: NDArray[np.int16]
     tag_sets: tuple[frozenset[str], ...]
@@ -161,7 +163,7 @@ class ArchiveSnapshot:
 
     def blob(self, number: int) -> str:
         """Returns the blob id of a leaf's version."""
-        return bytes(self.blobs[number]).decode()
+        return bytes(self.blobs.row(number)).decode()
 
     def child_count(self, number: int) -> int:
         """Returns the number of children of a leaf."""
@@ -231,7 +233,7 @@ def make_snapshot(archive_id: str, nodes: Sequence[TreeNode], features: LeafFeat
         parents=parents,
         ends=ends,
         places=places,
-        blobs=np.array([leaf.blob for leaf in leaves], dtype=f"S{BLOB_LENGTH}"),
+        blobs=RowBlocks.of(np.array([leaf.blob for leaf in leaves], dtype=f"S{BLOB_LENGTH}")),
         type_of=np.array([types.setdefault(leaf.type, len(types)) for leaf in leaves], dtype=np.int16),
         types=tuple(types),
         tags_of=np.array([sets.setdefault(frozenset(leaf.tags), len(sets)) for leaf in leaves], dtype=np.int32),
@@ -299,26 +301,6 @@ def document_starts(document_of: NDArray[np.int32]) -> NDArray[np.int64]:
     begins = np.ones(len(document_of), dtype=bool)
     begins[1:] = (document_of[1:] < 0) | (document_of[1:] != document_of[:-1])
     return np.append(np.flatnonzero(begins), len(document_of)).astype(np.int64)
-
-
-def document_spans(ends: NDArray[np.int32], places: NDArray[np.int32], starts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Returns the range of leaves of each inner node within one document, as (first, after the last)."""
-    inner = np.flatnonzero(ends > np.arange(1, len(ends) + 1))
-    before = _running(places + 1, len(ends) + 1)  # the leaves before each node
-    first, behind = before[inner], before[ends[inner]]
-    home = _running(starts[:-1], max(int(starts[-1]), 1))  # the document of each leaf, counted from 1
-    inside = behind > first
-    first, behind = first[inside], behind[inside]
-    same = home[first] == home[behind - 1]
-    spans: NDArray[np.int64] = np.stack([first[same], behind[same]], axis=1).astype(np.int64)
-    return spans
-
-
-def _running(places: NDArray[np.integer], size: int) -> NDArray[np.int32]:
-    """Returns for each number below ``size`` how many of some places are at or before it."""
-    marks = np.zeros(size, dtype=np.int32)
-    marks[places] = 1
-    return np.cumsum(marks, out=marks)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 _MOST_HEADINGS: Final = 8
 """The most headings above a leaf that count; notes can be nested without limit."""
 
-_WHOLE: Final = 0.9
+WHOLE: Final = 0.9
 """A heading over this share of a document's leaves is its title, and tells no two of them apart."""
 
 Numbers = NDArray[np.int32]
@@ -91,7 +91,7 @@ class HeadingTree:
         """Returns for each of some nodes whether its heading counts for the leaves of a document of this size."""
         if size == 1:
             return np.ones(len(nodes), dtype=bool)
-        found: NDArray[np.bool_] = self.widths(nodes) < _WHOLE * size
+        found: NDArray[np.bool_] = self.widths(nodes) < WHOLE * size
         return found
 
     def over(self, document: int) -> NDArray[np.int64]:
@@ -112,4 +112,4 @@ class HeadingTree:
 
 
 def _is_shown(width: int, size: int) -> bool:
-    return size == 1 or width < _WHOLE * size
+    return size == 1 or width < WHOLE * size

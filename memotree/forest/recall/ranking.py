@@ -121,7 +121,8 @@ class ScoredLeaves:
         leaf_index, total = self.corpus.leaf_index, self._total()
         best, best_first = int(np.argmax(total)), ranked(total)
         alone = leaf_index.alone
-        unlike = alone[total[alone] < _LEAST_OF_BEST * total[best]]
+        own = total[alone]
+        unlike = alone[(own > 0) & (own < _LEAST_OF_BEST * total[best])]
         total[unlike] = 0.0
         oversized = self.leaf(best) if leaf_index.tokens[best] > budget and total[best] > 0 else None
         packed = pack(total, leaf_index, budget // 2 if oversized else budget)

@@ -9,8 +9,7 @@ again from the beginning, so that it never mixes nodes from before and after a c
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
@@ -22,7 +21,6 @@ from memotree_storage.index.search import FoundNode, SearchQuery
 from memotree_storage.mirror.contents import read_nodes
 from memotree_storage.ports import Embedder
 from memotree_storage.postgres import tree
-from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
@@ -53,7 +51,7 @@ from memotree.forest.recall.results import ResultBuilder, ResultPart, Seen, misr
 from memotree.forest.recall.scoring.query_words import Related
 from memotree.forest.recall.scoring.vocabulary import BuiltinWords
 from memotree.forest.recall.snapshot_cache import SnapshotCache
-from memotree.forest.recall.state_view import SessionMovedError, StateView, same_moment
+from memotree.forest.recall.state_view import SessionMovedError, StateView, reading
 from memotree.forest.recall.word_frequency import frequency_in_workspace, read_term_counts
 from memotree.models.builtin import WordllamaEmbedder
 from memotree.models.confidence import NODES, Confidence
@@ -233,7 +231,7 @@ class Recall:
         confidence = Confidence.of(scored.likelihood)
         if confidence is Confidence.NONE and chosen:
             asked.warnings.append(NOTHING_RELEVANT)
-        async with self._reading(view) as conn:
+        async with reading(self._store, view) as conn:
             parts = await ResultBuilder(conn, self._store, view, asked.has_trace, self._seen).parts(
                 [part_of(each) for each in chosen]
             )
@@ -246,7 +244,7 @@ class Recall:
         """Adds the scores of a reranking model to the best leaves; the scores of all others stay."""
         places = scored.best(_JUDGED)
         leaves = {scored.leaf(place).node_id: place for place in places}
-        async with self._reading(view) as conn:
+        async with reading(self._store, view) as conn:
             snapshot = Snapshot(conn, view.state)
             nodes = await read_nodes(snapshot, self._store.entries, (await tree.versions(snapshot, leaves)).values())
         texts = {leaves[node.id]: f"{node.title}\n{node.content[:_JUDGED_CHARS]}" for node in nodes.values()}
@@ -320,7 +318,7 @@ class Recall:
         is_lca = asked.strategy == pb.RECALL_STRATEGY_LCA
         hits = await self._hits(asked, view, wanted, words=not is_lca)
         found = {hit.version.entry_id: hit for hit in hits}
-        async with self._reading(view) as conn:
+        async with reading(self._store, view) as conn:
             paths = await tree.ancestors(Snapshot(conn, view.state), found)
             if is_lca:
                 tops = representatives(Hit((*paths[key], key), hit.score) for key, hit in found.items())
@@ -383,16 +381,6 @@ class Recall:
             if len(good) >= asked.top_k or len(hits) < limit:
                 return good[: asked.top_k]
             limit *= 4
-
-    @asynccontextmanager
-    async def _reading(self, view: StateView) -> AsyncIterator[Connection]:
-        """Yields a connection for the rest of the answer; for a session, one that sees exactly the view's changes."""
-        if view.state.session_id is None:
-            async with self._store.database.connection() as conn:
-                yield conn
-            return
-        async with same_moment(self._store, view) as conn:
-            yield conn
 
 
 # --- The request -----------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from memotree.forest.recall.saved.saved_corpora import SavedCorpora, SavedCorpus
 from memotree.forest.recall.saved.saving import MOST_CHANGES, CorpusSaving
 from memotree.forest.recall.search_corpus import SearchCorpus, changed_corpus, make_corpus
 from memotree.forest.recall.snapshot_comparison import same
-from memotree.forest.recall.state_view import StateView, check_digest
+from memotree.forest.recall.state_view import StateView, check_digest, reading
 from memotree.forest.recall.tree_order import UnclearOrderError
 from memotree.forest.recall.view_cache import COMPARED, ViewCache, counts_after, is_as_read, take_over
 
@@ -176,16 +176,15 @@ class SnapshotCache:
         state = view.state
         if self._store.embedder.is_slow:  # the indexer embeds what is committed; to do so here, too, would cost twice
             await self._store.indexer.current(state.workspace_id)
-        async with self._store.database.repeatable_read() as conn:
+        async with reading(self._store, view) as conn:
             snapshot = Snapshot(conn, state)
-            if view.digest:
-                await check_digest(snapshot, view.digest)
-                ids = await archive_trees.staged_entries(snapshot)
-            else:
-                changes = view.changes.pop(commit_id, None)
-                if changes is None:
-                    changes = await archive_trees.changes(conn, state.workspace_id, commit_id, state.commit_id)
-                ids = None if changes is None else changes.entry_ids
+            changes = view.changes.pop(commit_id, None)
+            if changes is None and view.digest:
+                changes = await archive_trees.staged_changes(snapshot)
+            elif changes is None:
+                changes = await archive_trees.changes(conn, state.workspace_id, commit_id, state.commit_id)
+            ids = None if changes is None else changes.entry_ids
+            if not view.digest:
                 self._count_changes(view, MOST_CHANGES if ids is None else len(ids))
             if ids is None:
                 return {}

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memotree.forest.recall.archive_snapshot import ArchiveSnapshot
+from memotree.forest.recall.scoring.row_blocks import RowBlocks
 
 _CLOSE: Final = 1e-3
 
@@ -40,7 +41,8 @@ def _plain(snapshot: ArchiveSnapshot) -> ArchiveSnapshot:
         type_of=type_of,
         tag_sets=tag_sets,
         tags_of=tags_of,
-        leaf_index=replace(index, labels=labels, label_of=label_of),
+        blobs=RowBlocks.of(snapshot.blobs.array),
+        leaf_index=replace(index, labels=labels, label_of=label_of, windows=index.windows.packed()),
         order=replace(order, headings=headings, heading_of=heading_of, documents=documents, document_of=document_of),
         number=0,
         change=None,

@@ -78,12 +78,16 @@ class StateView:
 
 
 @asynccontextmanager
-async def same_moment(store: Store, view: StateView) -> AsyncIterator[Connection]:
-    """A connection inside a transaction that sees a session exactly as a view does.
+async def reading(store: Store, view: StateView) -> AsyncIterator[Connection]:
+    """A connection that sees what a view says; any one for a commit, whose rows never change.
 
     Raises:
-        SessionMovedError: If the session has changed since.
+        SessionMovedError: If the view is that of a session, which has changed since.
     """
+    if not view.digest:
+        async with store.database.connection() as conn:
+            yield conn
+        return
     async with store.database.repeatable_read() as conn:
         await check_digest(Snapshot(conn, view.state), view.digest)
         yield conn

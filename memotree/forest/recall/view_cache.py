@@ -53,10 +53,12 @@ class ViewCache:
             async with self._store.database.repeatable_read() as conn:
                 snapshot = Snapshot(conn, now)
                 await check_digest(snapshot, digest)
-                touched = frozenset(await archive_trees.staged_archives(snapshot))
-                archives = _with_versions(below.archives, touched, await tree.versions(snapshot, touched))
+                changes = await archive_trees.staged_changes(snapshot)
+                touched = changes.archive_ids
+                archives = await _changed_archives(snapshot, below.archives, changes)
                 changed = await superseding(snapshot, touched)
             known = StateView(key, generation, now, digest, touched, below, archives, gone=below.gone - archives.keys())
+            known.changes[now.commit_id] = changes
             known.superseding = _with_changed(below.superseding, touched, changed)
         return self.keep(known)
 
@@ -124,7 +126,7 @@ async def _completed(conn: Connection, view: StateView, others: Sequence[StateVi
         if changes is not None:
             changed = changes.archive_ids
             view.changes[older] = changes
-            view.archives = _with_versions(other.archives, changed, await tree.versions(snapshot, changed))
+            view.archives = await _changed_archives(snapshot, other.archives, changes)
             take_over(view, other, changed)
             if other.counts is not None:
                 view.counts = await counts_after(other.counts, Snapshot(conn, other.state), snapshot, changes)
@@ -144,9 +146,9 @@ async def counts_after(before: Mapping[str, int], older: Snapshot, newer: Snapsh
     if changes.entry_ids is None:
         kept = {key: count for key, count in before.items() if key not in changes.archive_ids}
         return kept | await archive_trees.leaf_counts(newer, changes.archive_ids)
-    was = await archive_trees.leaf_counts_among(older, changes.entry_ids)
-    now = await archive_trees.leaf_counts_among(newer, changes.entry_ids)
-    both = {key: before.get(key, 0) - was.get(key, 0) + now.get(key, 0) for key in was.keys() | now.keys()}
+    states = (older.state.commit_id, newer.state.commit_id)
+    more = await archive_trees.more_leaves(newer.conn, newer.state.workspace_id, *states, changes.entry_ids)
+    both = {key: before.get(key, 0) + count for key, count in more.items()}
     return {key: count for key, count in {**before, **both}.items() if count}
 
 
@@ -154,6 +156,15 @@ def is_as_read(view: StateView, fresh: StateView) -> bool:
     """Whether a view says the same as one that was read from the rows."""
     one, other = ((each.archives, each.gone, _relations(each)) for each in (view, fresh))
     return one == other
+
+
+async def _changed_archives(
+    snapshot: Snapshot, before: Mapping[str, ArchiveVersion], changes: Changes
+) -> dict[str, ArchiveVersion]:
+    """Returns the archives of a state from those of another one; those whose own entry may differ are read."""
+    changed = changes.archive_ids if changes.entry_ids is None else changes.archive_ids & changes.entry_ids
+    versions = await tree.versions(snapshot, changed) if changed else {}
+    return _with_versions(before, changed, versions)
 
 
 def _with_versions(

@@ -209,24 +209,36 @@ class _Changed:
 _STAGED: Final = """
   with line as materialized (select * from mirror.lineage(%(workspace)s, %(commit)s)),
   staged as materialized (select entry_id, archive_id from work.staged where session_id = %(session)s)
-  select archive_id from staged
-  union
-  select was.archive_id from staged cross join lateral (
-    select one.archive_id from line cross join lateral (
-      select v.archive_id from mirror.version v
-       where v.line_id = line.line_id and v.entry_id = staged.entry_id and v.from_seq <= line.seq
-       order by v.from_seq desc limit 1) one order by line.depth limit 1) was"""
+  select array(select entry_id from staged limit %(most)s) as entry_ids, array(
+    select archive_id from staged
+    union
+    select was.archive_id from staged cross join lateral (
+      select one.archive_id from line cross join lateral (
+        select v.archive_id from mirror.version v
+         where v.line_id = line.line_id and v.entry_id = staged.entry_id and v.from_seq <= line.seq
+         order by v.from_seq desc limit 1) one order by line.depth limit 1) was) as archive_ids"""
 
-_LEAF_COUNTS: Final = """
+_IS_COUNTED: Final = """
+       v.from_seq <= line.seq and (v.to_seq is null or v.to_seq > line.seq)
+     and not v.dead and not v.is_archive and v.tokens > 0 and v.type <> %(summary)s"""
+_LEAF_COUNTS: Final = f"""
   with line as materialized (select * from mirror.lineage(%(workspace)s, %(commit)s))
   select v.archive_id, count(*) from line join mirror.version v on v.line_id = line.line_id
-   where v.from_seq <= line.seq and (v.to_seq is null or v.to_seq > line.seq)
-     and not v.dead and not v.is_archive and v.tokens > 0 and v.type <> %(summary)s
-     {among}
-   group by v.archive_id"""
+   where {_IS_COUNTED}
+     {{among}}
+   group by v.archive_id"""  # noqa: S608
 _COUNTS_OF_ALL: Final = _LEAF_COUNTS.replace("{among}", "")
 _COUNTS_OF_SOME: Final = _LEAF_COUNTS.replace("{among}", "and v.archive_id = any(%(archives)s::text[])")
-_COUNTS_AMONG: Final = _LEAF_COUNTS.replace("{among}", "and v.entry_id = any(%(entries)s::text[])")
+
+# Those of some entries that there are more at the newer of two states than at the older one.
+_MORE_COUNTED: Final = f"""
+  with line as materialized (
+    select 1 as more, * from mirror.lineage(%(workspace)s, %(newer)s)
+    union all select -1, * from mirror.lineage(%(workspace)s, %(older)s))
+  select v.archive_id, sum(line.more) from line join mirror.version v on v.line_id = line.line_id
+   where {_IS_COUNTED}
+     and v.entry_id = any(%(entries)s::text[])
+   group by v.archive_id"""  # noqa: S608
 
 
 async def ordered_nodes(snapshot: Snapshot, archive_ids: Collection[str] | None = None) -> list[TreeNode]:
@@ -286,15 +298,6 @@ async def row_of(conn: Connection, workspace_id: str, commit_id: str) -> tuple[i
     return None if row is None else (row[0], row[1])
 
 
-async def staged_entries(snapshot: Snapshot) -> frozenset[str] | None:
-    """Return the entries that a session has staged changes of; ``None`` if they are very many."""
-    cursor = await snapshot.conn.execute(
-        "select entry_id from work.staged where session_id = %s limit %s", (snapshot.state.session_id, MOST_ENTRIES + 1)
-    )
-    rows = await cursor.fetchall()
-    return frozenset(row[0] for row in rows) if len(rows) <= MOST_ENTRIES else None
-
-
 async def some_nodes(snapshot: Snapshot, ids: Collection[str]) -> list[TreeNode]:
     """Return those of some nodes that are alive at a state, with the parents that their files name; depths are 0."""
     async with snapshot.conn.cursor(binary=True) as cursor:
@@ -303,10 +306,12 @@ async def some_nodes(snapshot: Snapshot, ids: Collection[str]) -> list[TreeNode]
     return [_leaf(row, row[_PARENT], 0) for row in rows]
 
 
-async def staged_archives(snapshot: Snapshot) -> set[str]:
-    """Return the archives that a session's staged changes affect: those of the entries now and before."""
-    cursor = await snapshot.conn.execute(_STAGED, snapshot.state.arguments())
-    return {row[0] for row in await cursor.fetchall()}
+async def staged_changes(snapshot: Snapshot) -> Changes:
+    """Return what a session's staged changes affect: their entries, and the archives of these now and before."""
+    cursor = await snapshot.conn.execute(_STAGED, snapshot.state.arguments(most=MOST_ENTRIES + 1))
+    row = await cursor.fetchone()
+    entry_ids, archive_ids = row or ((), ())
+    return Changes(frozenset(archive_ids), frozenset(entry_ids) if len(entry_ids) <= MOST_ENTRIES else None)
 
 
 async def leaf_counts(snapshot: Snapshot, archive_ids: Collection[str] | None = None) -> dict[str, int]:
@@ -322,12 +327,16 @@ async def leaf_counts(snapshot: Snapshot, archive_ids: Collection[str] | None = 
     return {row[0]: row[1] for row in await cursor.fetchall()}
 
 
-async def leaf_counts_among(snapshot: Snapshot, entry_ids: Collection[str]) -> dict[str, int]:
-    """Return how many of some nodes `leaf_counts` counts in each archive."""
-    cursor = await snapshot.conn.execute(
-        _COUNTS_AMONG, snapshot.state.arguments(entries=list(entry_ids), summary=SUMMARY_TYPE)
+async def more_leaves(
+    conn: Connection, workspace_id: str, older: str, newer: str, entry_ids: Collection[str]
+) -> dict[str, int]:
+    """Return by archive how many more of some nodes `leaf_counts` counts at one commit than at another."""
+    cursor = await conn.execute(
+        _MORE_COUNTED,
+        {"workspace": workspace_id, "older": older, "newer": newer}
+        | {"entries": list(entry_ids), "summary": SUMMARY_TYPE},
     )
-    return {row[0]: row[1] for row in await cursor.fetchall()}
+    return {row[0]: int(row[1]) for row in await cursor.fetchall()}
 
 
 def _arranged(rows: Sequence[_Row], wanted: frozenset[str] | None) -> list[TreeNode]:

@@ -310,8 +310,8 @@ class Database:
     @asynccontextmanager
     async def repeatable_read(self) -> AsyncIterator[Connection]:
         """A connection inside a read-only transaction in which all statements see the same snapshot."""
-        async with self.transaction() as conn:
-            await conn.execute("set transaction isolation level repeatable read, read only")
+        async with self.connection() as conn:  # which ends an open transaction
+            await conn.execute("begin isolation level repeatable read, read only")
             yield conn
 
 

@@ -29,7 +29,7 @@ from memotree_storage.postgres import archive_trees, archive_versions
 from memotree_storage.postgres.rows import ArchiveVersion
 from memotree_storage.postgres.tree import Snapshot, State
 
-from memotree.forest.recall import snapshot_cache
+from memotree.forest.recall import recall, snapshot_cache, state_view
 from memotree.forest.recall.archive_snapshot import ArchiveSnapshot
 from memotree.forest.recall.recall import Recall
 from memotree.forest.recall.scoring.leaf_rows import LeafRows, Segment
@@ -94,18 +94,18 @@ async def test_a_change_or_commit_during_a_recall_never_mixes_two_states(
     tractor = replace(forest.garden[4], title="Ben: My tractor", content="Ben: My tractor is sold.")
     await world.stage(session, tractor)
     steps = iter([lambda: world.stage(session, delete=[forest.garden[5]]), lambda: world.commit(session)])
-    answered = Recall._reading
+    answered = state_view.reading
 
-    def reading(self: Recall, view: Any) -> Any:
+    def reading(store: Any, view: Any) -> Any:
         step = next(steps, None)
 
         async def first() -> Any:
             if step is not None:
                 await step()
 
-        return _After(first, answered(self, view))
+        return _After(first, answered(store, view))
 
-    monkeypatch.setattr(Recall, "_reading", reading)
+    monkeypatch.setattr(recall, "reading", reading)
     answer = await forest(revision=session, strategy=strategy, top_k=1, token_budget=12)  # type: ignore[arg-type]
     assert next(steps, None) is None
     found = [*leaves(answer), *answer.nodes]
@@ -137,13 +137,13 @@ async def test_a_recall_in_a_session_that_keeps_changing_is_refused_with_advice_
     forest: Forest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = await forest.world.open()
-    answered = Recall._reading
+    answered = state_view.reading
 
-    def reading(self: Recall, view: Any) -> Any:
+    def reading(store: Any, view: Any) -> Any:
         fresh = forest.world.node("Fresh")
-        return _After(lambda: forest.world.stage(session, fresh), answered(self, view))
+        return _After(lambda: forest.world.stage(session, fresh), answered(store, view))
 
-    monkeypatch.setattr(Recall, "_reading", reading)
+    monkeypatch.setattr(recall, "reading", reading)
     await forest.world.stage(session, forest.world.node("First"))
     with pytest.raises(SessionMovedError):
         await forest(revision=session)
@@ -281,7 +281,7 @@ async def test_the_archives_of_a_commit_are_those_of_another_one_with_its_change
 
 
 def _first_blob_forged(snapshot: ArchiveSnapshot) -> ArchiveSnapshot:
-    return replace(snapshot, blobs=np.array([b"0" * 40, *snapshot.blobs[1:]], dtype=snapshot.blobs.dtype))
+    return replace(snapshot, blobs=snapshot.blobs.with_rows([(0, np.array([b"0" * 40]))]))
 
 
 def _vectors_forged(snapshot: ArchiveSnapshot) -> ArchiveSnapshot:

@@ -14,7 +14,9 @@ from memotree.forest.recall.archive_snapshot import ArchiveSnapshot, OrderFacts,
 from memotree.forest.recall.saved.array_files import Array, Parts, UnusableFilesError
 from memotree.forest.recall.scoring.leaf_index import LeafIndex, running
 from memotree.forest.recall.scoring.leaf_rows import LeafRows, Segment
+from memotree.forest.recall.scoring.leaf_windows import LeafWindows
 from memotree.forest.recall.scoring.postings import Postings
+from memotree.forest.recall.scoring.row_blocks import RowBlocks
 from memotree.forest.recall.search_corpus import SearchCorpus, make_corpus
 from memotree.forest.recall.superseded import Superseded
 
@@ -25,8 +27,9 @@ _VECTORS: Final = "vectors"
 _SIZES: Final = "sizes"
 
 _OF_NODES: Final = ("ids", "parents", "ends")
-_OF_LEAVES: Final = ("places", "blobs", "type_of", "tags_of", "moments")
-_INDEXED: Final = ("tokens", "lengths", "low", "high", "norms", "node_low", "node_high", "node_norms", "label_of")
+_OF_LEAVES: Final = ("places", "type_of", "tags_of", "moments")
+_INDEXED: Final = ("tokens", "lengths", "label_of")
+_OF_WINDOWS: Final = ("offsets", "norms")
 _OF_DOCUMENTS: Final = ("has_tree", "reach", "spoken")
 _OF_POSTINGS: Final = ("terms", "bounds", "leaves", "counts")
 _PERIODS: Final = ("begins", "ends", "over")
@@ -34,8 +37,8 @@ _PERIODS: Final = ("begins", "ends", "over")
 _KINDS: Final = (
     *_OF_NODES,
     *_OF_LEAVES,
-    *("positions", "heading_of", "document_of", "starts"),
-    *(f"index.{name}" for name in (*_INDEXED, *_OF_DOCUMENTS)),
+    *("blobs", "positions", "heading_of", "document_of", "starts"),
+    *(f"index.{name}" for name in (*_INDEXED, *_OF_WINDOWS, *_OF_DOCUMENTS)),
     *(f"validity.{name}" for name in _PERIODS),
     *(f"{rows}.{name}" for rows in ("text", "headings") for name in _OF_POSTINGS),
 )
@@ -46,10 +49,8 @@ def arrays_of(corpus: SearchCorpus) -> tuple[dict[str, Array | Parts], list[dict
     """Returns the arrays of a corpus by name, and the facts of each of its archives, which JSON can say."""
     snapshots, index = corpus.snapshots, corpus.leaf_index
     parts = list(zip(*map(_arrays, snapshots), strict=True))
-    found: dict[str, Array | Parts] = {
-        name: np.concatenate(own, axis=-1) for name, own in zip(_KINDS, parts, strict=True)
-    }
-    found[_SIZES] = np.array([[array.shape[-1] for array in own] for own in parts], dtype=np.int64)
+    found: dict[str, Array | Parts] = {name: np.concatenate(own) for name, own in zip(_KINDS, parts, strict=True)}
+    found[_SIZES] = np.array([[len(array) for array in own] for own in parts], dtype=np.int64)
     if sum(map(bool, map(len, snapshots))) > 1:
         found |= _postings_of("all.text", index.text_rows.packed_terms())
         found |= _postings_of("all.headings", index.heading_rows.packed_terms())
@@ -109,11 +110,14 @@ def _arrays(snapshot: ArchiveSnapshot) -> list[Array]:
     periods = snapshot.validity or Validity(nothing, nothing, nothing.astype(bool))
     return [
         *(getattr(snapshot, name) for name in (*_OF_NODES, *_OF_LEAVES)),
+        snapshot.blobs.array,
         order.positions if order.is_clear else np.zeros(0, dtype="S1"),
         order.heading_of,
         order.document_of,
         index.starts,
-        *(getattr(index, name) for name in (*_INDEXED, *_OF_DOCUMENTS)),
+        *(getattr(index, name) for name in _INDEXED),
+        *(getattr(index.windows, name).array for name in _OF_WINDOWS),
+        *(getattr(index, name) for name in _OF_DOCUMENTS),
         *(getattr(periods, name) for name in _PERIODS),
         *_postings_of("text", index.text_rows.packed_terms()).values(),
         *_postings_of("headings", index.heading_rows.packed_terms()).values(),
@@ -143,11 +147,14 @@ def _snapshot(arrays: Mapping[str, Array], facts: Mapping[str, Any], vectors: Ar
         types=tuple(facts["types"]),
         tag_sets=tuple(frozenset(tags) for tags in facts["tags"]),
         validity=Validity(*(arrays[f"validity.{name}"] for name in _PERIODS)) if facts["has_validity"] else None,
+        blobs=RowBlocks.of(arrays["blobs"]),
         leaf_index=LeafIndex(
             starts=arrays["starts"],
+            tokens_before=running(arrays["index.tokens"]),
             words_before=running(arrays["index.lengths"]),
             text_rows=LeafRows.plain(Segment(vectors, _postings(arrays, "text"))),
             heading_rows=LeafRows.plain(Segment(bare, _postings(arrays, "headings"))),
+            windows=LeafWindows(*(RowBlocks.of(arrays[f"index.{name}"]) for name in _OF_WINDOWS)),
             labels=tuple(facts["labels"]),
             **{name: arrays[f"index.{name}"] for name in (*_INDEXED, *_OF_DOCUMENTS)},
         ),
@@ -167,9 +174,9 @@ def _pieces(whole: Array, sizes: Sequence[int]) -> Iterator[Array]:
     """Yields the part of each archive of an array."""
     start = 0
     for size in sizes:
-        yield whole[..., start : start + size]
+        yield whole[start : start + size]
         start += size
-    if start != whole.shape[-1]:
+    if start != len(whole):
         raise UnusableFilesError("An array has not as many values as the archives.")
 
 

@@ -25,7 +25,7 @@ from memotree.forest.recall.saved.corpus_arrays import arrays_of, corpus_of
 from memotree.forest.recall.search_corpus import SearchCorpus
 from memotree.forest.recall.superseded import Superseded
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 """To be raised when arrays are others, or are made otherwise from the same texts."""
 
 _UNFINISHED: Final = ".unfinished"

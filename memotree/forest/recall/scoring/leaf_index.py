@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from memotree.forest.recall.scoring import windows
 from memotree.forest.recall.scoring.leaf_rows import LeafRows, Segment
+from memotree.forest.recall.scoring.leaf_windows import LeafWindows
 from memotree.forest.recall.scoring.postings import Postings, joined_postings, sorted_postings
 from memotree.forest.recall.scoring.windows import TYPICAL_REACH, Floats, Ints
 
@@ -81,21 +82,17 @@ class LeafFeatureArrays:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeafIndex:
-    """The leaves of documents, document by document. In arrays with a scale axis that axis is the first.
+    """The leaves of documents, document by document.
 
     Attributes:
         starts: Index of each document's first leaf, and the number of leaves at the end.
         tokens: Number of tokens of each leaf.
         lengths: Number of words of each leaf.
-        words_before: Prefix sums of the lengths: words before each leaf, and of all leaves at the end.
+        tokens_before: Prefix sums of the tokens: tokens before each leaf, and of all leaves at the end.
+        words_before: The same of the lengths.
         text_rows: The vector of each leaf, and the terms of its own text.
         heading_rows: The terms of the headings above each leaf; their vectors have no dimensions.
-        low: First leaf of the window around each leaf, shape (scales, leaves).
-        high: The leaf after the last one of that window.
-        norms: Norms of the windows' vectors, which are the sums of the leaves' vectors times their lengths.
-        node_low: First leaf of the largest tree node within the scale that contains each leaf, shape (scales, leaves).
-        node_high: The leaf after the last one of that node.
-        node_norms: Norms of the nodes' vectors.
+        windows: The windows around the leaves and the tree nodes that contain them.
         has_tree: For each document, whether it has tree nodes.
         reach: For each document, over how many tokens a topic lasts.
         spoken: For each document, whether it is a conversation.
@@ -106,15 +103,11 @@ class LeafIndex:
     starts: NDArray[np.int64]
     tokens: Floats
     lengths: Floats
+    tokens_before: NDArray[np.float64]
     words_before: NDArray[np.float64]
     text_rows: LeafRows
     heading_rows: LeafRows
-    low: Ints
-    high: Ints
-    norms: Floats
-    node_low: Ints
-    node_high: Ints
-    node_norms: Floats
+    windows: LeafWindows
     has_tree: NDArray[np.bool_]
     reach: Floats
     spoken: NDArray[np.bool_]
@@ -158,7 +151,7 @@ class LeafIndex:
     def own_weight(self) -> int:
         """Size in bytes without the segments."""
         values = (getattr(self, field.name) for field in fields(self))
-        arrays = sum(value.nbytes for value in values if isinstance(value, np.ndarray))
+        arrays = sum(value.nbytes for value in values if isinstance(value, np.ndarray | LeafWindows))
         return 2000 + arrays + self.text_rows.own_weight + self.heading_rows.own_weight
 
     def packed(self) -> "LeafIndex":
@@ -233,15 +226,11 @@ def make_leaf_index(
         starts=borders,
         tokens=tokens,
         lengths=lengths,
+        tokens_before=running(tokens),
         words_before=running(lengths),
         text_rows=text,
         heading_rows=LeafRows.plain(heading_segment(headings or [()] * count)),
-        low=low,
-        high=high,
-        norms=norms,
-        node_low=node_low,
-        node_high=node_high,
-        node_norms=node_norms,
+        windows=LeafWindows.of((low, high, node_low, node_high), (norms, node_norms)),
         has_tree=has_tree,
         reach=reach,
         spoken=spoken(label_of, borders),
@@ -302,16 +291,10 @@ def concatenate(leaf_indexes: Sequence[LeafIndex], dimensions: int, joined: Join
     names: dict[str, int] = {}
     label_of = [np.array([names.setdefault(name, len(names)) for name in each.labels], np.int32) for each in full]
 
-    before = np.repeat(shifts[:-1].astype(np.int32), np.diff(shifts))
-
-    def places(name: str) -> Ints:
-        found: Ints = np.concatenate([getattr(each, name) for each in full], axis=-1)
-        found += before
-        return found
-
     def values(name: str) -> Floats:
-        return np.concatenate([getattr(each, name) for each in full], axis=-1)
+        return np.concatenate([getattr(each, name) for each in full])
 
+    tokens, lengths = values("tokens"), values("lengths")
     starts = [each.starts[:-1] + shift for each, shift in zip(full, shifts[:-1], strict=True)]
     rows = joined or (
         _joined_rows([each.text_rows for each in full]),
@@ -319,17 +302,13 @@ def concatenate(leaf_indexes: Sequence[LeafIndex], dimensions: int, joined: Join
     )
     return LeafIndex(
         starts=np.concatenate([*starts, shifts[-1:]]),
-        tokens=values("tokens"),
-        lengths=values("lengths"),
-        words_before=running(values("lengths")),
+        tokens=tokens,
+        lengths=lengths,
+        tokens_before=running(tokens),
+        words_before=running(lengths),
         text_rows=rows[0],
         heading_rows=rows[1],
-        low=places("low"),
-        high=places("high"),
-        norms=values("norms"),
-        node_low=places("node_low"),
-        node_high=places("node_high"),
-        node_norms=values("node_norms"),
+        windows=LeafWindows.joined([each.windows for each in full]),
         has_tree=np.concatenate([each.has_tree for each in full]),
         reach=values("reach"),
         spoken=np.concatenate([each.spoken for each in full]),

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memotree.forest.recall.scoring.postings import Postings, joined_postings
+from memotree.forest.recall.scoring.runs import Runs
 from memotree.forest.recall.scoring.windows import Floats, Ints
 
 _SMALL: Final = 512
@@ -47,18 +48,16 @@ class RowChange:
     """Where the rows of leaves come from.
 
     Attributes:
-        source: For each leaf the leaf before that had its row; -1 for a fresh row.
+        runs: The leaves that have the rows that leaves had before; the other ones have fresh rows.
         fresh: The fresh rows, in the order of their leaves.
     """
 
-    source: Ints
+    runs: Runs
     fresh: Segment
 
     def within(self, start: int, end: int, size: int) -> "RowChange":
         """Returns the change of an index of ``size`` leaves whose leaves from ``start`` to ``end`` are those before."""
-        own = np.where(self.source >= 0, self.source + np.int32(start), np.int32(-1)).astype(np.int32)
-        parts = [np.arange(start, dtype=np.int32), own, np.arange(end, size, dtype=np.int32)]
-        return RowChange(np.concatenate(parts), self.fresh)
+        return RowChange(self.runs.within(start, end, size), self.fresh)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,13 +158,19 @@ class LeafRows:
 
     def replaced(self, change: RowChange) -> "LeafRows":
         """Returns the rows of other leaves, which follow from these leaves."""
-        source, fresh, size = change.source, change.fresh, len(self.leaf_of)
+        runs, fresh, size = change.runs, change.fresh, len(self.leaf_of)
+        new = runs.fresh
         segments = (*self.segments, fresh) if len(fresh) else self.segments
-        # The last one is that of a fresh leaf, whose source is -1.
-        row_of = np.append(self.row_of, np.int32(-1))[source]
-        row_of[np.flatnonzero(source < 0)] = size + np.arange(len(fresh), dtype=np.int32)
-        leaf_of = np.full(size + len(fresh), -1, dtype=np.int32)
-        leaf_of[row_of] = np.arange(len(row_of), dtype=np.int32)
+        row_of = np.empty(len(runs), dtype=np.int32)
+        for start, end, first in runs.kept():
+            row_of[start:end] = self.row_of[first : first + end - start]
+        row_of[new] = size + np.arange(len(fresh), dtype=np.int32)
+        if runs.in_place(len(self)):
+            leaf_of = np.concatenate([self.leaf_of, new.astype(np.int32)])
+            leaf_of[self.row_of[new]] = -1
+        else:
+            leaf_of = np.full(size + len(fresh), -1, dtype=np.int32)
+            leaf_of[row_of] = np.arange(len(row_of), dtype=np.int32)
         return _merged(LeafRows(segments, row_of, leaf_of))
 
     def packed(self) -> "LeafRows":

@@ -28,6 +28,7 @@ from memotree_storage.index.rarity import idf, smoothed_idf
 from numpy.typing import NDArray
 
 from memotree.forest.recall.scoring.leaf_index import LeafIndex
+from memotree.forest.recall.scoring.leaf_windows import Intervals
 from memotree.forest.recall.scoring.query_words import Concept, Related, concepts, stems
 from memotree.forest.recall.scoring.windows import SCALES, TYPICAL_REACH, Floats, Ints
 
@@ -187,7 +188,7 @@ def _evidence(
     """Returns what speaks for some leaves; ``shares`` are those of the words that occur in the weight of all words."""
     if not len(top):
         return Evidence()
-    low, high = _places(leaf_index.low, _NEAR, top), _places(leaf_index.high, _NEAR, top)
+    ((low, high),) = leaf_index.windows.windows_of(np.sort(top), (_NEAR,))
     shared = np.zeros(len(top))
     for share, (_, running) in zip(shares, sums, strict=True):
         shared += share * np.minimum(1.0, _inside(running, low, high))
@@ -204,21 +205,22 @@ def _parts(
     settings: Settings,
 ) -> NDArray[np.float64]:
     """Returns the shares of words, meaning, tree, label and document (the last still 0) for each of some leaves."""
-    dots = _dots(leaf_index, vector, places) if settings.meaning else None
+    found, density = leaf_index.windows.of_leaves(places), _density(leaf_index)
+    dots = _dots(leaf_index, vector, found) if settings.meaning else None
     home = _homes(leaf_index, places)
     weights = _weights(leaf_index, settings, home)
     own_tokens = settings.label_leaves * _own_tokens(leaf_index)[home]
     parts = np.zeros((_SIGNALS, len(places)))
     for number, scale in enumerate(SCALES):
         weight = weights[number]
-        low, high = _places(leaf_index.low, number, places), _places(leaf_index.high, number, places)
-        words = settings.words * _words(leaf_index, sums, low, high, number)
-        meaning = settings.meaning * _meaning(dots, low, high, leaf_index.norms[number, places])
+        low, high = found.low[number], found.high[number]
+        words = settings.words * _words(leaf_index, sums, low, high, number, density)
+        meaning = settings.meaning * _meaning(dots, low, high, found.norms[number])
         tree = np.zeros_like(words)
         if settings.tree:
-            low, high = _places(leaf_index.node_low, number, places), _places(leaf_index.node_high, number, places)
-            tree += settings.words * _words(leaf_index, sums, low, high, number)
-            tree += settings.meaning * _meaning(dots, low, high, leaf_index.node_norms[number, places])
+            low, high = found.node_low[number], found.node_high[number]
+            tree += settings.words * _words(leaf_index, sums, low, high, number, density)
+            tree += settings.meaning * _meaning(dots, low, high, found.node_norms[number])
             tree *= settings.tree
         whole = words + meaning + tree
         steep = weight * whole ** (settings.power - 1)
@@ -286,25 +288,25 @@ def frequency_in(leaf_index: LeafIndex, terms: Sequence[int]) -> tuple[int, int]
     return having, len(leaf_index)
 
 
-def _words(leaf_index: LeafIndex, sums: Sums, low: Places, high: Places, number: int) -> NDArray[np.float64]:
-    """Returns the BM25 scores of intervals of one scale, divided by the best."""
+def _density(leaf_index: LeafIndex) -> float:
+    """Returns how many words a token has, on average."""
+    return float(leaf_index.words_before[-1]) / max(float(leaf_index.tokens.sum()), 1.0)
+
+
+def _words(
+    leaf_index: LeafIndex, sums: Sums, low: Places, high: Places, number: int, density: float
+) -> NDArray[np.float64]:
+    """Returns the BM25 scores of intervals of one scale, divided by the best; ``density`` is the words of a token."""
     found = np.zeros(len(low))
     if not sums:
         return found
-    total = float(leaf_index.words_before[-1])
-    usual = max(total / max(float(leaf_index.tokens.sum()), 1.0) * SCALES[number], total / len(leaf_index), 1.0)
+    usual = max(density * SCALES[number], float(leaf_index.words_before[-1]) / len(leaf_index), 1.0)
     saturation = _SATURATION[number]
     floor = saturation * (1.0 - _B + _B * _inside(leaf_index.words_before, low, high) / usual)
     for weight, running in sums:
         often = _inside(running, low, high)
         found += weight * often / (often + floor)
     return _best_at_one(found)
-
-
-def _places(borders: Ints, number: int, places: Places) -> Places:
-    """Returns the borders of the intervals of one scale, in the integer type that numpy indexes fastest with."""
-    found: Places = borders[number].take(places).astype(np.int64)
-    return found
 
 
 def _inside(running: NDArray[np.float64], low: Places, high: Places) -> NDArray[np.float64]:
@@ -319,16 +321,14 @@ def _best_at_one(found: NDArray[np.float64]) -> NDArray[np.float64]:
 # --- Meaning ---------------------------------------------------------------------------------------------------------
 
 
-def _dots(leaf_index: LeafIndex, vector: NDArray[np.float32], places: Places) -> NDArray[np.float64]:
+def _dots(leaf_index: LeafIndex, vector: NDArray[np.float32], around: Intervals) -> NDArray[np.float64]:
     """Returns prefix sums of the leaves' dot products with the question, weighted by length.
 
-    Only differences within the intervals around ``places`` are valid; other products are not computed, to save time.
+    Only differences within the intervals ``around`` are valid; other products are not computed, to save time.
     """
     marks = np.zeros(len(leaf_index) + 1, dtype=np.int64)
-    for low, high in ((leaf_index.low, leaf_index.high), (leaf_index.node_low, leaf_index.node_high)):
-        marks += np.bincount(low[-1, places], minlength=len(marks)) - np.bincount(
-            high[-1, places], minlength=len(marks)
-        )
+    for low, high in ((around.low, around.high), (around.node_low, around.node_high)):
+        marks += np.bincount(low[-1], minlength=len(marks)) - np.bincount(high[-1], minlength=len(marks))
     needed = np.flatnonzero(np.cumsum(marks[:-1]) > 0)
     found = np.zeros(len(leaf_index))
     found[needed] = leaf_index.text_rows.products(needed, vector)
@@ -351,8 +351,7 @@ def _homes(leaf_index: LeafIndex, places: Places) -> Places:
 
 def _own_tokens(leaf_index: LeafIndex) -> NDArray[np.float64]:
     """Returns the mean tokens of a leaf for each document, reduced if its topics last longer than typical."""
-    running = np.concatenate([[0.0], np.cumsum(leaf_index.tokens, dtype=np.float64)])
-    mean = np.diff(running[leaf_index.starts]) / np.diff(leaf_index.starts)
+    mean = np.diff(leaf_index.tokens_before[leaf_index.starts]) / np.diff(leaf_index.starts)
     return mean * np.minimum(1.0, TYPICAL_REACH / np.maximum(leaf_index.reach.astype(np.float64), 1.0))
 
 
@@ -361,8 +360,7 @@ def _weights(leaf_index: LeafIndex, settings: Settings, home: Places) -> NDArray
     reach = np.maximum(leaf_index.reach.astype(np.float64), 1.0)
     spoken = np.log(settings.centre) + settings.growth * np.log(reach / TYPICAL_REACH)
     centre = np.where(leaf_index.spoken, spoken, np.log(settings.text_centre))
-    running = np.concatenate([[0.0], np.cumsum(leaf_index.tokens, dtype=np.float64)])
-    whole = np.log(np.maximum(np.diff(running[leaf_index.starts]), 1.0))
+    whole = np.log(np.maximum(np.diff(leaf_index.tokens_before[leaf_index.starts]), 1.0))
     centre = np.clip(np.minimum(centre, whole), np.log(_SIZES[0]), np.log(_SIZES[-1]))[home]
     bell = np.exp(-((np.log(_SIZES)[:, None] - centre) ** 2) / (2 * settings.spread**2))
     weights: NDArray[np.float64] = bell / bell.sum(axis=0)
@@ -423,9 +421,9 @@ def _candidates(
     if sums:
         places = np.minimum(np.arange(steps) * _STEP + _STEP // 2, len(leaf_index) - 1)
         weights, around = _weights(leaf_index, settings, _homes(leaf_index, places)), np.zeros(steps)
-        for number in _COARSE:
-            low, high = _places(leaf_index.low, number, places), _places(leaf_index.high, number, places)
-            around += weights[number] * _words(leaf_index, sums, low, high, number) ** settings.power
+        density = _density(leaf_index)
+        for number, (low, high) in zip(_COARSE, leaf_index.windows.windows_of(places, _COARSE), strict=True):
+            around += weights[number] * _words(leaf_index, sums, low, high, number, density) ** settings.power
         total += _best_at_one(around)
     possible = np.bincount(every // _STEP, minlength=steps) > 0
     best = np.argpartition(-np.where(possible, total, -1.0), settings.candidates // _STEP)

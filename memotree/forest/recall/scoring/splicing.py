@@ -5,25 +5,25 @@ tokens of it: their windows, nodes and norms are computed again, from the same f
 Everything else is copied, and rows of vectors and terms are shared.
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memotree.forest.recall.scoring import windows
-from memotree.forest.recall.scoring.leaf_index import AT_ONCE, LeafIndex, norms_around, reach_of, running, spoken
+from memotree.forest.recall.scoring.leaf_index import AT_ONCE, LeafIndex, norms_around, reach_of, spoken
 from memotree.forest.recall.scoring.leaf_rows import LeafRows, RowChange
+from memotree.forest.recall.scoring.runs import Runs
 from memotree.forest.recall.scoring.windows import Floats, Ints
 
 _FAR: Final = windows.SCALES[-1]
 """How many tokens around a change are computed again."""
 
 _MOST_RUNS: Final = 200
-"""More runs of neighbours than these are copied leaf by leaf."""
+"""With more runs of neighbours than these, ranges are looked up one by one."""
 
 Mask = NDArray[np.bool_]
 
@@ -39,6 +39,23 @@ class FreshLeaves:
     labels: Sequence[str]
 
 
+class TreeSpans(Protocol):
+    """The inner nodes of the trees of changed leaves, as ranges of leaves within one document, shape (nodes, 2)."""
+
+    @property
+    def are_as_before(self) -> bool:
+        """Whether they are those of before."""
+        ...
+
+    def every(self) -> NDArray[np.int64]:
+        """Returns all of them."""
+        ...
+
+    def between(self, first: int, behind: int) -> NDArray[np.int64]:
+        """Returns those within a range of leaves."""
+        ...
+
+
 class Ranges(NamedTuple):
     """Ranges of leaves: the first leaf of each, and the leaf after its last one."""
 
@@ -50,62 +67,46 @@ class Neighbours:
     """Which leaves (or nodes) are neighbours as before.
 
     Attributes:
-        source: For each leaf the leaf before; -1 for a fresh one.
+        runs: What each leaf was before.
         fresh: The fresh leaves.
-        runs: The first leaf of each run of neighbours, and the number of leaves.
-        broken: For each leaf and the end, whether the leaf before it is another one than before.
+        broken: The leaves whose neighbour before them is another one than before, ascending; the number of leaves
+            counts as one.
+        is_in_place: Whether each leaf that is not fresh has the number that it had.
     """
 
-    def __init__(self, source: Ints, before: int) -> None:
-        self.source = source
-        self.fresh = np.flatnonzero(source < 0)
-        self.broken = np.zeros(len(source) + 1, dtype=bool)
-        if len(source):
-            self.broken[1:-1] = source[1:] != source[:-1] + 1
-            self.broken[0], self.broken[-1] = source[0] != 0, source[-1] != before - 1
-            self.broken[self.fresh] = self.broken[self.fresh + 1] = True
-        self.runs = np.unique([0, *np.flatnonzero(self.broken).tolist(), len(source)]).tolist()
+    def __init__(self, runs: Runs, before: int) -> None:
+        self.runs = runs
+        self.fresh = runs.fresh
+        self.is_in_place = runs.in_place(before)
+        ends = list[int]()
+        if len(runs):
+            first, last = runs.source_at(np.array([0, len(runs) - 1])).tolist()
+            ends = [0] * (first != 0) + [len(runs)] * (last != before - 1)
+        self.broken = np.unique(np.concatenate([runs.borders[1:-1], self.fresh, self.fresh + 1, ends])).astype(np.int64)
 
-    def copied(self, old: NDArray[_Kind], fresh: NDArray[_Kind], *, shift: bool = False) -> NDArray[_Kind]:
-        """Returns an array along the leaves (the last axis) from that before and the values of fresh leaves.
-
-        With ``shift`` the values are numbers of leaves, which move with them; fresh values are not shifted.
-        """
-        new = np.empty((*old.shape[:-1], len(self.source)), dtype=np.result_type(old, fresh))
-        self._copy(new, old, shift=shift)
-        new[..., self.fresh] = fresh
+    def copied(self, old: NDArray[_Kind], fresh: NDArray[_Kind]) -> NDArray[_Kind]:
+        """Returns an array along the leaves from that before and the values of fresh leaves; that before if equal."""
+        kind = np.result_type(old, fresh)
+        if self.is_in_place and kind == old.dtype and bool((old[self.fresh] == fresh).all()):
+            return old
+        new = np.empty(len(self.runs), dtype=kind)
+        for start, end, first in self.runs.kept():
+            new[start:end] = old[first : first + end - start]
+        new[self.fresh] = fresh
         return new
 
-    def copied_all(self, old: Sequence[NDArray[_Kind]], *, shift: bool = False) -> NDArray[_Kind]:
-        """Returns several arrays of one shape in one, with 0 for fresh leaves.
-
-        One large piece of memory has large pages, so it is written twice as fast as several small ones.
-        """
-        new = np.empty((len(old), *old[0].shape[:-1], len(self.source)), dtype=old[0].dtype)
-        for into, each in zip(new, old, strict=True):
-            self._copy(into, each, shift=shift)
-        new[..., self.fresh] = 0
+    def running(self, before: NDArray[np.float64], values: Floats) -> NDArray[np.float64]:
+        """Returns the sums before each value, and of all of them, from those before; values are whole numbers."""
+        new, total = np.zeros(len(self.runs) + 1), 0.0
+        for start, end, first in self.runs.each():
+            if first < 0:
+                np.cumsum(values[start:end], dtype=np.float64, out=new[start + 1 : end + 1])
+                new[start + 1 : end + 1] += total
+            else:
+                old = before[first + 1 : first + 1 + end - start]
+                np.add(old, total - before[first], out=new[start + 1 : end + 1])
+            total = float(new[end])
         return new
-
-    def _copy(self, new: NDArray[Any], old: NDArray[Any], *, shift: bool) -> None:
-        if len(self.runs) > _MOST_RUNS:
-            kept = np.flatnonzero(self.source >= 0)
-            new[..., kept] = old[..., self.source[kept]]
-            if shift:
-                new[..., kept] += (kept - self.source[kept]).astype(old.dtype)
-        else:
-            for start, end, first in self._kept_runs():
-                if shift and start != first:
-                    np.add(old[..., first : first + end - start], old.dtype.type(start - first), new[..., start:end])
-                else:
-                    new[..., start:end] = old[..., first : first + end - start]
-
-    def _kept_runs(self) -> Iterator[tuple[int, int, int]]:
-        """Yields the first leaf of each run of neighbours, the leaf after its last one, and the first one before."""
-        for start, end in pairwise(self.runs):
-            first = int(self.source[start])
-            if first >= 0:
-                yield start, end, first
 
     def unchanged(self, ranges: Ranges, ranges_before: Ranges) -> NDArray[np.int64]:
         """Returns for each range of leaves the number of the same range before; -1 if there was none.
@@ -116,10 +117,10 @@ class Neighbours:
         """
         if not len(ranges_before.starts):
             return np.full(len(ranges.starts), -1, dtype=np.int64)
-        if len(self.runs) > _MOST_RUNS:
+        if len(self.runs.firsts) > _MOST_RUNS:
             return self.unchanged_one_by_one(ranges, ranges_before)
         found = np.full(len(ranges.starts), -1, dtype=np.int64)
-        for start, end, first in self._kept_runs():
+        for start, end, first in self.runs.kept():
             low, high = np.searchsorted(ranges.starts, [start, end]).tolist()
             high = low + int(np.searchsorted(ranges.ends[low:high], end, side="right"))
             number = int(np.searchsorted(ranges_before.starts, ranges.starts[low] + first - start)) if low < high else 0
@@ -140,11 +141,11 @@ class Neighbours:
         if not len(ranges_before.starts):
             return np.full(len(ranges.starts), -1, dtype=np.int64)
         starts, ends = ranges.starts, ranges.ends
-        count = np.cumsum(self.broken)
-        first = self.source[starts].astype(np.int64)
+        count = np.searchsorted(self.broken, np.stack([starts, ends - 1]), side="right")
+        first = self.runs.source_at(starts)
         number = np.searchsorted(ranges_before.starts, np.maximum(first, 0))
         number = np.minimum(number, len(ranges_before.starts) - 1)
-        same = (first >= 0) & (count[ends - 1] == count[starts]) & (ranges_before.starts[number] == first)
+        same = (first >= 0) & (count[0] == count[1]) & (ranges_before.starts[number] == first)
         return np.where(same & (ranges_before.ends[number] == first + ends - starts), number, -1)
 
 
@@ -161,8 +162,13 @@ class Documents:
     def __init__(self, near: Neighbours, starts: NDArray[np.int64], starts_before: NDArray[np.int64]) -> None:
         self.near, self.starts = near, starts
         self._before = starts_before
-        self.same = near.unchanged(Ranges(starts[:-1], starts[1:]), Ranges(starts_before[:-1], starts_before[1:]))
-        self.changed = np.flatnonzero(self.same < 0)
+        if near.is_in_place and starts is starts_before:
+            self.changed = np.unique(np.searchsorted(starts, near.fresh, side="right") - 1)
+            self.same = np.arange(len(starts) - 1)
+            self.same[self.changed] = -1
+        else:
+            self.same = near.unchanged(Ranges(starts[:-1], starts[1:]), Ranges(starts_before[:-1], starts_before[1:]))
+            self.changed = np.flatnonzero(self.same < 0)
 
     @property
     def sampled_before(self) -> Ranges:
@@ -181,15 +187,17 @@ class Documents:
         Only the first and the last leaf of each run of neighbours are looked up.
         """
         start, end = self.starts[document : document + 2].tolist()
-        runs = self.near.runs
-        borders = [start, *runs[bisect_right(runs, start) : bisect_left(runs, end)], end]
+        inner = self.near.runs.borders
+        borders = [start, *inner[(inner > start) & (inner < end)].tolist(), end]
         places = np.array([place for run in pairwise(borders) for place in (run[0], run[1] - 1)])
-        source = self.near.source[places]
+        source = self.near.runs.source_at(places)
         homes = np.searchsorted(self._before, source[source >= 0], side="right") - 1
         return sorted(set(homes.tolist()))
 
     def with_another(self, value: Mask, before: Mask) -> list[tuple[int, int]]:
         """Returns the ranges of leaves of documents that have another value than before, given for each document."""
+        if value is before and self.near.is_in_place:
+            return []
         other = (value != self.copied(before)) & (self.same >= 0)
         numbers = np.flatnonzero(other).tolist()
         numbers += [
@@ -206,7 +214,7 @@ def changed_index(
     text: RowChange,
     headings: RowChange,
     fresh: FreshLeaves,
-    spans: NDArray[np.int64],
+    trees: TreeSpans,
     borders: NDArray[np.int64],
 ) -> LeafIndex:
     """Returns the index of changed leaves.
@@ -217,7 +225,7 @@ def changed_index(
         text: The rows of their texts and vectors.
         headings: The rows of the headings above them.
         fresh: The leaves with a fresh row of text.
-        spans: The inner nodes of the trees as ranges of leaves, shape (nodes, 2).
+        trees: The inner nodes of the trees as ranges of leaves.
         borders: The leaves before which a node that is new or has moved begins or ends: what is above leaves can change
             although their order does not.
     """
@@ -228,37 +236,28 @@ def changed_index(
     fresh_labels = np.array([names.setdefault(label, len(names)) for label in fresh.labels], dtype=np.int32)
     label_of = near.copied(old.label_of, fresh_labels)
     rows = old.text_rows.replaced(text)
-    has_tree = windows.in_trees(spans, starts)
-    low, high, node_low, node_high = near.copied_all([old.low, old.high, old.node_low, old.node_high], shift=True)
-    norms, node_norms = near.copied_all([old.norms, old.node_norms])
-    edges = running(tokens)
+    has_tree = old.has_tree if trees.are_as_before else windows.in_trees(trees.every(), starts)
+    edges = old.tokens_before if tokens is old.tokens else near.running(old.tokens_before, tokens)
+    made = list[tuple[int, Sequence[Ints], Sequence[Floats]]]()
     others = documents.with_another(has_tree, old.has_tree)
-    for start, end in _affected(edges, np.union1d(np.flatnonzero(near.broken), borders), others):
+    for start, end in _affected(edges, np.union1d(near.broken, borders), others):
         first, behind = _around(edges, start, end)
-        inside = spans[(spans[:, 0] >= first) & (spans[:, 1] <= behind)] - first
-        inner = starts[(starts > first) & (starts < behind)] - first
-        low_here, high_here = windows.windows(tokens[first:behind], np.array([0, *inner, behind - first]))
+        inside = trees.between(first, behind) - first
+        inner = starts[np.searchsorted(starts, first, "right") : np.searchsorted(starts, behind)] - first
+        low, high = windows.windows(tokens[first:behind], np.array([0, *inner.tolist(), behind - first]))
         in_tree = has_tree[np.searchsorted(starts, np.arange(first, behind), side="right") - 1]
-        nodes = windows.nodes(tokens[first:behind], inside, in_tree, low_here, high_here)
-        here, there = slice(start, end), slice(start - first, end - first)
-        low[:, here], high[:, here] = low_here[:, there] + first, high_here[:, there] + first
-        node_low[:, here], node_high[:, here] = nodes[0][:, there] + first, nodes[1][:, there] + first
-        norms[:, here], node_norms[:, here] = norms_around(
-            rows, lengths, low[:, here], high[:, here], node_low[:, here], node_high[:, here]
-        )
+        nodes = windows.nodes(tokens[first:behind], inside, in_tree, low, high)
+        here = [each[:, start - first : end - first] + first for each in (low, high, *nodes)]
+        made.append((start, here, norms_around(rows, lengths, *here)))
     return LeafIndex(
         starts=starts,
         tokens=tokens,
         lengths=lengths,
-        words_before=running(lengths),
+        tokens_before=edges,
+        words_before=old.words_before if lengths is old.lengths else near.running(old.words_before, lengths),
         text_rows=rows,
         heading_rows=old.heading_rows.replaced(headings),
-        low=low,
-        high=high,
-        norms=norms,
-        node_low=node_low,
-        node_high=node_high,
-        node_norms=node_norms,
+        windows=old.windows.of_runs(near.runs).with_intervals(made),
         has_tree=has_tree,
         reach=_reach(old, documents, rows, lengths, tokens),
         spoken=_spoken(old, documents, label_of),
@@ -285,30 +284,25 @@ def spliced(whole: LeafIndex, start: int, end: int, part: LeafIndex, text: RowCh
 
     def values(name: str) -> Any:
         old, new = getattr(whole, name), getattr(part, name)
-        return np.concatenate([old[..., :start], new, old[..., end:]], axis=-1)
+        return np.concatenate([old[:start], new, old[end:]])
 
-    def places(name: str) -> Any:
-        found = values(name)
-        found[:, start : start + len(part)] += np.int32(start)
-        if shift:
-            found[:, start + len(part) :] += np.int32(shift)
-        return found
+    def sums(name: str) -> Any:
+        old, new = getattr(whole, name), getattr(part, name)
+        behind = old[end:] + (old[start] + new[-1] - old[end])
+        return np.concatenate([old[:start], new[:-1] + old[start], behind])
 
     def documents(name: str) -> Any:
         old, new = getattr(whole, name), getattr(part, name)
         return np.concatenate([old[:first], new, old[behind:]])
 
-    lengths = values("lengths")
     return replace(
         whole,
         starts=np.concatenate([whole.starts[:first], part.starts[:-1] + start, whole.starts[behind:] + shift]),
-        tokens=values("tokens"),
-        lengths=lengths,
-        words_before=running(lengths),
+        **{name: values(name) for name in ("tokens", "lengths")},
+        **{name: sums(name) for name in ("tokens_before", "words_before")},
         text_rows=whole.text_rows.replaced(text.within(start, end, size)),
         heading_rows=whole.heading_rows.replaced(headings.within(start, end, size)),
-        **{name: places(name) for name in ("low", "high", "node_low", "node_high")},
-        **{name: values(name) for name in ("norms", "node_norms")},
+        windows=whole.windows.replaced(start, end, part.windows),
         **{name: documents(name) for name in ("has_tree", "reach", "spoken")},
         labels=tuple(names),
         label_of=np.concatenate([whole.label_of[:start], numbers[part.label_of], whole.label_of[end:]]),

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from unit.forest.recall.trees import WIDE, Tree, assert_same_answers, changed, tree_of
 
-from memotree.forest.recall.scoring import leaf_rows
+from memotree.forest.recall.scoring import leaf_rows, row_blocks
 from memotree.forest.recall.search_corpus import changed_corpus, make_corpus
 from memotree.forest.recall.snapshot_comparison import same
 from memotree.forest.recall.superseded import Superseded
@@ -18,10 +18,12 @@ pytestmark = pytest.mark.requirement("FOREST-8")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def small_segments() -> Iterator[None]:
-    """Segments stay apart although the archives here are small."""
+def small_parts() -> Iterator[None]:
+    """Segments and blocks stay apart although the archives here are small."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leaf_rows, "_SMALL", 0)
+        patch.setattr(row_blocks, "_LARGEST", 8)
+        patch.setattr(row_blocks, "_LEAST", 3)
         yield
 
 

@@ -22,6 +22,7 @@ from memotree.forest.recall.saved.array_files import FACTS
 from memotree.forest.recall.saved.corpus_arrays import arrays_of, corpus_of
 from memotree.forest.recall.saved.saved_corpora import SavedCorpora, SavedOf
 from memotree.forest.recall.scoring.leaf_rows import LeafRows
+from memotree.forest.recall.scoring.row_blocks import RowBlocks
 from memotree.forest.recall.search_corpus import SearchCorpus, changed_corpus, make_corpus
 from memotree.forest.recall.snapshot_comparison import same
 from memotree.forest.recall.superseded import Superseded
@@ -48,6 +49,8 @@ def corpus_from(seed: int, archives: int = 3, steps: int = 12) -> tuple[list[Tre
 
 def identical(one: object, other: object) -> bool:
     """Whether two values are equal to the last bit, however wide their texts are stored."""
+    if isinstance(one, RowBlocks) and isinstance(other, RowBlocks):
+        one, other = one.array, other.array
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         if one.dtype.kind == "S":
             return one.tolist() == other.tolist()

@@ -172,7 +172,8 @@ def test_no_window_and_no_node_crosses_a_document(documents: list[list[str]]) ->
     indexed = index_of(documents)
     place = np.arange(len(indexed))
     home = np.searchsorted(indexed.starts, place, side="right") - 1
-    for low, high in ((indexed.low, indexed.high), (indexed.node_low, indexed.node_high)):
+    found = indexed.windows.of_leaves(place)
+    for low, high in ((found.low, found.high), (found.node_low, found.node_high)):
         assert (low <= place).all()
         assert (high > place).all()
         assert (low >= indexed.starts[home]).all()
@@ -182,9 +183,10 @@ def test_no_window_and_no_node_crosses_a_document(documents: list[list[str]]) ->
 def test_if_merging_ended_early_the_window_is_used_instead_of_the_node() -> None:
     flat = [FILLER] * 40
     made = make_leaf_index(leaf_features(flat, vectors(len(flat))), [0], [(0, 2)])
-    assert made.node_low[-1].tolist() == made.low[-1].tolist()
-    assert made.node_high[-1].tolist() == made.high[-1].tolist()
-    assert (made.node_low[1, 0], made.node_high[1, 0]) == (0, 2)
+    found = made.windows.of_leaves(np.arange(len(flat)))
+    assert found.node_low[-1].tolist() == found.low[-1].tolist()
+    assert found.node_high[-1].tolist() == found.high[-1].tolist()
+    assert (found.node_low[1, 0], found.node_high[1, 0]) == (0, 2)
 
 
 @given(forests)
@@ -199,16 +201,19 @@ def test_joined_leaf_indexes_equal_the_index_of_all_documents(documents: list[li
         parts.append(make_leaf_index(features, (0,), halves([document]), labels[part], headings=headings[part]))
         at += len(document)
     joined = concatenate(parts, DIMENSIONS)
-    for name in ("starts", "tokens", "words_before", "spoken", "low", "high"):
+    for name in ("starts", "tokens", "tokens_before", "words_before", "spoken"):
         assert np.array_equal(getattr(joined, name), getattr(whole, name)), name
     for postings in ("text", "headings"):
         for name in ("terms", "bounds", "leaves", "counts"):
             one, other = (getattr(getattr(index, postings), name) for index in (joined, whole))
             assert np.array_equal(one, other), (postings, name)
-    for name in ("node_low", "node_high"):
-        assert np.array_equal(getattr(joined, name), getattr(whole, name)), name
-    for name in ("norms", "node_norms", "reach"):
-        assert getattr(joined, name) == pytest.approx(getattr(whole, name), rel=1e-3, abs=1e-3), name
+    every = np.arange(len(whole))
+    assert np.array_equal(joined.windows.offsets.take(every), whole.windows.offsets.take(every))
+    for one, other in (
+        (joined.windows.norms.take(every), whole.windows.norms.take(every)),
+        (joined.reach, whole.reach),
+    ):
+        assert one == pytest.approx(other, rel=1e-3, abs=1e-3)
 
 
 def test_topics_of_long_stretches_reach_further_than_those_of_short_ones() -> None:
