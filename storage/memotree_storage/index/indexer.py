@@ -6,7 +6,6 @@ after the index has flushed it; after a crash of the index, all rows that are st
 """
 
 import asyncio
-import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
@@ -16,20 +15,21 @@ import structlog
 
 from memotree_storage import faults
 from memotree_storage.concurrency.cancellation import cancel_and_wait
-from memotree_storage.concurrency.threads import in_store_thread_if
+from memotree_storage.concurrency.threads import in_store_thread, in_store_thread_if
 from memotree_storage.errors import MemoTreeError
 from memotree_storage.index import frequencies, leaf_features
+from memotree_storage.index.feature_worker import EncodedSlice
 from memotree_storage.index.features import FeatureMaker, FeatureSlice, Prefetcher, VersionFeatures
 from memotree_storage.index.frequencies import ALL_DOCUMENTS
-from memotree_storage.index.term_worker import TermMaker
+from memotree_storage.index.points import index_point, overrides_of, point_id
+from memotree_storage.index.term_counts import add_counts
 from memotree_storage.mirror.entries import EntryReader
 from memotree_storage.model.tokens import in_pieces
-from memotree_storage.ports import Embedder, IndexPoint, IndexWriter, Override
+from memotree_storage.ports import Embedder, EncodedIndexWriter, IndexWriter
 from memotree_storage.postgres import outbox
 from memotree_storage.postgres.database import Connection, Database
-from memotree_storage.postgres.outbox import Pending
+from memotree_storage.postgres.pending import Pending
 
-_NAMESPACE: Final = uuid.UUID("6f1d8b52-7d43-5b8e-9c63-2f0a4e9d1c77")
 _BATCH: Final = 16_000
 _BATCH_TOKENS: Final = 8_000_000
 """Versions, and tokens of their contents, that one transaction applies: seconds of work."""
@@ -52,11 +52,6 @@ _GATHER_SECONDS: Final = 0.2
 _log = structlog.get_logger(__name__)
 
 
-def point_id(workspace_id: str, entry_id: str, blob: str, commit_id: str) -> str:
-    """Return the id of a version's point, derived only from facts in Git, so that it survives every rebuild."""
-    return str(uuid.uuid5(_NAMESPACE, f"{workspace_id}/{entry_id}/{blob}/{commit_id}"))
-
-
 class Indexer:
     """Applies the outbox of every workspace to the index: immediately for a waiting search, else in the background."""
 
@@ -64,8 +59,7 @@ class Indexer:
         self._database = database
         self._index = index
         self._is_slow = embedder.is_slow
-        self._terms = TermMaker()
-        self._maker = FeatureMaker(embedder, entries, self._terms)
+        self._maker = FeatureMaker(embedder, entries, index)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._waiting: set[str] = set()
@@ -83,7 +77,7 @@ class Indexer:
         task, self._task = self._task, None
         if task is not None:
             await cancel_and_wait([task])
-        await self._terms.stop()
+        await self._maker.stop()
 
     def notice(self, workspace_id: str) -> None:
         """Signal that a commit has written rows to the outbox of a workspace."""
@@ -229,7 +223,7 @@ class Indexer:
                 self._waiting.add(workspace_id)
                 failed = error
         await self.flush()
-        await self._terms.rest()
+        await self._maker.rest()
         if failed is not None:
             raise failed
 
@@ -249,10 +243,13 @@ class Indexer:
         rows = next(in_pieces(found, _BATCH, _BATCH_TOKENS), [])
         fresh = [row for row in rows if not row.changed]
         ids = {row.outbox_id for row in (fresh if only_words else rows)}
-        ahead = Prefetcher(
-            in_pieces(fresh, _SLICE, _SLICE_TOKENS),
-            lambda piece: self._maker.made(workspace_id, piece, only_words=only_words),
-        )
+
+        async def make(piece: list[Pending]) -> FeatureSlice | EncodedSlice:
+            if only_words:
+                return await self._maker.made(workspace_id, piece, only_words=True)
+            return await self._maker.encoded(workspace_id, piece, among=len(fresh))
+
+        ahead = Prefetcher(in_pieces(fresh, _SLICE, _SLICE_TOKENS), make, self._maker.ahead(len(fresh)))
         try:
             while ids:
                 first = await ahead.take()
@@ -277,8 +274,8 @@ class Indexer:
         conn: Connection,
         workspace_id: str,
         held: Mapping[int, Pending],
-        first: FeatureSlice | None,
-        ahead: Prefetcher[list[Pending], FeatureSlice],
+        first: FeatureSlice | EncodedSlice | None,
+        ahead: Prefetcher[list[Pending], FeatureSlice | EncodedSlice],
     ) -> set[int]:
         """Write points and leaf features and count terms while slices are ready soon; return the rows that are done.
 
@@ -290,14 +287,14 @@ class Indexer:
         try:
             part = first
             while part is not None:
-                # Rows that a rebuild or another caller has processed in the meantime are not held.
-                made = [(held[number], features) for number, features in part.features.items() if number in held]
+                if isinstance(part, EncodedSlice) and not part.fits(held):
+                    # A version has ended in the meantime, or a rebuild or another caller has processed it.
+                    rows = [held[number] for number in part.ids if number in held]
+                    done.update(part.ids)
+                    part = await self._maker.made(workspace_id, rows)
                 await putting
-                putting = asyncio.create_task(self._index.upsert([_point(workspace_id, *pair) for pair in made]))
-                await leaf_features.put(conn, {row.version_id: features.leaf for row, features in made})
-                fresh = [features for row, features in made if not row.counted]
-                is_much = sum(len(features.terms.ids) for features in fresh) > _FEW_TERMS
-                await in_store_thread_if(is_much, _count, counts, fresh)
+                putting = asyncio.create_task(self._put_points(workspace_id, held, part))
+                await self._put_features(conn, held, part, counts)
                 done.update(part.ids)
                 part = await ahead.take_soon(_STALL_SECONDS)
             await putting
@@ -305,6 +302,33 @@ class Indexer:
             await cancel_and_wait([putting])
         await frequencies.add(conn, workspace_id, counts)
         return done
+
+    async def _put_points(
+        self, workspace_id: str, held: Mapping[int, Pending], part: FeatureSlice | EncodedSlice
+    ) -> None:
+        if isinstance(part, EncodedSlice):
+            assert isinstance(self._index, EncodedIndexWriter)  # noqa: S101 - or there would be no such slice
+            await self._index.upsert_encoded(part.encoded.points)
+            return
+        await self._index.upsert(
+            [index_point(workspace_id, row, features.terms, features.vector) for row, features in part.held(held)]
+        )
+
+    async def _put_features(
+        self, conn: Connection, held: Mapping[int, Pending], part: FeatureSlice | EncodedSlice, counts: Counter[int]
+    ) -> None:
+        """Write leaf features, and add the terms of versions that are not counted yet."""
+        if isinstance(part, EncodedSlice):
+            encoded = part.encoded
+            await leaf_features.put_rows(conn, encoded.leaf_versions, encoded.leaf_rows)
+            await in_store_thread(add_counts, counts, encoded.terms, encoded.documents)
+            counts[ALL_DOCUMENTS] += encoded.counted
+            return
+        made = part.held(held)
+        await leaf_features.put(conn, {row.version_id: features.leaf for row, features in made})
+        fresh = [features for row, features in made if not row.counted]
+        is_much = sum(len(features.terms.ids) for features in fresh) > _FEW_TERMS
+        await in_store_thread_if(is_much, _count, counts, fresh)
 
     async def _change(self, workspace_id: str, held: Mapping[int, Pending]) -> set[int]:
         """Change the points of versions that ended or were overridden; return the rows.
@@ -318,7 +342,7 @@ class Indexer:
             [(point, row.to_seq) for point, row in changed.items() if row.to_seq is not None]
         )
         await self._index.override_versions(
-            [(point, _overrides(row)) for point, row in changed.items() if row.overrides]
+            [(point, overrides_of(row)) for point, row in changed.items() if row.overrides]
         )
         faults.point("index.put")
         return {row.outbox_id for row in held.values() if row.changed}
@@ -329,25 +353,3 @@ def _count(counts: Counter[int], versions: Iterable[VersionFeatures]) -> None:
     for features in versions:
         counts.update(features.terms.ids)
         counts[ALL_DOCUMENTS] += 1
-
-
-def _overrides(row: Pending) -> tuple[Override, ...]:
-    return tuple(Override(number, seq) for number, seq in row.overrides)
-
-
-def _point(workspace_id: str, row: Pending, features: VersionFeatures) -> IndexPoint:
-    """Build the index point of a version."""
-    return IndexPoint(
-        point_id=point_id(workspace_id, row.entry_id, row.blob, row.commit_id),
-        workspace_id=workspace_id,
-        node_id=row.entry_id,
-        line_id=row.line_id,
-        from_seq=row.from_seq,
-        to_seq=row.to_seq,
-        archive_id=row.archive_id,
-        type=row.type,
-        tags=tuple(row.tags),
-        vector=features.vector,
-        terms=features.terms,
-        overrides=_overrides(row),
-    )
