@@ -2,16 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from integration.damage import differences
 from integration.worlds import World
 from memotree_storage.commit.direct_import import commit_entries
-from memotree_storage.index import feature_worker
+from memotree_storage.index import feature_worker, frequencies, indexer
 from memotree_storage.index.feature_worker import EncodedSlice, FeatureWorkers
 from memotree_storage.index.features import FeatureMaker
 from memotree_storage.index.search import SearchQuery
 from memotree_storage.model.node import Node
+from memotree_storage.postgres import outbox
 from memotree_storage.postgres.pending import Pending
 from memotree_storage.postgres.tree import State
 
@@ -109,4 +111,47 @@ async def test_a_worker_that_is_killed_loses_no_version(
     await world.store.indexer.drain(world.workspace)
     assert None in slices
     assert await world.store.indexer.pending(world.workspace) == 0
+    assert await differences(world) == []
+
+
+async def test_batches_follow_each_other_and_the_next_one_begins_before_the_last_is_written(
+    world: World, slices: list[EncodedSlice | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexer, "_BATCH", 10)
+    monkeypatch.setattr(indexer, "_SLICE", 4)
+    read = outbox.pending
+    begun: list[int] = []
+
+    async def noted(*arguments: Any, **more: Any) -> list[Pending]:
+        begun.append(more["after"])
+        return await read(*arguments, **more)
+
+    monkeypatch.setattr(outbox, "pending", noted)
+    await bring(world, world.nodes(25))
+    await world.store.indexer.drain(world.workspace)
+    assert await world.store.indexer.pending(world.workspace) == 0
+    assert None not in slices
+    assert any(begun), "a batch was read after the one before it"
+    assert begun[-1] == 0, "the last look begins at the first row again: a lower id may be committed later"
+    assert world.store.indexer._next == {}
+    assert await differences(world) == []
+
+
+async def test_a_drain_that_fails_leaves_no_batch_behind(
+    world: World, slices: list[EncodedSlice | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexer, "_BATCH", 10)
+    add = frequencies.add
+
+    async def failing(*_: object) -> None:
+        raise ZeroDivisionError
+
+    await bring(world, world.nodes(25))
+    monkeypatch.setattr(frequencies, "add", failing)
+    with pytest.raises(ZeroDivisionError):
+        await world.store.indexer.drain(world.workspace)
+    assert world.store.indexer._next == {}
+    monkeypatch.setattr(frequencies, "add", add)
+    await world.store.indexer.drain(world.workspace)
+    assert None not in slices
     assert await differences(world) == []

@@ -154,7 +154,7 @@ class Prefetcher(Generic[_Piece, _Made]):
 
     async def take(self) -> _Made | None:
         """Wait for the next result; ``None`` after the last one. Raises what processing the item raised."""
-        self._begin()
+        self.begin()
         if not self._making:
             return None
         await asyncio.wait([self._making[0]])
@@ -162,7 +162,7 @@ class Prefetcher(Generic[_Piece, _Made]):
 
     async def take_soon(self, seconds: float) -> _Made | None:
         """Wait up to ``seconds`` for the next result; ``None`` if it is not ready or failed (`take` raises)."""
-        self._begin()
+        self.begin()
         if not self._making:
             return None
         await asyncio.wait([self._making[0]], timeout=seconds)
@@ -174,7 +174,8 @@ class Prefetcher(Generic[_Piece, _Made]):
         """Cancel the work in progress."""
         await cancel_and_wait(self._making)
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Begin with the first items."""
         while self._pieces and len(self._making) < self._ahead:
             self._making.append(asyncio.create_task(self._one(self._pieces.popleft())))
 

@@ -8,6 +8,7 @@ after the index has flushed it; after a crash of the index, all rows that are st
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import psycopg
@@ -52,6 +53,27 @@ _GATHER_SECONDS: Final = 0.2
 _log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Batch:
+    """Rows that are applied together.
+
+    Attributes:
+        workspace_id: The workspace.
+        rows: The rows as they were read.
+        fresh: Those of new versions.
+        ahead: Makes the features of these.
+        only_words: Whether only their words are applied.
+        is_last: Whether there were no more rows.
+    """
+
+    workspace_id: str
+    rows: list[Pending]
+    fresh: list[Pending]
+    ahead: Prefetcher[list[Pending], FeatureSlice | EncodedSlice]
+    only_words: bool
+    is_last: bool
+
+
 class Indexer:
     """Applies the outbox of every workspace to the index: immediately for a waiting search, else in the background."""
 
@@ -64,6 +86,8 @@ class Indexer:
         self._task: asyncio.Task[None] | None = None
         self._waiting: set[str] = set()
         self._locks: dict[tuple[str, bool], asyncio.Lock] = {}
+        self._next: dict[str, _Batch] = {}
+        """By workspace, the batch after the one that was applied last, whose texts are being processed already."""
         self._worded: dict[str, int] = {}
         """By workspace, the last outbox row up to which the words of all rows are in the index, with or without
         vectors."""
@@ -117,14 +141,35 @@ class Indexer:
         # statement, and time out. Words have their own lock, since another holder may be waiting for a model.
         lock = self._locks.setdefault((workspace_id, only_words), asyncio.Lock())
         done = 0
-        while True:
-            async with lock:
-                applied = await self._apply(workspace_id, only_words=only_words)
-            if not applied:
-                return done
-            faults.point("index.applied")
-            done += applied
-            tell(done)
+        try:
+            while True:
+                async with lock:
+                    applied = await self._apply_next(workspace_id, only_words=only_words)
+                if not applied:
+                    return done
+                faults.point("index.applied")
+                done += applied
+                tell(done)
+        except BaseException:
+            if not only_words and (following := self._next.pop(workspace_id, None)) is not None:
+                await following.ahead.stop()
+            raise
+
+    async def _apply_next(self, workspace_id: str, *, only_words: bool) -> int:
+        """Apply the next batch of a workspace, or only its words; return the number of its rows."""
+        worded = self._worded
+        batch = None if only_words else self._next.pop(workspace_id, None)
+        if batch is None:
+            async with self._database.connection() as conn:
+                after = worded.get(workspace_id, 0) if only_words else 0
+                batch = await self._begin(conn, workspace_id, only_words=only_words, after=after)
+        try:
+            await self._apply(batch)
+        finally:
+            await batch.ahead.stop()
+        if only_words and batch.rows:
+            worded[workspace_id] = batch.rows[-1].outbox_id
+        return len(batch.rows)
 
     async def flush(self) -> None:
         """Let the index flush everything to stable storage, then delete the outbox rows that it had applied."""
@@ -227,22 +272,11 @@ class Indexer:
         if failed is not None:
             raise failed
 
-    async def _apply(self, workspace_id: str, *, only_words: bool) -> int:
-        """Apply the next rows of a workspace, or only their words; return how many.
-
-        Texts are read and embedded before the rows are locked. Otherwise a model that is slow or away would keep a
-        transaction open, and a rebuild would wait for it, and every commit would wait behind the rebuild.
-
-        With words alone, no point is changed: a point must be changed after it was written completely, and only one of
-        the two locks protects that. Until then, SQL filters out a version that has ended or is overridden.
-        """
-        worded = self._worded
-        after = worded.get(workspace_id, 0) if only_words else 0
-        async with self._database.connection() as conn:
-            found = await outbox.pending(conn, workspace_id, limit=_BATCH, after=after)
+    async def _begin(self, conn: Connection, workspace_id: str, *, only_words: bool, after: int) -> "_Batch":
+        """Read the next rows of a workspace after an id; the texts of the first ones are processed from then on."""
+        found = await outbox.pending(conn, workspace_id, limit=_BATCH, after=after)
         rows = next(in_pieces(found, _BATCH, _BATCH_TOKENS), [])
         fresh = [row for row in rows if not row.changed]
-        ids = {row.outbox_id for row in (fresh if only_words else rows)}
 
         async def make(piece: list[Pending]) -> FeatureSlice | EncodedSlice:
             if only_words:
@@ -250,37 +284,46 @@ class Indexer:
             return await self._maker.encoded(workspace_id, piece, among=len(fresh))
 
         ahead = Prefetcher(in_pieces(fresh, _SLICE, _SLICE_TOKENS), make, self._maker.ahead(len(fresh)))
-        try:
-            while ids:
-                first = await ahead.take()
-                async with self._database.transaction() as conn:
-                    # First, so that this transaction and a rebuild, which deletes the workspace row, lock in one order.
-                    await conn.execute(
-                        "select from mirror.workspace where workspace_id = %s for key share", (workspace_id,)
-                    )
-                    held = await outbox.held(conn, workspace_id, ids)
-                    put = await self._put(conn, workspace_id, held, first, ahead)
-                    changed = await self._change(workspace_id, held)
-                    await outbox.note(conn, counted=put, applied=set() if only_words else put | changed)
-                ids = ids - put - changed if not ahead.over else set()
-        finally:
-            await ahead.stop()
-        if only_words and rows:
-            worded[workspace_id] = rows[-1].outbox_id
-        return len(rows)
+        ahead.begin()
+        return _Batch(workspace_id, rows, fresh, ahead, only_words, is_last=len(rows) == len(found) < _BATCH)
+
+    async def _apply(self, batch: "_Batch") -> None:
+        """Apply the rows of a batch, or only their words.
+
+        Texts are read and embedded before the rows are locked. Otherwise a model that is slow or away would keep a
+        transaction open, and a rebuild would wait for it, and every commit would wait behind the rebuild.
+
+        With words alone, no point is changed: a point must be changed after it was written completely, and only one of
+        the two locks protects that. Until then, SQL filters out a version that has ended or is overridden.
+        """
+        workspace_id, ahead, only_words = batch.workspace_id, batch.ahead, batch.only_words
+        ids = {row.outbox_id for row in (batch.fresh if only_words else batch.rows)}
+        while ids:
+            first = await ahead.take()
+            async with self._database.transaction() as conn:
+                # First, so that this transaction and a rebuild, which deletes the workspace row, lock in one order.
+                await conn.execute(
+                    "select from mirror.workspace where workspace_id = %s for key share", (workspace_id,)
+                )
+                held = await outbox.held(conn, workspace_id, ids)
+                put = await self._put(conn, batch, held, first)
+                changed = await self._change(workspace_id, held)
+                await outbox.note(conn, counted=put, applied=set() if only_words else put | changed)
+            ids = ids - put - changed if not ahead.over else set()
 
     async def _put(
         self,
         conn: Connection,
-        workspace_id: str,
+        batch: "_Batch",
         held: Mapping[int, Pending],
         first: FeatureSlice | EncodedSlice | None,
-        ahead: Prefetcher[list[Pending], FeatureSlice | EncodedSlice],
     ) -> set[int]:
         """Write points and leaf features and count terms while slices are ready soon; return the rows that are done.
 
-        The next slices are prepared while the index processes one.
+        The next slices are prepared while the index processes one, and those of the next batch while the rest of this
+        one is written.
         """
+        workspace_id = batch.workspace_id
         counts: Counter[int] = Counter()
         done: set[int] = set()
         putting = asyncio.create_task(self._index.upsert([]))  # nothing to wait for yet
@@ -296,7 +339,11 @@ class Indexer:
                 putting = asyncio.create_task(self._put_points(workspace_id, held, part))
                 await self._put_features(conn, held, part, counts)
                 done.update(part.ids)
-                part = await ahead.take_soon(_STALL_SECONDS)
+                part = await batch.ahead.take_soon(_STALL_SECONDS)
+            if batch.ahead.over and not batch.is_last and not batch.only_words:
+                following = await self._begin(conn, workspace_id, only_words=False, after=batch.rows[-1].outbox_id)
+                if following.rows:  # if there are none, rows may still be committed that have a lower id
+                    self._next[workspace_id] = following
             await putting
         finally:
             await cancel_and_wait([putting])
