@@ -6,7 +6,7 @@ after the index has flushed it; after a crash of the index, all rows that are st
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -296,59 +296,74 @@ class Indexer:
         With words alone, no point is changed: a point must be changed after it was written completely, and only one of
         the two locks protects that. Until then, SQL filters out a version that has ended or is overridden.
         """
-        workspace_id, ahead, only_words = batch.workspace_id, batch.ahead, batch.only_words
-        ids = {row.outbox_id for row in (batch.fresh if only_words else batch.rows)}
-        while ids:
-            first = await ahead.take()
+        left = deque(row.outbox_id for row in (batch.fresh if batch.only_words else batch.rows))
+        while left:
+            first = await batch.ahead.take()
             async with self._database.transaction() as conn:
                 # First, so that this transaction and a rebuild, which deletes the workspace row, lock in one order.
                 await conn.execute(
-                    "select from mirror.workspace where workspace_id = %s for key share", (workspace_id,)
+                    "select from mirror.workspace where workspace_id = %s for key share", (batch.workspace_id,)
                 )
-                held = await outbox.held(conn, workspace_id, ids)
-                put = await self._put(conn, batch, held, first)
-                changed = await self._change(workspace_id, held)
-                await outbox.note(conn, counted=put, applied=set() if only_words else put | changed)
-            ids = ids - put - changed if not ahead.over else set()
+                put, changed = await self._put(conn, batch, left, first)
+                await self._change(batch.workspace_id, changed)
+                done = {row.outbox_id for row in changed} | put
+                await outbox.note(conn, counted=put, applied=set() if batch.only_words else done)
 
     async def _put(
-        self,
-        conn: Connection,
-        batch: "_Batch",
-        held: Mapping[int, Pending],
-        first: FeatureSlice | EncodedSlice | None,
-    ) -> set[int]:
-        """Write points and leaf features and count terms while slices are ready soon; return the rows that are done.
+        self, conn: Connection, batch: "_Batch", left: deque[int], first: FeatureSlice | EncodedSlice | None
+    ) -> tuple[set[int], list[Pending]]:
+        """Write points and leaf features and count terms while slices are ready soon.
 
         The next slices are prepared while the index processes one, and those of the next batch while the rest of this
-        one is written.
+        one is written. Rows are locked slice by slice, in the order of their ids, and leave ``left`` then: a slice that
+        is late costs no more than that.
+
+        Returns:
+            The rows of versions that are done, and the locked rows of versions that have changed.
         """
-        workspace_id = batch.workspace_id
         counts: Counter[int] = Counter()
         done: set[int] = set()
+        changed: list[Pending] = []
         putting = asyncio.create_task(self._index.upsert([]))  # nothing to wait for yet
         try:
             part = first
             while part is not None:
+                held = await self._hold(conn, batch.workspace_id, left, part.ids[-1])
+                changed += (row for row in held.values() if row.changed)
+                done.update(part.ids)
                 if isinstance(part, EncodedSlice) and not part.fits(held):
                     # A version has ended in the meantime, or a rebuild or another caller has processed it.
                     rows = [held[number] for number in part.ids if number in held]
-                    done.update(part.ids)
-                    part = await self._maker.made(workspace_id, rows)
+                    part = await self._maker.made(batch.workspace_id, rows)
                 await putting
-                putting = asyncio.create_task(self._put_points(workspace_id, held, part))
+                putting = asyncio.create_task(self._put_points(batch.workspace_id, held, part))
                 await self._put_features(conn, held, part, counts)
-                done.update(part.ids)
                 part = await batch.ahead.take_soon(_STALL_SECONDS)
-            if batch.ahead.over and not batch.is_last and not batch.only_words:
-                following = await self._begin(conn, workspace_id, only_words=False, after=batch.rows[-1].outbox_id)
-                if following.rows:  # if there are none, rows may still be committed that have a lower id
-                    self._next[workspace_id] = following
+            if batch.ahead.over:
+                held = await self._hold(conn, batch.workspace_id, left, None)
+                changed += (row for row in held.values() if row.changed)
+                await self._begin_following(conn, batch)
             await putting
         finally:
             await cancel_and_wait([putting])
-        await frequencies.add(conn, workspace_id, counts)
-        return done
+        await frequencies.add(conn, batch.workspace_id, counts)
+        return done, changed
+
+    async def _hold(
+        self, conn: Connection, workspace_id: str, left: deque[int], until: int | None
+    ) -> dict[int, Pending]:
+        """Lock the rows up to an id, or all that are left; return those that are not applied yet, by id."""
+        ids = []
+        while left and (until is None or left[0] <= until):
+            ids.append(left.popleft())
+        return await outbox.held(conn, workspace_id, ids) if ids else {}
+
+    async def _begin_following(self, conn: Connection, batch: "_Batch") -> None:
+        if batch.is_last or batch.only_words:
+            return
+        following = await self._begin(conn, batch.workspace_id, only_words=False, after=batch.rows[-1].outbox_id)
+        if following.rows:  # if there are none, rows may still be committed that have a lower id
+            self._next[batch.workspace_id] = following
 
     async def _put_points(
         self, workspace_id: str, held: Mapping[int, Pending], part: FeatureSlice | EncodedSlice
@@ -377,14 +392,12 @@ class Indexer:
         is_much = sum(len(features.terms.ids) for features in fresh) > _FEW_TERMS
         await in_store_thread_if(is_much, _count, counts, fresh)
 
-    async def _change(self, workspace_id: str, held: Mapping[int, Pending]) -> set[int]:
-        """Change the points of versions that ended or were overridden; return the rows.
+    async def _change(self, workspace_id: str, rows: Iterable[Pending]) -> None:
+        """Change the points of versions that ended or were overridden.
 
         A point that is written later already has its end and its overrides.
         """
-        changed = {
-            point_id(workspace_id, row.entry_id, row.blob, row.commit_id): row for row in held.values() if row.changed
-        }
+        changed = {point_id(workspace_id, row.entry_id, row.blob, row.commit_id): row for row in rows}
         await self._index.close_versions(
             [(point, row.to_seq) for point, row in changed.items() if row.to_seq is not None]
         )
@@ -392,7 +405,6 @@ class Indexer:
             [(point, overrides_of(row)) for point, row in changed.items() if row.overrides]
         )
         faults.point("index.put")
-        return {row.outbox_id for row in held.values() if row.changed}
 
 
 def _count(counts: Counter[int], versions: Iterable[VersionFeatures]) -> None:
