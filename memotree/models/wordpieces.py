@@ -58,7 +58,7 @@ def _words(text: str) -> list[str] | None:
         return []
     if "<" in text and _SPECIAL.search(text):
         return None
-    if "  " in text or _SPACE in text:
+    if "  " in text or text[0] == " " or _SPACE in text:
         words = _WORD.findall(_SPACE + text.replace(" ", _SPACE))
     else:  # what the expression would find, in a sixth of the time; an empty word has no tokens
         words = f"{_SPACE}{text.replace(' ', f' {_SPACE}')}".replace("\n", " \n ").split(" ")
