@@ -30,7 +30,7 @@ from memotree_storage.model.node import SUMMARY_TYPE, Node
 from memotree_storage.ports import Embedder, TermVector, Vector, Vectors
 from memotree_storage.postgres.arrays import integers
 
-if TYPE_CHECKING:  # the term worker needs no database
+if TYPE_CHECKING:  # the workers need no database
     from memotree_storage.postgres.database import Connection
 
 _TERM: Final = np.dtype("<u4")
