@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Final
 
 _ENGINE: Final = b"memotree_storage.qdrant.engine"
-_TERMS: Final = b"memotree_storage.index.term_worker"
+_WORKERS: Final = (b"memotree_storage.index.term_worker", b"memotree_storage.index.feature_worker")
 
 
 def memory_mb() -> dict[str, float]:
-    """The megabytes of memory by process: service, engine, term worker, PostgreSQL; empty where there is no ``/proc``.
+    """The megabytes of memory by process: service, engine, workers, PostgreSQL; empty where there is no ``/proc``.
 
     What several processes share counts in parts, so that PostgreSQL's shared buffers count once.
     """
@@ -42,7 +42,7 @@ def _kind(pid: int) -> str:
         return "service"
     if _ENGINE in command:
         return "engine"
-    return "term worker" if _TERMS in command else "PostgreSQL"
+    return "workers" if any(module in command for module in _WORKERS) else "PostgreSQL"
 
 
 def _share_kb(pid: int) -> int:

@@ -49,6 +49,10 @@ class WordllamaEmbedder:
         self._lock = threading.Lock()
         self._loaded: tuple[Any, NDArray[np.float32], WordPieces] | None = None
 
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        """Pickles the model as itself, without weights: a copy in another process loads them there."""
+        return type(self), ()
+
     @property
     def model(self) -> str:
         """The name of the model."""
@@ -153,7 +157,7 @@ def _batches(texts: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
 def _mean(matrix: NDArray[np.float32], ids: TokenIds) -> NDArray[np.float32]:
     """Returns the normalised mean of the tokens' vectors."""
     total: NDArray[np.float32] = np.add.reduce(matrix.take(ids, axis=0), axis=0)
-    norm = float(np.linalg.norm(total))
+    norm = float(np.sqrt(total.dot(total)))  # as numpy.linalg.norm does it, without its checks
     if norm < _SMALLEST_NORM:
         total = np.zeros(DIMENSIONS, dtype=np.float32)
         total[0] = norm = 1.0

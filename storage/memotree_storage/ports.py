@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -388,6 +388,31 @@ class IndexWriter(Protocol):
         ...
 
 
+class PointEncoder(Protocol):
+    """Encodes points as an index takes them; can be pickled, so that another process encodes."""
+
+    def encoded(self, points: Sequence[IndexPoint]) -> list[bytes]:
+        """Return the requests that insert points with different ids."""
+        ...
+
+
+@runtime_checkable
+class EncodedIndexWriter(Protocol):
+    """An `IndexWriter` that takes points which another process has encoded.
+
+    Errors: ``IndexUnavailableError`` if the index does not answer.
+    """
+
+    @property
+    def encoder(self) -> PointEncoder:
+        """What encodes points for this index."""
+        ...
+
+    async def upsert_encoded(self, requests: Sequence[bytes]) -> None:
+        """Insert points as ``upsert`` does, from what the encoder has returned for them."""
+        ...
+
+
 class IndexSearch(Protocol):
     """Searches the versions that are alive along a lineage.
 
@@ -446,4 +471,13 @@ class Embedder(Protocol):
 
     async def embed(self, texts: Sequence[str]) -> Vectors:
         """Return one unit vector per text, in order; an empty text gives a fixed unit vector."""
+        ...
+
+
+@runtime_checkable
+class PortableEmbedder(Protocol):
+    """An `Embedder` that can be pickled; its copy in another process returns the same vectors."""
+
+    def embed_now(self, texts: Sequence[str]) -> Vectors:
+        """Return what ``embed`` does, in the calling thread."""
         ...

@@ -17,7 +17,7 @@ from memotree_storage.model.node import Entry, new_id
 from memotree_storage.ports import IndexPoint, IndexUnavailableError, TermVector
 from memotree_storage.postgres import outbox
 from memotree_storage.postgres.database import Connection
-from memotree_storage.postgres.outbox import Pending
+from memotree_storage.postgres.pending import Pending
 from memotree_storage.postgres.tree import State
 from memotree_storage.qdrant.index import QdrantIndex
 from memotree_storage.store import Store

@@ -10,7 +10,7 @@ from integration.damage import change, differences, kinds, node_of
 from integration.worlds import World
 from memotree_storage.git.objects import COMMIT
 from memotree_storage.git.pack import PackWriter
-from memotree_storage.index.indexer import point_id
+from memotree_storage.index.points import point_id
 from memotree_storage.index.terms import query_terms
 from memotree_storage.model.node import new_id
 from memotree_storage.model.workspace import service_signature

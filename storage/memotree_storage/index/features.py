@@ -6,7 +6,7 @@ connection is held, and the terms of a text are available without it.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -17,16 +17,19 @@ from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import CorruptError
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.index import leaf_features
+from memotree_storage.index.feature_worker import EncodedSlice, FeatureWorkers
 from memotree_storage.index.leaf_features import LeafFeatures
 from memotree_storage.index.node_text import embedded_text, shown_tokens
 from memotree_storage.index.term_worker import TermMaker
 from memotree_storage.mirror.entries import EntryReader
 from memotree_storage.model.node import Node
 from memotree_storage.model.paths import node_path
-from memotree_storage.ports import Embedder, TermVector, Vector
-from memotree_storage.postgres.outbox import Pending
+from memotree_storage.ports import Embedder, EncodedIndexWriter, IndexWriter, PortableEmbedder, TermVector, Vector
+from memotree_storage.postgres.pending import Pending
 
 _AHEAD: Final = 2
+"""Slices that are processed before they are taken; as many for each worker process."""
+
 _log = structlog.get_logger(__name__)
 
 _Piece = TypeVar("_Piece")
@@ -49,16 +52,53 @@ class FeatureSlice:
     ids: tuple[int, ...]
     features: dict[int, VersionFeatures]
 
+    def held(self, rows: Mapping[int, Pending]) -> list[tuple[Pending, VersionFeatures]]:
+        """Return the features of rows that are held; a rebuild or another caller has processed the others."""
+        return [(rows[number], features) for number, features in self.features.items() if number in rows]
+
 
 class FeatureMaker:
     """Computes the features of versions from their texts in Git."""
 
-    def __init__(self, embedder: Embedder, entries: EntryReader, terms: TermMaker) -> None:
+    def __init__(self, embedder: Embedder, entries: EntryReader, index: IndexWriter) -> None:
         self._embedder = embedder
         self._entries = entries
-        self._terms = terms
+        self._terms = TermMaker()
+        self._workers: FeatureWorkers | None = None
+        if isinstance(embedder, PortableEmbedder) and isinstance(index, EncodedIndexWriter):
+            self._workers = FeatureWorkers(embedder, index.encoder, entries.repository_path)
 
-    async def made(self, workspace_id: str, rows: Sequence[Pending], *, only_words: bool) -> FeatureSlice:
+    async def encoded(self, workspace_id: str, rows: Sequence[Pending], *, among: int) -> FeatureSlice | EncodedSlice:
+        """Return versions ready for the stores if a worker process pays off and can do it, else their features.
+
+        Args:
+            workspace_id: The workspace.
+            rows: A slice of the versions.
+            among: How many versions there are to process.
+        """
+        if self._workers is not None and (useful := self._workers.useful(among)):
+            made = await self._workers.made(workspace_id, rows, useful)
+            if made is not None:
+                return made
+        return await self.made(workspace_id, rows)
+
+    def ahead(self, among: int) -> int:
+        """Return how many slices are best processed at the same time, given how many versions there are."""
+        return _AHEAD * max(1, self._workers.useful(among) if self._workers is not None else 0)
+
+    async def rest(self) -> None:
+        """End the worker processes when they have answered the current requests."""
+        await self._terms.rest()
+        if self._workers is not None:
+            await self._workers.rest()
+
+    async def stop(self) -> None:
+        """End the worker processes immediately."""
+        await self._terms.stop()
+        if self._workers is not None:
+            await self._workers.stop()
+
+    async def made(self, workspace_id: str, rows: Sequence[Pending], *, only_words: bool = False) -> FeatureSlice:
         """Return the features of versions; one whose text is missing in Git has none, and `verify` reports it."""
         read = await self._read(workspace_id, rows)
         nodes = [node for _, node in read]
@@ -96,11 +136,15 @@ class Prefetcher(Generic[_Piece, _Made]):
     Args:
         pieces: The items.
         make: Processes one item.
+        ahead: How many items are processed before they are taken.
     """
 
-    def __init__(self, pieces: Iterable[_Piece], make: Callable[[_Piece], Awaitable[_Made]]) -> None:
+    def __init__(
+        self, pieces: Iterable[_Piece], make: Callable[[_Piece], Awaitable[_Made]], ahead: int = _AHEAD
+    ) -> None:
         self._pieces = deque(pieces)
         self._make = make
+        self._ahead = ahead
         self._making: deque[asyncio.Task[_Made]] = deque()
 
     @property
@@ -110,7 +154,7 @@ class Prefetcher(Generic[_Piece, _Made]):
 
     async def take(self) -> _Made | None:
         """Wait for the next result; ``None`` after the last one. Raises what processing the item raised."""
-        self._begin()
+        self.begin()
         if not self._making:
             return None
         await asyncio.wait([self._making[0]])
@@ -118,7 +162,7 @@ class Prefetcher(Generic[_Piece, _Made]):
 
     async def take_soon(self, seconds: float) -> _Made | None:
         """Wait up to ``seconds`` for the next result; ``None`` if it is not ready or failed (`take` raises)."""
-        self._begin()
+        self.begin()
         if not self._making:
             return None
         await asyncio.wait([self._making[0]], timeout=seconds)
@@ -130,8 +174,9 @@ class Prefetcher(Generic[_Piece, _Made]):
         """Cancel the work in progress."""
         await cancel_and_wait(self._making)
 
-    def _begin(self) -> None:
-        while self._pieces and len(self._making) < _AHEAD:
+    def begin(self) -> None:
+        """Begin with the first items."""
+        while self._pieces and len(self._making) < self._ahead:
             self._making.append(asyncio.create_task(self._one(self._pieces.popleft())))
 
     async def _one(self, piece: _Piece) -> _Made:

@@ -6,9 +6,9 @@ after the index has flushed it; after a crash of the index, all rows that are st
 """
 
 import asyncio
-import uuid
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import psycopg
@@ -16,20 +16,21 @@ import structlog
 
 from memotree_storage import faults
 from memotree_storage.concurrency.cancellation import cancel_and_wait
-from memotree_storage.concurrency.threads import in_store_thread_if
+from memotree_storage.concurrency.threads import in_store_thread, in_store_thread_if
 from memotree_storage.errors import MemoTreeError
 from memotree_storage.index import frequencies, leaf_features
+from memotree_storage.index.feature_worker import EncodedSlice
 from memotree_storage.index.features import FeatureMaker, FeatureSlice, Prefetcher, VersionFeatures
 from memotree_storage.index.frequencies import ALL_DOCUMENTS
-from memotree_storage.index.term_worker import TermMaker
+from memotree_storage.index.points import index_point, overrides_of, point_id
+from memotree_storage.index.term_counts import add_counts
 from memotree_storage.mirror.entries import EntryReader
 from memotree_storage.model.tokens import in_pieces
-from memotree_storage.ports import Embedder, IndexPoint, IndexWriter, Override
+from memotree_storage.ports import Embedder, EncodedIndexWriter, IndexWriter
 from memotree_storage.postgres import outbox
 from memotree_storage.postgres.database import Connection, Database
-from memotree_storage.postgres.outbox import Pending
+from memotree_storage.postgres.pending import Pending
 
-_NAMESPACE: Final = uuid.UUID("6f1d8b52-7d43-5b8e-9c63-2f0a4e9d1c77")
 _BATCH: Final = 16_000
 _BATCH_TOKENS: Final = 8_000_000
 """Versions, and tokens of their contents, that one transaction applies: seconds of work."""
@@ -52,9 +53,25 @@ _GATHER_SECONDS: Final = 0.2
 _log = structlog.get_logger(__name__)
 
 
-def point_id(workspace_id: str, entry_id: str, blob: str, commit_id: str) -> str:
-    """Return the id of a version's point, derived only from facts in Git, so that it survives every rebuild."""
-    return str(uuid.uuid5(_NAMESPACE, f"{workspace_id}/{entry_id}/{blob}/{commit_id}"))
+@dataclass(frozen=True, slots=True, eq=False)
+class _Batch:
+    """Rows that are applied together.
+
+    Attributes:
+        workspace_id: The workspace.
+        rows: The rows as they were read.
+        fresh: Those of new versions.
+        ahead: Makes the features of these.
+        only_words: Whether only their words are applied.
+        is_last: Whether there were no more rows.
+    """
+
+    workspace_id: str
+    rows: list[Pending]
+    fresh: list[Pending]
+    ahead: Prefetcher[list[Pending], FeatureSlice | EncodedSlice]
+    only_words: bool
+    is_last: bool
 
 
 class Indexer:
@@ -64,12 +81,13 @@ class Indexer:
         self._database = database
         self._index = index
         self._is_slow = embedder.is_slow
-        self._terms = TermMaker()
-        self._maker = FeatureMaker(embedder, entries, self._terms)
+        self._maker = FeatureMaker(embedder, entries, index)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._waiting: set[str] = set()
         self._locks: dict[tuple[str, bool], asyncio.Lock] = {}
+        self._next: dict[str, _Batch] = {}
+        """By workspace, the batch after the one that was applied last, whose texts are being processed already."""
         self._worded: dict[str, int] = {}
         """By workspace, the last outbox row up to which the words of all rows are in the index, with or without
         vectors."""
@@ -83,7 +101,7 @@ class Indexer:
         task, self._task = self._task, None
         if task is not None:
             await cancel_and_wait([task])
-        await self._terms.stop()
+        await self._maker.stop()
 
     def notice(self, workspace_id: str) -> None:
         """Signal that a commit has written rows to the outbox of a workspace."""
@@ -123,14 +141,35 @@ class Indexer:
         # statement, and time out. Words have their own lock, since another holder may be waiting for a model.
         lock = self._locks.setdefault((workspace_id, only_words), asyncio.Lock())
         done = 0
-        while True:
-            async with lock:
-                applied = await self._apply(workspace_id, only_words=only_words)
-            if not applied:
-                return done
-            faults.point("index.applied")
-            done += applied
-            tell(done)
+        try:
+            while True:
+                async with lock:
+                    applied = await self._apply_next(workspace_id, only_words=only_words)
+                if not applied:
+                    return done
+                faults.point("index.applied")
+                done += applied
+                tell(done)
+        except BaseException:
+            if not only_words and (following := self._next.pop(workspace_id, None)) is not None:
+                await following.ahead.stop()
+            raise
+
+    async def _apply_next(self, workspace_id: str, *, only_words: bool) -> int:
+        """Apply the next batch of a workspace, or only its words; return the number of its rows."""
+        worded = self._worded
+        batch = None if only_words else self._next.pop(workspace_id, None)
+        if batch is None:
+            async with self._database.connection() as conn:
+                after = worded.get(workspace_id, 0) if only_words else 0
+                batch = await self._begin(conn, workspace_id, only_words=only_words, after=after)
+        try:
+            await self._apply(batch)
+        finally:
+            await batch.ahead.stop()
+        if only_words and batch.rows:
+            worded[workspace_id] = batch.rows[-1].outbox_id
+        return len(batch.rows)
 
     async def flush(self) -> None:
         """Let the index flush everything to stable storage, then delete the outbox rows that it had applied."""
@@ -229,12 +268,27 @@ class Indexer:
                 self._waiting.add(workspace_id)
                 failed = error
         await self.flush()
-        await self._terms.rest()
+        await self._maker.rest()
         if failed is not None:
             raise failed
 
-    async def _apply(self, workspace_id: str, *, only_words: bool) -> int:
-        """Apply the next rows of a workspace, or only their words; return how many.
+    async def _begin(self, conn: Connection, workspace_id: str, *, only_words: bool, after: int) -> "_Batch":
+        """Read the next rows of a workspace after an id; the texts of the first ones are processed from then on."""
+        found = await outbox.pending(conn, workspace_id, limit=_BATCH, after=after)
+        rows = next(in_pieces(found, _BATCH, _BATCH_TOKENS), [])
+        fresh = [row for row in rows if not row.changed]
+
+        async def make(piece: list[Pending]) -> FeatureSlice | EncodedSlice:
+            if only_words:
+                return await self._maker.made(workspace_id, piece, only_words=True)
+            return await self._maker.encoded(workspace_id, piece, among=len(fresh))
+
+        ahead = Prefetcher(in_pieces(fresh, _SLICE, _SLICE_TOKENS), make, self._maker.ahead(len(fresh)))
+        ahead.begin()
+        return _Batch(workspace_id, rows, fresh, ahead, only_words, is_last=len(rows) == len(found) < _BATCH)
+
+    async def _apply(self, batch: "_Batch") -> None:
+        """Apply the rows of a batch, or only their words.
 
         Texts are read and embedded before the rows are locked. Otherwise a model that is slow or away would keep a
         transaction open, and a rebuild would wait for it, and every commit would wait behind the rebuild.
@@ -242,86 +296,115 @@ class Indexer:
         With words alone, no point is changed: a point must be changed after it was written completely, and only one of
         the two locks protects that. Until then, SQL filters out a version that has ended or is overridden.
         """
-        worded = self._worded
-        after = worded.get(workspace_id, 0) if only_words else 0
-        async with self._database.connection() as conn:
-            found = await outbox.pending(conn, workspace_id, limit=_BATCH, after=after)
-        rows = next(in_pieces(found, _BATCH, _BATCH_TOKENS), [])
-        fresh = [row for row in rows if not row.changed]
-        ids = {row.outbox_id for row in (fresh if only_words else rows)}
-        ahead = Prefetcher(
-            in_pieces(fresh, _SLICE, _SLICE_TOKENS),
-            lambda piece: self._maker.made(workspace_id, piece, only_words=only_words),
-        )
-        try:
-            while ids:
-                first = await ahead.take()
-                async with self._database.transaction() as conn:
-                    # First, so that this transaction and a rebuild, which deletes the workspace row, lock in one order.
-                    await conn.execute(
-                        "select from mirror.workspace where workspace_id = %s for key share", (workspace_id,)
-                    )
-                    held = await outbox.held(conn, workspace_id, ids)
-                    put = await self._put(conn, workspace_id, held, first, ahead)
-                    changed = await self._change(workspace_id, held)
-                    await outbox.note(conn, counted=put, applied=set() if only_words else put | changed)
-                ids = ids - put - changed if not ahead.over else set()
-        finally:
-            await ahead.stop()
-        if only_words and rows:
-            worded[workspace_id] = rows[-1].outbox_id
-        return len(rows)
+        left = deque(row.outbox_id for row in (batch.fresh if batch.only_words else batch.rows))
+        while left:
+            first = await batch.ahead.take()
+            async with self._database.transaction() as conn:
+                # First, so that this transaction and a rebuild, which deletes the workspace row, lock in one order.
+                await conn.execute(
+                    "select from mirror.workspace where workspace_id = %s for key share", (batch.workspace_id,)
+                )
+                put, changed = await self._put(conn, batch, left, first)
+                await self._change(batch.workspace_id, changed)
+                done = {row.outbox_id for row in changed} | put
+                await outbox.note(conn, counted=put, applied=set() if batch.only_words else done)
 
     async def _put(
-        self,
-        conn: Connection,
-        workspace_id: str,
-        held: Mapping[int, Pending],
-        first: FeatureSlice | None,
-        ahead: Prefetcher[list[Pending], FeatureSlice],
-    ) -> set[int]:
-        """Write points and leaf features and count terms while slices are ready soon; return the rows that are done.
+        self, conn: Connection, batch: "_Batch", left: deque[int], first: FeatureSlice | EncodedSlice | None
+    ) -> tuple[set[int], list[Pending]]:
+        """Write points and leaf features and count terms while slices are ready soon.
 
-        The next slices are prepared while the index processes one.
+        The next slices are prepared while the index processes one, and those of the next batch while the rest of this
+        one is written. Rows are locked slice by slice, in the order of their ids, and leave ``left`` then: a slice that
+        is late costs no more than that.
+
+        Returns:
+            The rows of versions that are done, and the locked rows of versions that have changed.
         """
         counts: Counter[int] = Counter()
         done: set[int] = set()
+        changed: list[Pending] = []
         putting = asyncio.create_task(self._index.upsert([]))  # nothing to wait for yet
         try:
             part = first
             while part is not None:
-                # Rows that a rebuild or another caller has processed in the meantime are not held.
-                made = [(held[number], features) for number, features in part.features.items() if number in held]
-                await putting
-                putting = asyncio.create_task(self._index.upsert([_point(workspace_id, *pair) for pair in made]))
-                await leaf_features.put(conn, {row.version_id: features.leaf for row, features in made})
-                fresh = [features for row, features in made if not row.counted]
-                is_much = sum(len(features.terms.ids) for features in fresh) > _FEW_TERMS
-                await in_store_thread_if(is_much, _count, counts, fresh)
+                held = await self._hold(conn, batch.workspace_id, left, part.ids[-1])
+                changed += (row for row in held.values() if row.changed)
                 done.update(part.ids)
-                part = await ahead.take_soon(_STALL_SECONDS)
+                if isinstance(part, EncodedSlice) and not part.fits(held):
+                    # A version has ended in the meantime, or a rebuild or another caller has processed it.
+                    rows = [held[number] for number in part.ids if number in held]
+                    part = await self._maker.made(batch.workspace_id, rows)
+                await putting
+                putting = asyncio.create_task(self._put_points(batch.workspace_id, held, part))
+                await self._put_features(conn, held, part, counts)
+                part = await batch.ahead.take_soon(_STALL_SECONDS)
+            if batch.ahead.over:
+                held = await self._hold(conn, batch.workspace_id, left, None)
+                changed += (row for row in held.values() if row.changed)
+                await self._begin_following(conn, batch)
             await putting
         finally:
             await cancel_and_wait([putting])
-        await frequencies.add(conn, workspace_id, counts)
-        return done
+        await frequencies.add(conn, batch.workspace_id, counts)
+        return done, changed
 
-    async def _change(self, workspace_id: str, held: Mapping[int, Pending]) -> set[int]:
-        """Change the points of versions that ended or were overridden; return the rows.
+    async def _hold(
+        self, conn: Connection, workspace_id: str, left: deque[int], until: int | None
+    ) -> dict[int, Pending]:
+        """Lock the rows up to an id, or all that are left; return those that are not applied yet, by id."""
+        ids = []
+        while left and (until is None or left[0] <= until):
+            ids.append(left.popleft())
+        return await outbox.held(conn, workspace_id, ids) if ids else {}
+
+    async def _begin_following(self, conn: Connection, batch: "_Batch") -> None:
+        if batch.is_last or batch.only_words:
+            return
+        following = await self._begin(conn, batch.workspace_id, only_words=False, after=batch.rows[-1].outbox_id)
+        if following.rows:  # if there are none, rows may still be committed that have a lower id
+            self._next[batch.workspace_id] = following
+
+    async def _put_points(
+        self, workspace_id: str, held: Mapping[int, Pending], part: FeatureSlice | EncodedSlice
+    ) -> None:
+        if isinstance(part, EncodedSlice):
+            assert isinstance(self._index, EncodedIndexWriter)  # noqa: S101 - or there would be no such slice
+            await self._index.upsert_encoded(part.encoded.points)
+            return
+        await self._index.upsert(
+            [index_point(workspace_id, row, features.terms, features.vector) for row, features in part.held(held)]
+        )
+
+    async def _put_features(
+        self, conn: Connection, held: Mapping[int, Pending], part: FeatureSlice | EncodedSlice, counts: Counter[int]
+    ) -> None:
+        """Write leaf features, and add the terms of versions that are not counted yet."""
+        if isinstance(part, EncodedSlice):
+            encoded = part.encoded
+            await leaf_features.put_rows(conn, encoded.leaf_versions, encoded.leaf_rows)
+            await in_store_thread(add_counts, counts, encoded.terms, encoded.documents)
+            counts[ALL_DOCUMENTS] += encoded.counted
+            return
+        made = part.held(held)
+        await leaf_features.put(conn, {row.version_id: features.leaf for row, features in made})
+        fresh = [features for row, features in made if not row.counted]
+        is_much = sum(len(features.terms.ids) for features in fresh) > _FEW_TERMS
+        await in_store_thread_if(is_much, _count, counts, fresh)
+
+    async def _change(self, workspace_id: str, rows: Iterable[Pending]) -> None:
+        """Change the points of versions that ended or were overridden.
 
         A point that is written later already has its end and its overrides.
         """
-        changed = {
-            point_id(workspace_id, row.entry_id, row.blob, row.commit_id): row for row in held.values() if row.changed
-        }
+        changed = {point_id(workspace_id, row.entry_id, row.blob, row.commit_id): row for row in rows}
         await self._index.close_versions(
             [(point, row.to_seq) for point, row in changed.items() if row.to_seq is not None]
         )
         await self._index.override_versions(
-            [(point, _overrides(row)) for point, row in changed.items() if row.overrides]
+            [(point, overrides_of(row)) for point, row in changed.items() if row.overrides]
         )
         faults.point("index.put")
-        return {row.outbox_id for row in held.values() if row.changed}
 
 
 def _count(counts: Counter[int], versions: Iterable[VersionFeatures]) -> None:
@@ -329,25 +412,3 @@ def _count(counts: Counter[int], versions: Iterable[VersionFeatures]) -> None:
     for features in versions:
         counts.update(features.terms.ids)
         counts[ALL_DOCUMENTS] += 1
-
-
-def _overrides(row: Pending) -> tuple[Override, ...]:
-    return tuple(Override(number, seq) for number, seq in row.overrides)
-
-
-def _point(workspace_id: str, row: Pending, features: VersionFeatures) -> IndexPoint:
-    """Build the index point of a version."""
-    return IndexPoint(
-        point_id=point_id(workspace_id, row.entry_id, row.blob, row.commit_id),
-        workspace_id=workspace_id,
-        node_id=row.entry_id,
-        line_id=row.line_id,
-        from_seq=row.from_seq,
-        to_seq=row.to_seq,
-        archive_id=row.archive_id,
-        type=row.type,
-        tags=tuple(row.tags),
-        vector=features.vector,
-        terms=features.terms,
-        overrides=_overrides(row),
-    )

@@ -30,7 +30,7 @@ from memotree_storage.model.node import SUMMARY_TYPE, Node
 from memotree_storage.ports import Embedder, TermVector, Vector, Vectors
 from memotree_storage.postgres.arrays import integers
 
-if TYPE_CHECKING:  # the term worker needs no database
+if TYPE_CHECKING:  # the workers need no database
     from memotree_storage.postgres.database import Connection
 
 _TERM: Final = np.dtype("<u4")
@@ -162,7 +162,14 @@ async def of_nodes(nodes: Sequence[Node], embedder: Embedder) -> list[LeafFeatur
 # --- In the mirror ---------------------------------------------------------------------------------------------------
 
 _COLUMNS: Final = "version_id, tokens, length, terms, counts, vector, checksum"
-_TYPES: Final = ("int8", "int4", "int4", "bytea", "bytea", "bytea", "int8")
+_COPY_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_COPY_END: Final = b"\xff\xff"
+_COPY_BYTES: Final = 1 << 18
+_ROW_BEGIN: Final = struct.Struct(">hiqiiiii")
+"""The number of fields; then version, tokens and length, each after its size; and the size of the terms."""
+
+_SIZE: Final = struct.Struct(">i")
+_ROW_END: Final = struct.Struct(">iq")
 
 _Row = tuple[int, int, int, bytes, bytes, bytes, int]
 
@@ -170,25 +177,46 @@ _Row = tuple[int, int, int, bytes, bytes, bytes, int]
 async def put(conn: "Connection", found: Mapping[int, LeafFeatures | None]) -> None:
     """Write the leaf features of versions, replacing existing ones."""
     rows = {version_id: leaf_features for version_id, leaf_features in found.items() if leaf_features is not None}
-    if not rows:
+    data = [row(version_id, one.tokens, _terms_of(one), one.vector) for version_id, one in rows.items()]
+    await put_rows(conn, list(rows), b"".join(data))
+
+
+async def put_rows(conn: "Connection", version_ids: Sequence[int], rows: bytes) -> None:
+    """Write the rows (`row`) of versions, replacing existing ones."""
+    if not version_ids:
         return
     # They exist already if the outbox is applied again after a crash of the index, or with another model.
-    await conn.execute("delete from mirror.passage where version_id = any(%s::bigint[])", (integers(rows),))
+    await conn.execute("delete from mirror.passage where version_id = any(%s::bigint[])", (integers(version_ids),))
     async with (
         conn.cursor() as cursor,
         cursor.copy(f"copy mirror.passage ({_COLUMNS}) from stdin (format binary)") as copy,
     ):
-        copy.set_types(_TYPES)
-        for version_id, leaf_features in rows.items():
-            row = (
-                version_id,
-                leaf_features.tokens,
-                leaf_features.length,
-                leaf_features.terms.astype(_TERM).tobytes(),
-                leaf_features.counts.astype(_COUNT).tobytes(),
-                leaf_features.vector.astype(_FLOAT).tobytes(),
-            )
-            await copy.write_row((*row, _checksum(*row)))
+        for start in range(0, len(rows), _COPY_BYTES):
+            head = _COPY_HEADER if start == 0 else b""
+            await copy.write(head + rows[start : start + _COPY_BYTES])
+        await copy.write(_COPY_END)
+
+
+def row(version_id: int, tokens: int, terms: LeafTerms, vector: Vector) -> bytes:
+    """Return the row of a version with its checksum, as PostgreSQL's binary COPY takes it."""
+    values = vector.astype(_FLOAT).tobytes()
+    checksum = _checksum(version_id, tokens, terms.length, terms.terms, terms.counts, values)
+    return b"".join(
+        (
+            _ROW_BEGIN.pack(7, 8, version_id, 4, tokens, 4, terms.length, len(terms.terms)),
+            terms.terms,
+            _SIZE.pack(len(terms.counts)),
+            terms.counts,
+            _SIZE.pack(len(values)),
+            values,
+            _ROW_END.pack(8, checksum),
+        )
+    )
+
+
+def _terms_of(leaf_features: LeafFeatures) -> LeafTerms:
+    terms, counts = leaf_features.terms.astype(_TERM), leaf_features.counts.astype(_COUNT)
+    return LeafTerms(terms.tobytes(), counts.tobytes(), leaf_features.length)
 
 
 def _checksum(version_id: int, tokens: int, length: int, terms: bytes, counts: bytes, vector: bytes) -> int:

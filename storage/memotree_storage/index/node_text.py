@@ -90,14 +90,16 @@ def has_leaf_features(node: Node) -> bool:
     return bool(node.content) and node.type != SUMMARY_TYPE
 
 
-def shown_tokens(node: Node, tokens: int | None = None) -> int:
+def shown_tokens(node: Node, tokens: int | None = None, title: str | None = None) -> int:
     """Return the tokens of a leaf as a recall shows it, with its title if that says more than the content does.
 
     Args:
         node: The node.
         tokens: The tokens of its content, if they are known.
+        title: Its own title (`own_title`), if that is known.
     """
-    title = own_title(node.title, node.type, node.content)
+    if title is None:
+        title = own_title(node.title, node.type, node.content)
     if not title and tokens is not None:
         return tokens
     return count_tokens(titled(title, node.content))
@@ -109,9 +111,15 @@ def embedded_text(node: Node) -> str:
     return "\n".join([node.title, summary, *_described(node)])
 
 
-def embedded_leaf(node: Node) -> str:
-    """Return the text that the vector of a leaf is computed from; its content alone if it is all there is."""
-    title = own_title(node.title, node.type, node.content)
+def embedded_leaf(node: Node, title: str | None = None) -> str:
+    """Return the text that the vector of a leaf is computed from; its content alone if it is all there is.
+
+    Args:
+        node: The node.
+        title: Its own title (`own_title`), if that is known.
+    """
+    if title is None:
+        title = own_title(node.title, node.type, node.content)
     return "\n".join([*([title] if title else []), node.content[:INDEXED_CHARS], *_described(node)])
 
 

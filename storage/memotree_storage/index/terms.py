@@ -370,27 +370,46 @@ def _count(text: str, boost: float, frequencies: defaultdict[int, float]) -> int
 
 def _count_names(text: str, boost: float, frequencies: defaultdict[int, float]) -> int:
     """Add the terms of the names in a text to ``frequencies``; return the number of words."""
-    names = Counter(_names(text))
+    names = _names(text)
+    if not names:
+        return 0
     length = 0
-    for name in [name for name in names if len(name) > MAX_TERM_CHARS]:
-        # Word by word: otherwise a text of one long name (minified code) would be slow and would fill the cache.
-        times = names.pop(name)
-        for word, inside in Counter(_FIND_WORDS.findall(name)).items():
-            if len(word) <= MAX_TERM_CHARS:
-                names[word] += times * inside
-            elif (term := _cut(word)).strip("_"):
-                frequencies[term_id(term)] += boost * times * inside
-                length += times * inside
-    for key, name, times in zip(map(_PLAIN.__getitem__, names), names, names.values(), strict=True):
-        if key != _NOT_PLAIN:
-            length += times
+    if len(max(names, key=len)) > MAX_TERM_CHARS:
+        names, length = _short_names(names, boost, frequencies)
+    counts = Counter(map(_PLAIN.__getitem__, names))
+    others = counts.pop(_NOT_PLAIN, 0)
+    length += len(names) - others
+    if boost == 1.0 and not frequencies:
+        frequencies.update(counts)
+    else:
+        for key, times in counts.items():
             frequencies[key] += boost * times
-            continue
-        ids, words = _name_ids(name)
-        length += words * times
-        for part in ids:
-            frequencies[part] += boost * times
+    if others:
+        for name, times in Counter(name for name in names if _PLAIN[name] == _NOT_PLAIN).items():
+            ids, words = _name_ids(name)
+            length += words * times
+            for part in ids:
+                frequencies[part] += boost * times
     return length
+
+
+def _short_names(names: Iterable[str], boost: float, frequencies: defaultdict[int, float]) -> tuple[list[str], int]:
+    """Return the names without those that are too long, but with the words of these, and how many words were cut.
+
+    Word by word: otherwise a text of one long name (minified code) would be slow and would fill the cache.
+    """
+    short, length = list[str](), 0
+    for name in names:
+        if len(name) <= MAX_TERM_CHARS:
+            short.append(name)
+            continue
+        for word in _FIND_WORDS.findall(name):
+            if len(word) <= MAX_TERM_CHARS:
+                short.append(word)
+            elif (term := _cut(word)).strip("_"):
+                frequencies[term_id(term)] += boost
+                length += 1
+    return short, length
 
 
 class _PlainIds(dict[str, int]):

@@ -1,6 +1,7 @@
 """Reads whole entries from Git by blob id, with a cache. A blob never changes, so a cached entry never gets stale."""
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Final
 
 from memotree_storage.cache import BoundedCache
@@ -35,6 +36,10 @@ class EntryReader:
     def __init__(self, repositories: Repositories) -> None:
         self._repositories = repositories
         self._cache: BoundedCache[str, Entry] = BoundedCache(_CACHE_BYTES, _weight)
+
+    def repository_path(self, workspace_id: str) -> Path:
+        """The folder of a workspace's repository, for another process that reads entries."""
+        return self._repositories.path(workspace_id)
 
     def remember(self, blobs: Mapping[str, Entry]) -> None:
         """Put entries that were just written into the cache; the key is the blob id."""

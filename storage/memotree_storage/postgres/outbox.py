@@ -1,13 +1,13 @@
 """The outbox: the versions that the index does not reflect yet, new ones and changed ones."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from psycopg.rows import args_row
 
 from memotree_storage.postgres.arrays import integers
 from memotree_storage.postgres.database import Connection, fetched
+from memotree_storage.postgres.pending import Pending
 
 OVERRIDES: Final = """(
   select coalesce(array_agg(array[other.number, r.from_seq] order by other.number), '{}') from mirror.overridden r
@@ -25,31 +25,6 @@ _ROWS: Final = f"""
 
 _NEXT: Final = f"{_ROWS} and o.outbox_id > %(after)s order by o.outbox_id limit %(limit)s"
 _HELD: Final = f"{_ROWS} and o.outbox_id = any(%(ids)s::bigint[]) order by o.outbox_id for update of o"
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """A row of the outbox, with the fields of its version that the index needs.
-
-    ``changed`` says that the version has ended or was overridden, and is not new; ``overrides`` has a pair of line
-    number and seq for each line that hides it.
-    """
-
-    outbox_id: int
-    changed: bool
-    counted: bool
-    entry_id: str
-    blob: str
-    archive_id: str
-    type: str
-    tags: list[str]
-    tokens: int
-    commit_id: str
-    line_id: int
-    from_seq: int
-    to_seq: int | None
-    version_id: int
-    overrides: list[list[int]]
 
 
 async def pending(conn: Connection, workspace_id: str, *, limit: int, after: int = 0) -> list[Pending]:

@@ -1,6 +1,7 @@
 """The encoding of points and queries as Qdrant's messages, and the filters of a lineage."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from qdrant_client import grpc as wire
@@ -40,7 +41,6 @@ _SEQS: Final = 2**26
 
 _SLICE_BYTES: Final = 2 * 1024 * 1024
 _PAYLOAD_BYTES: Final = 512
-_NOTHING: Final = wire.Value(null_value=wire.NULL_VALUE)
 
 
 def slices(points: Sequence[IndexPoint]) -> Iterator[list[IndexPoint]]:
@@ -59,30 +59,49 @@ def slices(points: Sequence[IndexPoint]) -> Iterator[list[IndexPoint]]:
 
 def encode(point: IndexPoint) -> wire.PointStruct:
     """Encode a point as a message, directly, which is three times as fast as through the client's models."""
-    vectors = {}
+    message = wire.PointStruct(id=wire.PointId(uuid=point.point_id))
+    message.vectors.vectors.SetInParent()
+    vectors = message.vectors.vectors.vectors
     if point.vector is not None:
-        vectors[SUMMARY] = wire.Vector(dense=wire.DenseVector(data=point.vector.tolist()))
+        vectors[SUMMARY].dense.data.extend(point.vector.tolist())
     if point.terms.ids:
-        terms = wire.SparseVector(indices=point.terms.ids, values=point.terms.weights)
-        vectors[TEXT] = wire.Vector(sparse=terms)
-    payload = {
-        "workspace": _text(point.workspace_id),
-        "node_id": _text(point.node_id),
-        "line": wire.Value(integer_value=point.line_id),
-        "from_seq": wire.Value(double_value=point.from_seq),
-        "to_seq": wire.Value(double_value=ALIVE if point.to_seq is None else point.to_seq),
-        "overrides": wire.Value(list_value=wire.ListValue(values=[_number(one) for one in point.overrides])),
-        "archive_id": _text(point.archive_id),
-        "type": _text(point.type),
-        "node_type": _text(point.type.upper()),  # for other readers of the collection: LEAF_CHUNK, SUMMARY_NODE
-        "tip": _text(_tip(point.workspace_id, point.line_id)) if point.to_seq is None else _NOTHING,
-        "tags": wire.Value(list_value=wire.ListValue(values=[_text(tag) for tag in point.tags])),
-    }
-    return wire.PointStruct(
-        id=wire.PointId(uuid=point.point_id),
-        vectors=wire.Vectors(vectors=wire.NamedVectors(vectors=vectors)),
-        payload=payload,
-    )
+        terms = vectors[TEXT].sparse
+        terms.indices.extend(point.terms.ids)
+        terms.values.extend(point.terms.weights)
+    payload = message.payload  # set in place: a value that is made first is copied
+    payload["workspace"].string_value = point.workspace_id
+    payload["node_id"].string_value = point.node_id
+    payload["line"].integer_value = point.line_id
+    payload["from_seq"].double_value = point.from_seq
+    payload["to_seq"].double_value = ALIVE if point.to_seq is None else point.to_seq
+    for name in ("overrides", "tags"):
+        payload[name].list_value.SetInParent()  # present also if it is empty
+    payload["overrides"].list_value.values.extend(_number(one) for one in point.overrides)
+    payload["archive_id"].string_value = point.archive_id
+    payload["type"].string_value = point.type
+    payload["node_type"].string_value = point.type.upper()  # for other readers of the collection: LEAF_CHUNK, ...
+    if point.to_seq is None:
+        payload["tip"].string_value = _tip(point.workspace_id, point.line_id)
+    else:
+        payload["tip"].null_value = wire.NULL_VALUE
+    payload["tags"].list_value.values.extend(_text(tag) for tag in point.tags)
+    return message
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionEncoder:
+    """A `PointEncoder` for a collection: its requests are ``UpsertPoints`` messages."""
+
+    collection: str
+
+    def encoded(self, points: Sequence[IndexPoint]) -> list[bytes]:
+        """Return the requests that insert points with different ids."""
+        return [upsert_request(self.collection, piece).SerializeToString() for piece in slices(points)]
+
+
+def upsert_request(collection: str, points: Sequence[IndexPoint]) -> wire.UpsertPoints:
+    """Build the request that inserts points and waits until they can be found."""
+    return wire.UpsertPoints(collection_name=collection, points=[encode(point) for point in points], wait=True)
 
 
 def _text(value: str) -> wire.Value:

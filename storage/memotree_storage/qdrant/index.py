@@ -6,6 +6,7 @@ import re
 import time
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from qdrant_client import AsyncQdrantClient, models
@@ -15,7 +16,16 @@ from qdrant_client.conversions.conversion import GrpcToRest, RestToGrpc
 from memotree_storage.cache import BoundedCache
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import FailedPreconditionError
-from memotree_storage.ports import IndexEntry, IndexHit, IndexPoint, IndexQuery, Override, TermVector, Vector
+from memotree_storage.ports import (
+    IndexEntry,
+    IndexHit,
+    IndexPoint,
+    IndexQuery,
+    Override,
+    PointEncoder,
+    TermVector,
+    Vector,
+)
 from memotree_storage.qdrant import encoding
 from memotree_storage.qdrant.client import failures
 
@@ -126,13 +136,27 @@ class QdrantIndex:
         """Insert points, replacing those with the same id; visible to searches when this returns."""
         # Deduplicated by id, so that no id is in two slices, which may arrive in any order.
         latest = {point.point_id: point for point in points}
+        pieces = encoding.slices(list(latest.values()))
+        await self._put_all(partial(encoding.upsert_request, self._collection, piece) for piece in pieces)
+
+    @property
+    def encoder(self) -> PointEncoder:
+        """What encodes points for this index."""
+        return encoding.CollectionEncoder(self._collection)
+
+    async def upsert_encoded(self, requests: Sequence[bytes]) -> None:
+        """Insert points as `upsert` does, from what the encoder has returned for them."""
+        await self._put_all(partial(wire.UpsertPoints.FromString, request) for request in requests)
+
+    async def _put_all(self, requests: Iterable[Callable[[], wire.UpsertPoints]]) -> None:
+        """Send requests, a few at the same time; each is made in a thread just before."""
         under_way: deque[asyncio.Task[None]] = deque()
         try:
-            for piece in encoding.slices(list(latest.values())):
-                messages = await in_store_thread(_encode, piece)
+            for make in requests:
+                request = await in_store_thread(make)
                 if len(under_way) == _IN_FLIGHT:
                     await under_way.popleft()
-                under_way.append(asyncio.create_task(self._put(messages)))
+                under_way.append(asyncio.create_task(self._put(request)))
             while under_way:
                 await under_way.popleft()
         finally:
@@ -140,13 +164,13 @@ class QdrantIndex:
                 task.cancel()
             await asyncio.gather(*under_way, return_exceptions=True)
 
-    async def _put(self, messages: list[wire.PointStruct]) -> None:
+    async def _put(self, request: wire.UpsertPoints) -> None:
         with failures(self._collection):
             if self._in_process:
-                await self._client.upsert(self._collection, [GrpcToRest.convert_point_struct(one) for one in messages])
+                points = [GrpcToRest.convert_point_struct(one) for one in request.points]
+                await self._client.upsert(self._collection, points)
             else:
                 # The client's own stub: its upsert() first builds every point as a model, at three times the cost.
-                request = wire.UpsertPoints(collection_name=self._collection, points=messages, wait=True)
                 await self._client.grpc_points.Upsert(request, timeout=self._timeout)
         self._wrote()
 
@@ -304,10 +328,6 @@ def collection_name(model: str, dimensions: int) -> str:
     slug = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")[:48]
     mark = hashlib.sha256(f"{model}\0{dimensions}".encode()).hexdigest()[:8]
     return f"{ALIAS}__{slug}-{mark}"
-
-
-def _encode(piece: list[IndexPoint]) -> list[wire.PointStruct]:
-    return [encoding.encode(point) for point in piece]
 
 
 def _pages(items: list[_T]) -> Iterator[list[_T]]:

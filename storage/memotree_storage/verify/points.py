@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from memotree_storage.index.indexer import point_id
+from memotree_storage.index.points import point_id
 from memotree_storage.ports import IndexEntry, Override
 from memotree_storage.postgres import registry
 from memotree_storage.postgres.database import Connection

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from memotree_storage.errors import UnavailableError
 
@@ -132,6 +132,7 @@ def tokenizer(embedder: WordllamaEmbedder) -> Any:
     return embedder._load()[0]
 
 
+@example([" ", " a", "a ", "a  b", "a \n b", "\n\n", "a\n b\n"])
 @given(st.lists(st.lists(_WORDS | _ODD | st.text(max_size=90), max_size=12).map("".join), max_size=3))
 def test_the_tokens_of_single_words_equal_those_of_the_whole_text(tokenizer: Any, texts: list[str]) -> None:
     clean = [text.encode("utf-8", "replace").decode() for text in texts]

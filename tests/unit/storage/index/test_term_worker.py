@@ -49,15 +49,15 @@ async def maker() -> AsyncIterator[TermMaker]:
 @pytest.mark.parametrize("count", [0, 1, 199, 200, 300])
 async def test_a_thread_and_the_worker_return_the_same_terms(maker: TermMaker, count: int) -> None:
     assert await maker.terms_of(NODES[:count]) == expected(NODES[:count])
-    assert (maker._worker is not None) == (count >= 200)
+    assert (maker.worker.process is not None) == (count >= 200)
 
 
 async def test_a_worker_serves_requests_in_sequence_and_ends_when_it_is_stopped(maker: TermMaker) -> None:
     assert await maker.terms_of(NODES) == expected(NODES)
-    worker = maker._worker
+    worker = maker.worker.process
     assert await maker.terms_of(NODES[:250]) == expected(NODES[:250])
     assert worker is not None
-    assert maker._worker is worker
+    assert maker.worker.process is worker
     await maker.rest()
     assert worker.returncode is not None
     assert await maker.terms_of(NODES) == expected(NODES), "the next need starts another"
@@ -65,7 +65,7 @@ async def test_a_worker_serves_requests_in_sequence_and_ends_when_it_is_stopped(
 
 async def test_a_killed_worker_loses_no_terms(maker: TermMaker) -> None:
     await maker.terms_of(NODES)
-    worker = maker._worker
+    worker = maker.worker.process
     assert worker is not None
     worker.send_signal(signal.SIGKILL)
     worker.wait()
@@ -81,7 +81,7 @@ async def test_a_worker_that_cannot_start_loses_no_terms(maker: TermMaker, monke
 async def test_a_worker_ends_when_its_input_does(maker: TermMaker) -> None:
     """As it does when the service is killed."""
     await maker.terms_of(NODES)
-    worker = maker._worker
+    worker = maker.worker.process
     assert worker is not None
     assert worker.stdin is not None
     worker.stdin.close()
