@@ -6,9 +6,10 @@ from typing import Any, Final
 import grpc
 import qdrant_edge as edge
 
+from memotree_storage.qdrant.engine.collection import Collection
 from memotree_storage.qdrant.engine.errors import MalformedError, UnsupportedError, only, variant
 from memotree_storage.qdrant.engine.filters import read_filter
-from memotree_storage.qdrant.engine.shards import Collection, Shards
+from memotree_storage.qdrant.engine.shards import Shards
 from memotree_storage.qdrant.engine.values import (
     read_id,
     read_payload,
@@ -23,6 +24,14 @@ from memotree_storage.qdrant.engine.values import (
 from memotree_storage.qdrant.engine.wire import qdrant
 
 _DEFAULT_LIMIT: Final = 10
+_BY_EIGHT_BITS: Final = edge.SearchParams(
+    quantization=edge.QuantizationSearchParams(rescore=True, oversampling=8.0),
+)
+"""Where a shard is optimised, its 8-bit vectors propose eight times the wanted points, which the exact ones then score.
+
+So scores are exact, and so is the order of all that are found. Elsewhere all vectors are compared exactly.
+"""
+
 _FIELD_TYPES: Final = {
     qdrant.FieldTypeKeyword: edge.PayloadSchemaType.Keyword,
     qdrant.FieldTypeInteger: edge.PayloadSchemaType.Integer,
@@ -46,7 +55,8 @@ class PointsService(qdrant.PointsServicer):
         """Insert points, replacing those with the same id."""
         only(request, *_WRITE, "points")
         points = [read_point(point) for point in request.points]
-        self._shards.get(request.collection_name).update(edge.UpdateOperation.upsert_points(points))
+        collection = self._shards.get(request.collection_name)
+        collection.update(edge.UpdateOperation.upsert_points(points), points=len(points), size=request.ByteSize())
         return _done()
 
     def Delete(self, request: qdrant.DeletePoints, _context: grpc.ServicerContext) -> qdrant.PointsOperationResponse:  # noqa: N802
@@ -57,7 +67,8 @@ class PointsService(qdrant.PointsServicer):
             edge.UpdateOperation.delete_points,
             edge.UpdateOperation.delete_points_by_filter,
         )
-        self._shards.get(request.collection_name).update(operation)
+        collection = self._shards.get(request.collection_name)
+        collection.update(operation, points=_named(request.points), size=request.ByteSize())
         return _done()
 
     def SetPayload(  # noqa: N802
@@ -88,7 +99,7 @@ class PointsService(qdrant.PointsServicer):
             lambda ids: edge.UpdateOperation.set_payload(ids, payload),
             lambda chosen: edge.UpdateOperation.set_payload_by_filter(chosen, payload),
         )
-        collection.update(operation)
+        collection.update(operation, points=_named(wish.points_selector), size=wish.ByteSize())
 
     def CreateFieldIndex(  # noqa: N802
         self, request: qdrant.CreateFieldIndexCollection, _context: grpc.ServicerContext
@@ -167,6 +178,11 @@ def _select(
     return by_filter(read_filter(selector.filter))
 
 
+def _named(selector: qdrant.PointsSelector) -> int:
+    """How many points a selector names, by themselves or in its filter."""
+    return len(selector.points.ids) + sum(len(part.has_id.has_id) for part in selector.filter.must)
+
+
 def _query(request: qdrant.QueryPoints) -> edge.QueryRequest:
     only(
         request,
@@ -180,7 +196,7 @@ def _query(request: qdrant.QueryPoints) -> edge.QueryRequest:
         offset=request.offset,
         query=edge.Query.Nearest(_wanted(request.query.nearest), using=request.using or None),
         filter=read_filter(request.filter) if request.HasField("filter") else None,
-        params=edge.SearchParams(exact=True) if request.params.exact else None,
+        params=edge.SearchParams(exact=True) if request.params.exact else _BY_EIGHT_BITS,
         score_threshold=request.score_threshold if request.HasField("score_threshold") else None,
         with_payload=read_payload_selector(request.with_payload),
         with_vector=read_vectors_selector(request.with_vectors),
