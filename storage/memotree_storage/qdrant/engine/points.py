@@ -11,6 +11,7 @@ from memotree_storage.qdrant.engine.errors import MalformedError, UnsupportedErr
 from memotree_storage.qdrant.engine.filters import read_filter
 from memotree_storage.qdrant.engine.shards import Shards
 from memotree_storage.qdrant.engine.values import (
+    fill_payload,
     read_id,
     read_payload,
     read_payload_selector,
@@ -117,7 +118,9 @@ class PointsService(qdrant.PointsServicer):
     def Query(self, request: qdrant.QueryPoints, _context: grpc.ServicerContext) -> qdrant.QueryResponse:  # noqa: N802
         """Return the filtered points nearest to one dense or sparse vector."""
         hits = self._shards.get(request.collection_name).shard.query(_query(request))
-        return qdrant.QueryResponse(result=_scored(hits))
+        answer = qdrant.QueryResponse()
+        _add_scored(answer, hits)
+        return answer
 
     def QueryBatch(  # noqa: N802
         self, request: qdrant.QueryBatchPoints, _context: grpc.ServicerContext
@@ -125,8 +128,10 @@ class PointsService(qdrant.PointsServicer):
         """Run several queries in one call."""
         only(request, *_READ, "query_points")
         shard = self._shards.get(request.collection_name).shard
-        lists = [shard.query(_query(query)) for query in request.query_points]
-        return qdrant.QueryBatchResponse(result=[qdrant.BatchResult(result=_scored(hits)) for hits in lists])
+        answer = qdrant.QueryBatchResponse()
+        for query in request.query_points:
+            _add_scored(answer.result.add(), shard.query(_query(query)))
+        return answer
 
     def Scroll(self, request: qdrant.ScrollPoints, _context: grpc.ServicerContext) -> qdrant.ScrollResponse:  # noqa: N802
         """Return points in id order, page by page."""
@@ -213,17 +218,21 @@ def _wanted(vector: qdrant.VectorInput) -> Any:
     raise MalformedError("A query needs a vector.")
 
 
-def _scored(hits: Iterable[edge.ScoredPoint]) -> list[qdrant.ScoredPoint]:
-    return [
-        qdrant.ScoredPoint(
-            id=write_id(hit.id),
-            score=hit.score,
-            version=hit.version,
-            payload=write_payload(hit.payload),
-            vectors=write_vectors(hit.vector),
-        )
-        for hit in hits
-    ]
+def _add_scored(answer: qdrant.QueryResponse | qdrant.BatchResult, hits: Iterable[edge.ScoredPoint]) -> None:
+    """Write hits into an answer; in place, which takes half as long as to build the messages and copy them."""
+    for hit in hits:
+        point = answer.result.add()
+        point.score = hit.score
+        point.version = hit.version
+        key = hit.id
+        if isinstance(key, int):
+            point.id.num = key
+        else:
+            point.id.uuid = str(key)
+        fill_payload(point.payload, hit.payload)
+        vectors = write_vectors(hit.vector)
+        if vectors is not None:
+            point.vectors.CopyFrom(vectors)
 
 
 def _records(records: Iterable[edge.Record]) -> list[qdrant.RetrievedPoint]:
