@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from memotree_storage.embedded.qdrant import EmbeddedQdrant
 from memotree_storage.model.node import Archive, Entry, Node, new_id
 from memotree_storage.model.position import many_between
 from memotree_storage.store import Store
@@ -22,7 +23,8 @@ from memotree.maintenance import MaintenanceOperations
 from memotree.models.extractive import brief_of, summary_of
 from memotree.request.pages import PageTokens
 from memotree.server.app import Server
-from memotree.server.compose import open_store, service_limits
+from memotree.server.compose import open_store_and_models, service_limits
+from memotree.server.embedded import EmbeddedServers
 from memotree.sessions import SessionOperations
 from memotree.settings import Settings, load_settings
 from memotree.v1 import workspace_service_pb2
@@ -40,6 +42,7 @@ class World:
     folder: Path
     settings: Settings
     store: Store
+    engine: EmbeddedQdrant | None
     workspace_id: str
     nodes: NodeOperations
     sessions: SessionOperations
@@ -55,7 +58,9 @@ async def world() -> AsyncIterator[World]:
         settings = load_settings(data_folder=Path(folder) / "data", port=0)
         async with AsyncExitStack() as stack:
             settings.data_folder.mkdir(parents=True)
-            store = await open_store(settings, stack)
+            embedded = await stack.enter_async_context(EmbeddedServers(settings))
+            store, _ = await open_store_and_models(settings, stack, embedded)
+            engine, _ = await embedded.qdrant()
             pages, limits = PageTokens(), service_limits(settings)
             workspaces = WorkspaceOperations(store, pages, limits)
             made = await workspaces.create_workspace(workspace_service_pb2.CreateWorkspaceRequest(name="bench"))
@@ -65,6 +70,7 @@ async def world() -> AsyncIterator[World]:
                 folder=settings.data_folder,
                 settings=settings,
                 store=store,
+                engine=engine,
                 workspace_id=made.workspace.id,
                 nodes=NodeOperations(store, pages, limits),
                 sessions=sessions,

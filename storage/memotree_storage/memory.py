@@ -15,6 +15,13 @@ _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
 
 
+def return_what_is_free() -> None:
+    """Return at once what the C library of Linux (glibc) keeps, also between blocks that are in use."""
+    if sys.platform.startswith("linux"):
+        with suppress(AttributeError):  # another C library has no such function
+            ctypes.CDLL(None).malloc_trim(0)
+
+
 def return_freed_memory() -> None:
     """Make the C library of Linux (glibc) return freed memory; call it before the process starts threads.
 

@@ -17,9 +17,11 @@ from memotree_storage.ports import IndexUnavailableError
 
 _HEALTH: Final = "/qdrant.Qdrant/HealthCheck"
 _FLUSH: Final = "/memotree.engine.Durability/Flush"
+_OPTIMISE: Final = "/memotree.engine.Durability/Optimise"
 _START_TIMEOUT: Final = 120.0
 _CALL_TIMEOUT: Final = 5.0
 _FLUSH_TIMEOUT: Final = 120.0
+_OPTIMISE_TIMEOUT: Final = 3600.0
 _POLL: Final = 0.01
 
 
@@ -104,8 +106,18 @@ class EmbeddedQdrant:
 
     async def flush(self) -> None:
         """Return when everything that was written before is durable; raise ``IndexUnavailableError`` otherwise."""
+        await self._ask(_FLUSH, deadline=_FLUSH_TIMEOUT)
+
+    async def optimise(self) -> None:
+        """Return when every collection is optimised; raise ``IndexUnavailableError`` if one could not be.
+
+        The engine does that by itself once many points have been written.
+        """
+        await self._ask(_OPTIMISE, deadline=_OPTIMISE_TIMEOUT)
+
+    async def _ask(self, method: str, *, deadline: float) -> None:
         try:
-            await self._call(_FLUSH, deadline=_FLUSH_TIMEOUT)
+            await self._call(method, deadline=deadline)
         except grpc.aio.AioRpcError as error:
             raise IndexUnavailableError(f"{error.code().name}: {error.details()}") from error
 
@@ -145,7 +157,7 @@ class EmbeddedQdrant:
                 return
 
     async def _call(self, method: str, *, deadline: float) -> None:
-        """Send an empty request. Both methods take none, so the engine's messages need not be imported here."""
+        """Send an empty request. None of the methods takes more, so the engine's messages need not be imported here."""
         if self._channel is None or self._endpoint is None:
             raise IndexUnavailableError("the embedded engine is not running")
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)

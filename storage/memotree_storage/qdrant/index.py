@@ -27,6 +27,7 @@ from memotree_storage.ports import (
     Vector,
 )
 from memotree_storage.qdrant import encoding
+from memotree_storage.qdrant.batches import QuestionBatches
 from memotree_storage.qdrant.client import failures
 
 ALIAS: Final = "memory_forest"
@@ -88,6 +89,7 @@ class QdrantIndex:
         self._last_write: float | None = None
         self._born_later: BoundedCache[int, int] = BoundedCache(_REMEMBERED)
         self._in_process = _is_in_process(client)
+        self._batches = QuestionBatches(self._send)
         self._timeout: float | None = client.init_options.get("timeout")
 
     @property
@@ -257,10 +259,14 @@ class QdrantIndex:
         with failures(self._collection):
             if self._in_process:
                 return [await self._query_here(question) for question in questions]
-            # The client's own stub, as in _put: its models would double the time of a query.
-            request = wire.QueryBatchPoints(collection_name=self._collection, query_points=questions)
-            answer = await self._client.grpc_points.QueryBatch(request, timeout=self._timeout)
-        return [[encoding.hit(point) for point in batch.result] for batch in answer.result]
+            answers = await self._batches.ask(questions)
+        return [[encoding.hit(point) for point in batch.result] for batch in answers]
+
+    async def _send(self, questions: list[wire.QueryPoints]) -> Sequence[wire.BatchResult]:
+        # The client's own stub, as in _put: its models would double the time of a query.
+        request = wire.QueryBatchPoints(collection_name=self._collection, query_points=questions)
+        answer: wire.QueryBatchResponse = await self._client.grpc_points.QueryBatch(request, timeout=self._timeout)
+        return answer.result
 
     async def _query_here(self, question: wire.QueryPoints) -> list[IndexHit]:
         """The same query through the in-process client."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from memotree_storage.memory import return_freed_memory
+from memotree_storage.qdrant.engine.optimising import Optimising
 from memotree_storage.qdrant.engine.server import build
 from memotree_storage.qdrant.engine.shards import Shards
 
@@ -40,11 +41,15 @@ def main() -> int:
         sys.stderr.write(f"Another engine process uses {options.data} and does not exit; stop that process.\n")
         return 1
     shards = Shards(options.data / "collections")
-    server = build(shards, options.api_key_file.read_text(encoding="ascii").strip())
+    optimising = Optimising(shards)
+    server = build(shards, optimising, options.api_key_file.read_text(encoding="ascii").strip())
     server.add_insecure_port(f"127.0.0.1:{options.port}")
     server.start()
+    optimising.start()
     stopping.wait()
-    server.stop(_STOP_GRACE).wait()
+    stopped = server.stop(_STOP_GRACE)
+    optimising.stop()
+    stopped.wait()
     shards.close()
     return 0
 

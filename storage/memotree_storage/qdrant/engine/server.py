@@ -10,22 +10,28 @@ import grpc
 
 from memotree_storage.qdrant.engine.collections import CollectionsService, HealthService
 from memotree_storage.qdrant.engine.errors import EngineFaultError
+from memotree_storage.qdrant.engine.optimising import Optimising
 from memotree_storage.qdrant.engine.points import PointsService
 from memotree_storage.qdrant.engine.shards import Shards
 from memotree_storage.qdrant.engine.wire import qdrant
 
-DURABILITY_SERVICE: Final = "memotree.engine.Durability"
+ENGINE_SERVICE: Final = "memotree.engine.Durability"
 FLUSH_METHOD: Final = "Flush"
 """Makes everything written so far durable; request and answer are empty. Qdrant's own API has no such call."""
 
+OPTIMISE_METHOD: Final = "Optimise"
+"""Optimises every collection now, and answers when that is done; request and answer are empty."""
+
 _MESSAGE_LIMIT: Final = 64 * 1024 * 1024
-_WORKERS: Final = 4  # every call of the shard holds the GIL, so threads only keep the transport busy
+_WORKERS: Final = 8
+"""Every call of the shard holds the GIL, so threads only keep the transport busy; and writes may wait for a copy."""
+
 _BAD_REQUEST: Final = ("dimension error", "Not existing vector name", "Wrong input", "Validation", "Bad request")
 
 _log = logging.getLogger("memotree.engine")
 
 
-def build(shards: Shards, api_key: str) -> grpc.Server:
+def build(shards: Shards, optimising: Optimising, api_key: str) -> grpc.Server:
     """Create the server, not yet bound to a port."""
     server = grpc.server(
         ThreadPoolExecutor(_WORKERS, thread_name_prefix="engine"),
@@ -37,14 +43,24 @@ def build(shards: Shards, api_key: str) -> grpc.Server:
     generated.add_CollectionsServicer_to_server(CollectionsService(shards), server)
     generated.add_QdrantServicer_to_server(HealthService(), server)
 
+    def optimise(request: bytes, context: grpc.ServicerContext) -> bytes:  # noqa: ARG001 - gRPC's signature
+        for collection in shards.collections():
+            if not optimising.optimise(collection):
+                name = collection.settings.collection_name
+                context.abort(
+                    grpc.StatusCode.FAILED_PRECONDITION, f"{name} was not optimised; the engine's log says why."
+                )
+        return b""
+
     def flush(request: bytes, context: grpc.ServicerContext) -> bytes:  # noqa: ARG001 - gRPC's signature
         shards.flush()
         return b""
 
     handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
-        FLUSH_METHOD: grpc.unary_unary_rpc_method_handler(flush)
+        FLUSH_METHOD: grpc.unary_unary_rpc_method_handler(flush),
+        OPTIMISE_METHOD: grpc.unary_unary_rpc_method_handler(optimise),
     }
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(DURABILITY_SERVICE, handlers),))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(ENGINE_SERVICE, handlers),))
     return server
 
 

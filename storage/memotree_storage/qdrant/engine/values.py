@@ -52,6 +52,16 @@ def write_payload(payload: Mapping[str, Any] | None) -> dict[str, qdrant.Value]:
     return {name: write_value(value) for name, value in (payload or {}).items()}
 
 
+def fill_payload(messages: Any, payload: Mapping[str, Any] | None) -> None:
+    """Convert a payload into the map of a message that is there already."""
+    for name, value in (payload or {}).items():
+        kind = _KINDS.get(type(value))
+        if kind is None:
+            messages[name].CopyFrom(write_value(value))
+        else:
+            setattr(messages[name], kind, value)
+
+
 def write_value(value: Any) -> qdrant.Value:
     """Convert one payload value to a message."""
     if value is None:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import qdrant_client  # noqa: F401 - before the engine's own loading of its messages
 import qdrant_edge as edge
-from memotree_storage.qdrant.engine.shards import Collection, Shards
+from memotree_storage.qdrant.engine.collection import Collection
+from memotree_storage.qdrant.engine.shards import Shards
 from memotree_storage.qdrant.engine.wire import qdrant
 
 NAME = "points"

@@ -1,0 +1,223 @@
+"""An optimised copy of a shard takes its place: nothing is lost by a kill at any moment, nor by writes meanwhile."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from integration.embedded.programs import alive, read
+from memotree_storage import faults
+from memotree_storage.conformance.vector_index import DIMENSIONS, entries, point, unit
+from memotree_storage.embedded.qdrant import EmbeddedQdrant
+from memotree_storage.ports import IndexEntry, IndexPoint, IndexQuery, IndexUnavailableError, LineSpan, TermVector
+from memotree_storage.qdrant.client import connect
+from memotree_storage.qdrant.index import QdrantIndex
+
+pytestmark = pytest.mark.requirement("STORE-1")
+
+Until = Callable[[Callable[[], object], str], Awaitable[None]]
+POINTS = 300
+
+
+@dataclass
+class Running:
+    folder: Path
+    engine: EmbeddedQdrant
+    index: QdrantIndex
+
+    @property
+    def pid(self) -> int:
+        pid = self.engine.supervisor.pid
+        assert pid is not None
+        return pid
+
+    def shards(self) -> list[str]:
+        """The folders of the collection."""
+        place = self.folder / "data" / "collections" / self.index.collection
+        return sorted(path.name for path in place.iterdir() if path.is_dir())
+
+    def optimiser(self) -> int | None:
+        """The process that optimises a copy, once it has seen to it that it ends with the engine."""
+        for child in _children(self.pid):
+            if "optimise_copy" in read(f"/proc/{child}/cmdline") and _niceness(int(child)) > _niceness(self.pid):
+                return int(child)
+        return None
+
+    async def restarted(self) -> None:
+        """Return when the engine, which was killed, answers again."""
+        back = asyncio.Event()
+        self.engine.supervisor.on_restart(back.set)
+        if not self.engine.supervisor.restarts:
+            await asyncio.wait_for(back.wait(), 60)
+
+
+def _niceness(pid: int) -> int:
+    return os.getpriority(os.PRIO_PROCESS, pid)
+
+
+def _children(pid: int) -> list[str]:
+    found: list[str] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        found += read(task / "children").split()
+    return found
+
+
+@asynccontextmanager
+async def run(folder: Path) -> AsyncIterator[Running]:
+    engine = EmbeddedQdrant(folder)
+    async with AsyncExitStack() as cleanup:
+        endpoint = await engine.start()
+        cleanup.push_async_callback(engine.stop)
+        client = connect(endpoint.url, endpoint.api_key, timeout=30)
+        cleanup.push_async_callback(client.close)
+        index = QdrantIndex(client, model="test", dimensions=DIMENSIONS, flush=engine.flush)
+        await index.prepare()
+        yield Running(folder, engine, index)
+
+
+def some(count: int = POINTS, first: int = 0) -> list[IndexPoint]:
+    return [
+        point("w", number % 3, number, vector=unit(1.0, number / 100), terms=TermVector((7, 10 + number), (1.0, 2.0)))
+        for number in range(first, first + count)
+    ]
+
+
+def known(points: list[IndexPoint], ended: dict[str, int] | None = None) -> dict[str, IndexEntry]:
+    """What a scan must give of points."""
+    return {
+        one.point_id: IndexEntry(
+            one.point_id, one.node_id, one.line_id, one.from_seq, (ended or {}).get(one.point_id), ()
+        )
+        for one in points
+    }
+
+
+async def check(running: Running, expected: dict[str, IndexEntry], points: list[IndexPoint]) -> None:
+    """Check all points by a scan, and both kinds of search for some."""
+    assert await entries(running.index, "w") == expected
+    assert await running.index.count("w") == len(expected)
+    for one in points[::97]:
+        query = IndexQuery("w", [LineSpan(one.line_id, 2**31)], 5, node_ids=[one.node_id])
+        assert one.vector is not None
+        assert [hit.point_id for hit in await running.index.nearest(query, one.vector)] == [one.point_id]
+        terms = await running.index.best_terms(query, TermVector((10 + one.from_seq,), (1.0,)))
+        assert [hit.point_id for hit in terms] == [one.point_id]
+
+
+async def test_the_shard_is_replaced_and_stays_replaced_after_a_restart(tmp_path: Path) -> None:
+    points = some()
+    async with run(tmp_path / "qdrant") as running:
+        await running.index.upsert(points)
+        await running.engine.optimise()
+        (first,) = running.shards()
+        assert first != "shard"
+        await check(running, known(points), points)
+        await running.engine.optimise()
+        (second,) = running.shards()
+        assert second != first
+    async with run(tmp_path / "qdrant") as running:
+        assert running.shards() == [second]
+        await check(running, known(points), points)
+
+
+@pytest.mark.parametrize("moment", ["engine.shard_copied", "engine.copy_flushed", "engine.shard_replaced"])
+async def test_a_kill_leaves_the_old_or_the_new_shard_with_every_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    monkeypatch.setenv(faults.ENVIRONMENT_VARIABLE, moment)
+    points = some()
+    async with run(tmp_path / "qdrant") as running:
+        await running.index.upsert(points[:200])
+        await running.index.flush()
+        await running.index.upsert(points[200:])
+        ended = {points[5].point_id: 90, points[250].point_id: 1000}
+        await running.index.close_versions(list(ended.items()))
+        with pytest.raises(IndexUnavailableError):
+            await running.engine.optimise()
+        await running.restarted()
+        (shard,) = running.shards()
+        assert (shard == "shard") == (moment != "engine.shard_replaced")
+        await check(running, known(points, ended), [one for one in points if one.point_id not in ended])
+
+
+async def test_when_the_optimising_process_is_killed_the_shard_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(faults.ENVIRONMENT_VARIABLE, "engine.copy_optimised")
+    points = some()
+    async with run(tmp_path / "qdrant") as running:
+        await running.index.upsert(points)
+        with pytest.raises(IndexUnavailableError, match="does not answer"):
+            await running.engine.optimise()
+        assert running.shards() == ["shard"]
+        assert running.engine.supervisor.restarts == 0
+        await check(running, known(points), points)
+
+
+async def test_writes_go_on_while_a_copy_is_optimised_and_are_in_it(tmp_path: Path, until: Until) -> None:
+    points = some()
+    later = some(50, first=1000)
+    async with run(tmp_path / "qdrant") as running:
+        await running.index.upsert(points)
+        optimising = asyncio.create_task(running.engine.optimise())
+        await until(running.optimiser, "a copy is optimised")
+        child = running.optimiser()
+        assert child is not None
+        os.kill(child, signal.SIGSTOP)  # it goes on when everything below is written
+        await running.index.upsert(later)
+        ended = {points[3].point_id: 50, later[7].point_id: 2000}
+        await running.index.close_versions(list(ended.items()))
+        await running.index.upsert([points[4]])
+        await running.index.delete("w", lines=[2])
+        await running.index.flush()
+        left = [one for one in points + later if one.line_id != 2]
+        expected = {key: entry for key, entry in known(points + later, ended).items() if entry.line_id != 2}
+        open_ended = [one for one in left if one.point_id not in ended]
+        await check(running, expected, open_ended)
+        assert not optimising.done()
+        os.kill(child, signal.SIGCONT)
+        await optimising
+        assert running.shards() != ["shard"]
+        await check(running, expected, open_ended)
+        os.kill(running.pid, signal.SIGKILL)
+        await running.restarted()
+        await check(running, expected, open_ended)
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+async def test_the_optimising_process_ends_with_the_engine(tmp_path: Path, until: Until, how: str) -> None:
+    points = some()
+    async with run(tmp_path / "qdrant") as running:
+        await running.index.upsert(points)
+        optimising = asyncio.create_task(running.engine.optimise())
+        await until(running.optimiser, "a copy is optimised")
+        child = running.optimiser()
+        assert child is not None
+        os.kill(child, signal.SIGSTOP)
+        os.kill(running.pid, signal.SIGKILL if how == "killed" else signal.SIGTERM)
+        await until(lambda: not alive(child), "the process has ended")
+        with pytest.raises(IndexUnavailableError):
+            await optimising
+        await running.restarted()
+        assert running.shards() == ["shard"]
+        await check(running, known(points), points)
+
+
+async def test_a_collection_can_be_removed_while_its_copy_is_optimised(tmp_path: Path, until: Until) -> None:
+    async with run(tmp_path / "qdrant") as running:
+        await running.index.upsert(some())
+        optimising = asyncio.create_task(running.engine.optimise())
+        await until(running.optimiser, "a copy is optimised")
+        child = running.optimiser()
+        assert child is not None
+        os.kill(child, signal.SIGSTOP)
+        await running.index._client.delete_collection(running.index.collection)
+        assert not alive(child)
+        with pytest.raises(IndexUnavailableError):
+            await optimising
+        await running.index.prepare()
+        assert await running.index.count("w") == 0
