@@ -116,6 +116,7 @@ async def test_only_large_contents_are_worked_on_in_a_thread(
     monkeypatch.setattr(staging, "encode_entry", encoded)
     monkeypatch.setattr(summaries, "brief_of", brief)
     content = "word " * (20_000 if is_large else 20)
-    await world.stage(await world.open(), world.node("Node", content=content))
-    await summaries.summarise("Node", content)
+    node = world.node("Node", content=content)
+    await world.stage(await world.open(), node)
+    await summaries.extracted(node)
     assert threads == [is_large, is_large]
