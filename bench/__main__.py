@@ -146,7 +146,7 @@ def _curves(arguments: argparse.Namespace) -> list[Row]:
         curves.run(
             largest=arguments.curves_to or (10_000 if quick else 100_000),
             archives=arguments.curves_archives or (1, 100),
-            commits=arguments.curves_commits or (10 if quick else 1_000),
+            commits=(10 if quick else 1_000) if arguments.curves_commits is None else arguments.curves_commits,
             rounds=10 if quick else 30,
             path=arguments.json.with_name("curves.json"),
         )

@@ -99,7 +99,7 @@ class Curve:
     def from_json(cls, told: Mapping[str, Any]) -> Self:
         """The curve that ``keep`` wrote."""
         points = [(int(size), Figure(**figure)) for size, figure in told["points"]]
-        return cls(told["work"], told["unit"], told["archives"], points, told["along"])
+        return cls(told["work"], told["unit"], told["archives"], points, told.get("along", "nodes"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from memotree_storage.model.workspace import service_signature
 from memotree_storage.ports import CommitDraft
 from memotree_storage.postgres import registry
 
+from bench.processes import memory_mb
 from bench.recall_asking import WORKSPACE
 from bench.recall_changes import alternately, update_leaf
 from bench.recall_scale import Talk, import_entries
@@ -159,45 +160,9 @@ async def _calls(workspace: AsyncWorkspace, talk: Talk, sampled: Sampled, rounds
 
 
 def _memory(data: Path) -> dict[str, float]:
-    """MiB of the service, its engine and its PostgreSQL, shared pages divided among their users; empty without /proc.
-
-    Args:
-        data: The folder of a server that runs.
-    """
+    """MiB of each process of the server that runs on a data folder."""
     announced = read_announcement(data)
-    if announced is None or not Path("/proc/self/smaps_rollup").exists():
-        return {}
-    found: Counter[str] = Counter()
-    for process in _descendants(announced.pid):
-        try:
-            sizes = Path(f"/proc/{process}/smaps_rollup").read_text(encoding="ascii")
-            command = Path(f"/proc/{process}/cmdline").read_text(encoding="utf-8", errors="replace")
-        except OSError:  # it ended meanwhile
-            continue
-        kib = sum(int(line.split()[1]) for line in sizes.splitlines() if line.startswith("Pss:"))
-        found[_part(command)] += kib
-    return {name: kib / 1024 for name, kib in found.items()}
-
-
-def _part(command: str) -> str:
-    """Which part of a server a process is, by its command line."""
-    if "memotree_storage.qdrant.engine" in command:
-        return "the engine"
-    return "PostgreSQL" if "postgres" in command.split(maxsplit=1)[0].split("\0", 1)[0] else "the service"
-
-
-def _descendants(root: int) -> list[int]:
-    """The process and all that it started, directly or not."""
-    parents: dict[int, int] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(stat.parent.name)] = int(stat.read_text(encoding="utf-8").rpartition(")")[2].split()[1])
-        except (OSError, ValueError):
-            continue
-    found = [root]
-    for process in found:  # grows while it is read
-        found += [child for child, parent in parents.items() if parent == process]
-    return found
+    return {} if announced is None else memory_mb(announced.pid)
 
 
 def _disk(data: Path) -> dict[str, float]:

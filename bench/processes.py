@@ -1,4 +1,4 @@
-"""The memory of the processes of a world: this one as the service, and its children."""
+"""The memory of a server by process: the service, and the processes that it has started."""
 
 import os
 from pathlib import Path
@@ -8,29 +8,33 @@ _ENGINE: Final = b"memotree_storage.qdrant.engine"
 _WORKERS: Final = (b"memotree_storage.index.term_worker", b"memotree_storage.index.feature_worker")
 
 
-def memory_mb() -> dict[str, float]:
+def memory_mb(service: int | None = None) -> dict[str, float]:
     """The megabytes of memory by process: service, engine, workers, PostgreSQL; empty where there is no ``/proc``.
 
     What several processes share counts in parts, so that PostgreSQL's shared buffers count once.
+
+    Args:
+        service: The process of the service; this one if ``None``.
     """
+    service = os.getpid() if service is None else service
     found: dict[str, float] = {}
-    for pid in _own_processes():
+    for pid in _with_descendants(service):
         try:
-            kind = _kind(pid)
+            kind = "service" if pid == service else _kind(pid)
             found[kind] = found.get(kind, 0.0) + _share_kb(pid) / 1024
         except OSError:
             continue  # it has ended
     return found
 
 
-def _own_processes() -> list[int]:
+def _with_descendants(root: int) -> list[int]:
     parents: dict[int, int] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             parents[int(entry.name)] = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
         except OSError:
             continue
-    own = {os.getpid()} & parents.keys()
+    own = {root} & parents.keys()
     while more := {pid for pid, parent in parents.items() if parent in own} - own:
         own |= more
     return sorted(own)
@@ -38,8 +42,6 @@ def _own_processes() -> list[int]:
 
 def _kind(pid: int) -> str:
     command = Path(f"/proc/{pid}/cmdline").read_bytes()
-    if pid == os.getpid():
-        return "service"
     if _ENGINE in command:
         return "engine"
     return "workers" if any(module in command for module in _WORKERS) else "PostgreSQL"

@@ -16,8 +16,8 @@ from memotree_storage.embedded.supervisor import Supervisor
 from memotree_storage.ports import IndexUnavailableError
 
 _HEALTH: Final = "/qdrant.Qdrant/HealthCheck"
-_FLUSH: Final = "/memotree.engine.Durability/Flush"
-_OPTIMISE: Final = "/memotree.engine.Durability/Optimise"
+_FLUSH: Final = "/memotree.engine.Maintenance/Flush"
+_OPTIMISE: Final = "/memotree.engine.Maintenance/Optimise"
 _START_TIMEOUT: Final = 120.0
 _CALL_TIMEOUT: Final = 5.0
 _FLUSH_TIMEOUT: Final = 120.0

@@ -19,7 +19,8 @@ from memotree_storage.concurrency.threads import in_store_thread, in_thread_if_l
 from memotree_storage.index.frequencies import ALL_DOCUMENTS, Frequencies
 from memotree_storage.index.indexer import Indexer
 from memotree_storage.index.node_text import embedded_text, text_of
-from memotree_storage.index.terms import QueryTerm, document_terms, max_score, query_terms, relative_score, term_weights
+from memotree_storage.index.query_weights import max_score, relative_score, term_weights
+from memotree_storage.index.terms import QueryTerm, document_terms, query_terms
 from memotree_storage.model.node import Node
 from memotree_storage.model.tokens import in_pieces
 from memotree_storage.ports import Embedder, IndexHit, IndexQuery, IndexSearch, LineSpan, TermVector, Vector

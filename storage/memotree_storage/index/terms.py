@@ -12,7 +12,7 @@ A text is split into terms in the same way when it is stored and when it is sear
 Weights follow BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009), with term
 frequencies summed over the fields before they saturate (BM25F). The average length is a constant, so that a stored
 weight depends only on its own text; the inverse document frequency is part of the query's weights. It is that of the
-workspace, smoothed (see `rarity.smoothed_idf`), so that a few notes are not taken for a sample of the language.
+workspace, smoothed (see `query_weights`), so that a few notes are not taken for a sample of the language.
 """
 
 import re
@@ -28,9 +28,7 @@ from typing import Final
 
 import numpy as np
 
-from memotree_storage.index.common_words import is_common
 from memotree_storage.index.node_text import NodeText
-from memotree_storage.index.rarity import smoothed_idf
 from memotree_storage.model.normal_form import character_class, normalized
 from memotree_storage.model.tokens import UNSPACED
 from memotree_storage.ports import TermVector
@@ -483,36 +481,3 @@ def _asked(pieces: Sequence[_Piece]) -> Sequence[_Piece]:
     """The pairs of a run, or its single character."""
     singles = (len(pieces) + 1) // 2
     return pieces[singles:] if singles > 1 else pieces
-
-
-def term_weights(terms: Iterable[QueryTerm], frequencies: Mapping[int, int], document_count: int) -> TermVector:
-    """Return the query as a vector in which each term is weighted by its inverse document frequency, smoothed.
-
-    Its dot product with `document_terms` is the BM25 score.
-
-    Args:
-        terms: The query's terms.
-        frequencies: In how many documents each term id occurs; a missing one occurs in none.
-        document_count: How many documents there are.
-    """
-    weights = _smoothed(terms, frequencies, document_count)
-    ids = sorted(weights)
-    return TermVector(tuple(ids), tuple(float(np.float32(weights[key])) for key in ids))
-
-
-def max_score(terms: Iterable[QueryTerm], frequencies: Mapping[int, int], document_count: int) -> float:
-    """Return the upper bound of a document's score, without bonus terms: the sum of the weights times ``K1 + 1``."""
-    needed = (term for term in terms if not term.bonus)
-    return (K1 + 1) * sum(_smoothed(needed, frequencies, document_count).values())
-
-
-def _smoothed(terms: Iterable[QueryTerm], frequencies: Mapping[int, int], document_count: int) -> dict[int, float]:
-    return {
-        term.id: smoothed_idf(document_count, frequencies.get(term.id, 0), common=is_common(term.term))
-        for term in terms
-    }
-
-
-def relative_score(score: float, best: float) -> float:
-    """Return a score as a share of `max_score`, from 0 to 1."""
-    return min(1.0, max(0.0, score / best)) if best > 0 else 0.0

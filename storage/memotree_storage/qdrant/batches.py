@@ -4,7 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+import grpc
 from qdrant_client import grpc as wire
+
+_AWAY: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
+"""The server does not answer at all, so there is no use in asking again."""
 
 _MOST: Final = 8
 """Questions in one request, twice what a hybrid search asks; its slowest question delays the answer to all."""
@@ -16,6 +20,9 @@ _Batch = list[tuple[list[wire.QueryPoints], asyncio.Future[Answers]]]
 
 class QuestionBatches:
     """Sends the questions that tasks ask in one turn of the event loop in one request.
+
+    If the server refuses the questions of several tasks, those of each are sent alone, so that one task's fault fails
+    only its own.
 
     Args:
         send: Sends a request with some questions and returns their answers in order.
@@ -59,6 +66,10 @@ class QuestionBatches:
                 answers.cancel()
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, those who asked get it
+            if len(batch) > 1 and not _is_away(error):  # one question may be at fault, which the others did not ask
+                for one in batch:
+                    self._start_one([one])
+                return
             for _, answers in batch:
                 if not answers.done():
                     answers.set_exception(error)
@@ -68,3 +79,7 @@ class QuestionBatches:
             if not answers.done():  # whoever asked was cancelled otherwise
                 answers.set_result(found[start : start + len(questions)])
             start += len(questions)
+
+
+def _is_away(error: Exception) -> bool:
+    return isinstance(error, grpc.aio.AioRpcError) and error.code() in _AWAY

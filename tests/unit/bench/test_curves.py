@@ -85,4 +85,6 @@ async def test_a_small_workspace_with_some_commits_is_measured_with_its_memory_a
     recalls = {"Recall", "Recall after a commit", "first Recall after a start"}
     assert found.keys() >= calls | recalls
     assert all(samples and min(samples) > 0 for work, samples in found.items() if not work.startswith("disk"))
+    memory = {work for work in found if work.startswith("memory of ")}
+    assert memory == {"memory of service", "memory of engine", "memory of PostgreSQL"}
     assert any(work.startswith("disk of ") and size[0] > 0 for work, size in found.items())

@@ -15,7 +15,7 @@ from memotree_storage.qdrant.engine.points import PointsService
 from memotree_storage.qdrant.engine.shards import Shards
 from memotree_storage.qdrant.engine.wire import qdrant
 
-ENGINE_SERVICE: Final = "memotree.engine.Durability"
+ENGINE_SERVICE: Final = "memotree.engine.Maintenance"
 FLUSH_METHOD: Final = "Flush"
 """Makes everything written so far durable; request and answer are empty. Qdrant's own API has no such call."""
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from memotree_storage.index import terms as module
 from memotree_storage.index.node_text import NodeText
+from memotree_storage.index.query_weights import max_score, relative_score, term_weights
 from memotree_storage.index.rarity import idf, smoothed_idf
 from memotree_storage.index.terms import (
     AVERAGE_LENGTH,
@@ -21,11 +22,8 @@ from memotree_storage.index.terms import (
     count_terms,
     document_terms,
     fold,
-    max_score,
     query_terms,
-    relative_score,
     term_id,
-    term_weights,
     tokens_of,
     words_of,
 )

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
+import grpc
 import pytest
 from memotree_storage.qdrant.batches import QuestionBatches
 from qdrant_client import grpc as wire
@@ -13,14 +14,17 @@ class Server:
 
     def __init__(self) -> None:
         self.requests: list[list[int]] = []
-        self.failing = False
+        self.failing = self.away = False
+        self.refused = -1
         self.asked = asyncio.Event()
 
     async def send(self, questions: list[wire.QueryPoints]) -> Sequence[wire.BatchResult]:
         self.requests.append([question.limit for question in questions])
         self.asked.set()
         await asyncio.sleep(0)
-        if self.failing:
+        if self.away:
+            raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata())
+        if self.failing or self.refused in self.requests[-1]:
             raise ValueError("the server refuses")
         return [wire.BatchResult(result=[wire.ScoredPoint(version=question.limit)]) for question in questions]
 
@@ -61,6 +65,27 @@ async def test_everyone_who_asked_gets_the_failure() -> None:
     assert [str(error) for error in found] == ["the server refuses"] * 2
     server.failing = False
     assert limits(await batches.ask(questions(3))) == [3]
+
+
+async def test_a_question_that_is_refused_fails_only_who_asked_it() -> None:
+    server = Server()
+    server.refused = 2
+    batches = QuestionBatches(server.send)
+    found = await asyncio.gather(*(batches.ask(questions(number)) for number in (1, 2, 3)), return_exceptions=True)
+    assert [str(each) if isinstance(each, Exception) else limits(each) for each in found] == [
+        [1],
+        "the server refuses",
+        [3],
+    ]
+
+
+async def test_a_server_that_is_away_is_not_asked_once_more() -> None:
+    server = Server()
+    server.away = True
+    batches = QuestionBatches(server.send)
+    found = await asyncio.gather(*(batches.ask(questions(number)) for number in (1, 2)), return_exceptions=True)
+    assert all(isinstance(each, grpc.aio.AioRpcError) for each in found)
+    assert server.requests == [[1, 2]]
 
 
 async def test_who_is_cancelled_takes_nothing_from_the_others() -> None:
