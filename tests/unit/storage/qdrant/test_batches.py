@@ -24,7 +24,7 @@ class Server:
         await asyncio.sleep(0)
         if self.away:
             raise grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata())
-        if self.failing or self.refused in self.requests[-1]:
+        if self.failing or self.refused in [question.limit for question in questions]:
             raise ValueError("the server refuses")
         return [wire.BatchResult(result=[wire.ScoredPoint(version=question.limit)]) for question in questions]
 
