@@ -9,15 +9,19 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import grpc
 
+from bench.store_commit import build, commit
 from bench.table import Row, median_ms, timed
 from bench.worlds import served_apart
 from memotree.v1 import (
+    maintenance_service_pb2,
+    maintenance_service_pb2_grpc,
     node_service_pb2,
     node_service_pb2_grpc,
     session_service_pb2,
@@ -34,6 +38,11 @@ _AT_ONCE: Final = 1000
 
 _ONE_MS: Final = 20
 _TEN_MS: Final = 30
+_TIMES_STORE: Final = 3
+"""How many times a commit of the store a commit of one client may take."""
+
+_POLL: Final = 0.2
+"""Seconds."""
 
 
 class _Clients:
@@ -43,6 +52,7 @@ class _Clients:
         self.workspaces: Any = workspace_service_pb2_grpc.WorkspaceServiceStub(channel)
         self.sessions: Any = session_service_pb2_grpc.SessionServiceStub(channel)
         self.nodes: Any = node_service_pb2_grpc.NodeServiceStub(channel)
+        self.maintenance: Any = maintenance_service_pb2_grpc.MaintenanceServiceStub(channel)
 
 
 async def run(*, nodes: int, seconds: float, rounds: int, store_commit_ms: float | None) -> list[Row]:
@@ -58,7 +68,9 @@ async def run(*, nodes: int, seconds: float, rounds: int, store_commit_ms: float
         async with grpc.aio.insecure_channel(address) as channel:
             clients = _Clients(channel)
             ids = await _prepare(clients, nodes)
+            await _until_indexed(clients)
             rows = [await _at_once(clients, ids, count, rounds, store_commit_ms) for count in (1, 10)]
+            rows.append(await _one_by_one(clients, ids, rounds))
         for count in (1, 8, _MANY):
             rate = await _rate(address, ids[:count], seconds)
             met = rate >= _RATE if count == _MANY else None
@@ -98,6 +110,13 @@ async def _prepare(clients: _Clients, count: int) -> list[str]:
     return ids
 
 
+async def _until_indexed(clients: _Clients) -> None:
+    """Wait until the nodes that were made for the measurement are indexed; what is measured is indexed beside it."""
+    request = maintenance_service_pb2.GetStatusRequest()
+    while (await clients.maintenance.GetStatus(request)).index_backlog:  # noqa: ASYNC110 - a client can only look
+        await asyncio.sleep(_POLL)
+
+
 def _batch(changes: Sequence[Any], kind: str) -> node_service_pb2.BatchChangeNodesRequest:
     return node_service_pb2.BatchChangeNodesRequest(
         workspace=_WORKSPACE,
@@ -128,6 +147,40 @@ async def _at_once(
         f"≤ {most} ms",
         value <= most,
     )
+
+
+async def _one_by_one(clients: _Clients, ids: Sequence[str], rounds: int) -> Row:
+    """What a client waits for the commit of one change while nobody else works, in turns with a commit of the store."""
+    opened = await clients.sessions.OpenSession(session_service_pb2.OpenSessionRequest(workspace=_WORKSPACE))
+    of_session = {"workspace": _WORKSPACE, "session_id": opened.session.id}
+    turn = itertools.cycle(ids)
+    with TemporaryDirectory(prefix="memotree-rate-") as folder:
+        repository, head, paths, _ = await asyncio.to_thread(build, Path(folder, "bench.git"), len(ids), 2000)
+        ours, theirs = list[float](), list[float]()
+        for _ in range(rounds):
+            content = f"At {time.time_ns()} the ferry was late."
+            await clients.nodes.UpdateNode(
+                node_service_pb2.UpdateNodeRequest(**of_session, node_id=next(turn), content=content)
+            )
+            begun = time.perf_counter()
+            await clients.sessions.CommitChanges(
+                session_service_pb2.CommitChangesRequest(**of_session, message="Change a node")
+            )
+            ours.append(time.perf_counter() - begun)
+            change: dict[str, bytes | None] = {paths[len(theirs) % len(paths)]: content.encode()}
+            begun = time.perf_counter()
+            head = commit(repository, head, change)
+            theirs.append(time.perf_counter() - begun)
+        repository.close()
+    row = Row(
+        "CommitChanges of one node over gRPC",
+        median_ms(ours),
+        "ms",
+        "store-level commit of one",
+        median_ms(theirs),
+        f"≤ {_TIMES_STORE} times",
+    )
+    return replace(row, met=row.ratio is not None and row.ratio <= _TIMES_STORE)
 
 
 async def _rate(address: str, ids: Sequence[str], seconds: float) -> float:

@@ -24,6 +24,7 @@ from bench.worlds import Text, World, forest, served
 from memotree.v1 import history_service_pb2, node_service_pb2, node_service_pb2_grpc
 
 _OPTIMISED_FROM: Final = 20_000
+_KEPT_IDS: Final = 1_000
 _DISK_MB: Final = 80
 _MEMORY_MB: Final = {"service": 500, "engine": 400, "PostgreSQL": 200}
 
@@ -86,12 +87,13 @@ async def run(place: World, *, nodes: int, rounds: int) -> list[Row]:
 
 
 async def _import(place: World, entries: Iterable[Entry]) -> tuple[str, list[str], float]:
-    """Import entries; return the commit, the ids of the nodes, and the seconds until they are searchable.
+    """Import entries; return the commit, the ids of the first nodes, and the seconds until they are searchable.
 
-    The entries are in memory only as long as the import needs them.
+    The entries are in memory only as long as the import needs them. Few ids are kept, since each keeps the block of
+    memory that it shares with its entry, and the memory of this process is measured afterwards.
     """
     given = list(entries)
-    ids = [entry.id for entry in given if isinstance(entry, Node)]
+    ids = [entry.id for entry in given[:_KEPT_IDS] if isinstance(entry, Node)]
     begun = time.perf_counter()
     commit = await commit_entries(place.store, place.workspace_id, "main", given, "Import")
     given.clear()
@@ -228,7 +230,11 @@ def _git_disk(place: World) -> Row:
 
 
 async def _postgres_disk(place: World, *, small: bool) -> list[Row]:
-    """PostgreSQL's folder by part: the database with its tables, the databases that it is copied from, the log."""
+    """PostgreSQL's folder by part: the database with its tables, the databases that it is copied from, the log.
+
+    The log is as long as what was written since the checkpoint before the last. The whole is told as it is found, and
+    as it is after a checkpoint, which PostgreSQL makes each minute.
+    """
     cluster = place.folder / "postgres" / "cluster"
     tables = """
       select c.relname, pg_total_relation_size(c.oid) / 1048576.0 from pg_class c
@@ -238,11 +244,20 @@ async def _postgres_disk(place: World, *, small: bool) -> list[Row]:
     async with place.store.database.connection() as conn:
         own = await (await conn.execute("select oid from pg_database where datname = current_database()")).fetchone()
         sizes = await (await conn.execute(tables)).fetchall()
+        found = _size_mb(cluster)
+        await conn.execute("checkpoint")
     whole = _size_mb(cluster)
     database = _size_mb(cluster / "base" / str(own[0])) if own else 0.0
     log = _size_mb(cluster / "pg_wal")
     return [
-        Row("disk, PostgreSQL", whole, "MB", budget="≤ 80 MB at 1e4 of 2 KB", met=whole <= _DISK_MB if small else None),
+        Row("disk, PostgreSQL, right after the searches", found, "MB"),
+        Row(
+            "disk, PostgreSQL, after the checkpoint of the next minute",
+            whole,
+            "MB",
+            budget="≤ 80 MB at 1e4 of 2 KB",
+            met=whole <= _DISK_MB if small else None,
+        ),
         *(Row(f"disk, PostgreSQL: {name} with indexes", float(size), "MB") for name, size in sizes),
         Row("disk, PostgreSQL: catalog and small tables", database - sum(float(size) for _, size in sizes), "MB"),
         Row("disk, PostgreSQL: log", log, "MB"),

@@ -289,6 +289,7 @@ class SessionOperations:
             commit_point,
             work,
             session=committing.session,
+            writes_first=bool(request.request_id or renewed),
             alone=bool(order.tag),
         )
         faults.point("commit.recorded")

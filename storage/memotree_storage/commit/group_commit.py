@@ -3,8 +3,8 @@
 Each stays a commit of its own, on top of the one before:
 
 1. Hold the workspace and the sessions of the members, and mirror what other programs have pushed.
-2. Do the work of each member in a savepoint: its commit goes into the open pack, its rows into the transaction. A
-   member that is refused (a conflict, nothing to commit) is rolled back alone.
+2. Do the work of each member: its commit goes into the open pack, its rows into the transaction. A member that is
+   refused (a conflict, nothing to commit) is left out. If it may have written rows by then, it has a savepoint.
 3. Sync the pack and move the branch from where it was to the last commit, by compare and swap. This is the commit point
    of all members.
 4. Commit the transaction, and answer all.
@@ -16,7 +16,7 @@ a moved ref and a transaction cost a group what they cost one commit.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
@@ -67,7 +67,7 @@ class BranchBusyError(AbortedError):
 
 
 class _MemberFailedError(Exception):
-    """PostgreSQL could not carry out what one member needs, and others were with it."""
+    """What one member needs could not be carried out, and it cannot be taken back without the others."""
 
 
 @dataclass(eq=False, slots=True)
@@ -79,6 +79,7 @@ class _Member(Generic[T]):
         branch: The branch that it commits on.
         session_id: The session that it commits; "" if it has none.
         commit_point: Of the call.
+        writes_first: Whether it writes rows before it may be refused.
         passed_over: How often others went before it since its session was being edited.
         answer: Its result.
     """
@@ -87,6 +88,7 @@ class _Member(Generic[T]):
     branch: str
     session_id: str
     commit_point: CommitPoint
+    writes_first: bool
     passed_over: int = 0
     answer: asyncio.Future[T] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
@@ -99,6 +101,7 @@ async def commit_of_session(
     work: Callable[[WorkspaceTransaction], Awaitable[T]],
     *,
     session: Session | None,
+    writes_first: bool = False,
     alone: bool = False,
 ) -> T:
     """Run the work of a call that commits a session, in a transaction that holds both.
@@ -110,6 +113,7 @@ async def commit_of_session(
         commit_point: Of the call.
         work: Makes the commit. It may be called again, with another transaction.
         session: The session as it was found a moment ago; ``None`` if the workspace has no such session.
+        writes_first: The work writes rows before its commit, which must not stay if it is refused.
         alone: It needs more than its commit, such as a tag, so it cannot be made with others.
 
     Raises:
@@ -122,7 +126,7 @@ async def commit_of_session(
         async with held as opened:
             return await work(opened)
     await store.admit(workspace_id)
-    return await _joined(store, workspace_id, _Member(work, session.branch, session_id, commit_point))
+    return await _joined(store, workspace_id, _Member(work, session.branch, session_id, commit_point, writes_first))
 
 
 async def commit_on_branch(
@@ -139,7 +143,7 @@ async def commit_on_branch(
         async with workspace_transaction(store, workspace_id, commit_point) as opened:
             return await work(opened)
     await store.admit(workspace_id)
-    return await _joined(store, workspace_id, _Member(work, branch, "", commit_point))
+    return await _joined(store, workspace_id, _Member(work, branch, "", commit_point, writes_first=True))
 
 
 def _is_much(session: Session) -> bool:
@@ -302,14 +306,16 @@ class _Group:
             if member.answer.done():  # its caller has left
                 continue
             member.commit_point.reached = True  # whoever leaves from now on has its commit made to the end
-            before, begun = pending.head, len(opened.afterwards)
+            before, begun, size = pending.head, len(opened.afterwards), pending.size
             if len(self.members) == 1:  # the transaction itself takes everything back
                 self.answers[member] = await member.work(opened)
                 return
             try:
-                async with opened.conn.transaction():
+                async with opened.conn.transaction() if member.writes_first else nullcontext():
                     self.answers[member] = await member.work(opened)
             except MemoTreeError as error:
+                if not member.writes_first and pending.size != size:  # its commit was begun, and maybe its rows
+                    raise _MemberFailedError from error
                 pending.head = before
                 del opened.afterwards[begun:]
                 self.answers[member] = error

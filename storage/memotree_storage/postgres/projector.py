@@ -126,8 +126,7 @@ async def project(
     touched = [row[0] for row in rows]
     moved = [row for row in rows if _moved(row, before.get(row[0]))]
     await _insert_commit(conn, workspace_id, commit, place, branch, (len(rows), len(moved)))
-    await version_rows.end_versions(conn, workspace_id, place, touched)
-    await version_rows.begin_versions(conn, workspace_id, place, rows)
+    await version_rows.replace_versions(conn, workspace_id, place, rows)
     await version_rows.override_versions(
         conn, workspace_id, place, [before[entry] for entry in touched if entry in before]
     )

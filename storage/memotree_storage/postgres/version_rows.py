@@ -20,11 +20,41 @@ class LinePosition:
     seq: int
 
 
-async def end_versions(conn: Connection, workspace_id: str, place: LinePosition, ids: list[str]) -> None:
-    """End the open versions of the entries on this line.
+_VERSION: Final = f"""
+  with ended as (
+    update mirror.version set to_seq = %(seq)s where line_id = %(line)s and entry_id = %(entry_id)s and to_seq is null
+    returning version_id, dead, is_archive),
+  begun as (
+    insert into mirror.version (line_id, from_seq, {", ".join(FIELDS)}, targets)
+    values (%(line)s, %(seq)s, {", ".join(f"%({name})s" for name in FIELDS)}, %(targets)s)
+    returning version_id, dead, is_archive)
+  insert into mirror.outbox (workspace_id, version_id, changed)
+  select %(workspace)s, version_id, true from ended where not dead and not is_archive
+  union all
+  select %(workspace)s, version_id, false from begun where not dead and not is_archive"""  # noqa: S608 - own names
+
+
+async def replace_versions(
+    conn: Connection, workspace_id: str, place: LinePosition, rows: Sequence[tuple[object, ...]]
+) -> None:
+    """End the open versions that entries have on this line, and begin their new ones; with the rows of the outbox.
 
     Versions on lines that this one forked from stay open: a version on a nearer line hides them.
+
+    Args:
+        conn: In the transaction that mirrors the commit.
+        workspace_id: The workspace.
+        place: The place of the commit.
+        rows: The new versions, one for each entry: the values of `FIELDS`, and the targets of its relations.
     """
+    if not rows:
+        return
+    of_commit = {"workspace": workspace_id, "line": place.line_id, "seq": place.seq}
+    if len(rows) <= _FEW_ROWS:
+        few = [{**of_commit, **dict(zip((*FIELDS, "targets"), row, strict=True))} for row in rows]
+        async with conn.cursor() as cursor:
+            await (cursor.execute(_VERSION, few[0]) if len(few) == 1 else cursor.executemany(_VERSION, few))
+        return
     await conn.execute(
         """
         with ended as (
@@ -34,29 +64,8 @@ async def end_versions(conn: Connection, workspace_id: str, place: LinePosition,
         insert into mirror.outbox (workspace_id, version_id, changed)
         select %(workspace)s, version_id, true from ended where not dead and not is_archive
         """,
-        {"workspace": workspace_id, "line": place.line_id, "seq": place.seq, "ids": ids},
+        {**of_commit, "ids": [row[0] for row in rows]},
     )
-
-
-_VERSION: Final = (
-    f"with begun as (insert into mirror.version (line_id, from_seq, {', '.join(FIELDS)}, targets)"  # noqa: S608
-    f" values ({', '.join(['%s'] * (len(FIELDS) + 3))}) returning version_id, dead, is_archive)"
-    " insert into mirror.outbox (workspace_id, version_id, changed)"
-    " select %s, version_id, false from begun where not dead and not is_archive"
-)
-
-
-async def begin_versions(
-    conn: Connection, workspace_id: str, place: LinePosition, rows: Sequence[tuple[object, ...]]
-) -> None:
-    """Write the versions of a commit, with their rows of the outbox."""
-    if not rows:
-        return
-    if len(rows) <= _FEW_ROWS:
-        few = [(place.line_id, place.seq, *row, workspace_id) for row in rows]
-        async with conn.cursor() as cursor:
-            await (cursor.execute(_VERSION, few[0]) if len(few) == 1 else cursor.executemany(_VERSION, few))
-        return
     async with (
         conn.cursor() as cursor,
         cursor.copy(f"copy mirror.version (line_id, from_seq, {', '.join(FIELDS)}, targets) from stdin") as copy,
