@@ -3,6 +3,7 @@
 The server is a process of its own, and is started anew after the import, so that nothing is warm by accident.
 """
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -37,6 +38,12 @@ _KEPT: Final = 1000
 
 _MAIN: Final = "refs/heads/main"
 _COMMITS_OF_A_PACK: Final = 1_000
+
+_OPTIMISED_FROM: Final = 20_000
+"""An index of fewer points is never optimised."""
+
+_LONGEST_WAIT: Final = 1_200.0
+"""Seconds."""
 
 _SHORT: Final = 10
 """How many times more calls there are of those that take a millisecond."""
@@ -88,6 +95,7 @@ async def measure(*, nodes: int, archives: int, commits: int, rounds: int) -> di
             figures |= {"mirror": [1000 * await _write_commits(data, sampled.leaves, commits)]}
         async with _served(Path(name)) as workspace:  # what one server leaves for the next is there from now on
             await workspace.recall("What was said?")
+            await _until_optimised(data, nodes + commits)
         async with _served(Path(name)) as workspace:
             figures |= await _calls(workspace, talk, sampled, rounds)
             figures |= {f"memory of {part}": [size] for part, size in _memory(data).items()}
@@ -119,6 +127,16 @@ async def _write_commits(data: Path, leaves: Sequence[str], count: int) -> float
         await store.indexer.current(workspace_id)
         await store.indexer.flush()
         return time.perf_counter() - begun
+
+
+async def _until_optimised(data: Path, points: int) -> None:
+    """Wait until the engine has optimised an index of at least so many points, which it does once writes pause."""
+    waited_until = time.monotonic() + _LONGEST_WAIT
+    while points >= _OPTIMISED_FROM and not any((data / "qdrant").rglob("shard.json")):
+        if time.monotonic() > waited_until:
+            message = f"The engine has not optimised {points:,} points; its log in {data} says why."
+            raise RuntimeError(message)
+        await asyncio.sleep(1)
 
 
 @asynccontextmanager
