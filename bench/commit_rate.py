@@ -17,7 +17,7 @@ from typing import Any, Final
 import grpc
 
 from bench.store_commit import build, commit
-from bench.table import Row, median_ms, timed
+from bench.table import Row, timed
 from bench.worlds import served_apart
 from memotree.v1 import (
     maintenance_service_pb2,
@@ -135,18 +135,10 @@ async def _at_once(
         updates = [node_service_pb2.UpdateNodeRequest(node_id=next(turn), content=content) for _ in range(count)]
         return await clients.nodes.BatchChangeNodes(_batch(updates, "update"))
 
-    value = median_ms(await timed(commit, rounds))
     most = _ONE_MS if count == 1 else _TEN_MS
     what = "one updated node" if count == 1 else f"{count} updated nodes"
-    return Row(
-        f"{what}, committed in one call over gRPC",
-        value,
-        "ms",
-        "" if store_commit_ms is None else "store-level commit of 10",
-        store_commit_ms,
-        f"≤ {most} ms",
-        value <= most,
-    )
+    row = Row.of_times(f"{what}, committed in one call over gRPC", await timed(commit, rounds), most=most)
+    return row if store_commit_ms is None else replace(row, peer="store-level commit of 10", peer_value=store_commit_ms)
 
 
 async def _one_by_one(clients: _Clients, ids: Sequence[str], rounds: int) -> Row:
@@ -172,15 +164,9 @@ async def _one_by_one(clients: _Clients, ids: Sequence[str], rounds: int) -> Row
             head = commit(repository, head, change)
             theirs.append(time.perf_counter() - begun)
         repository.close()
-    row = Row(
-        "CommitChanges of one node over gRPC",
-        median_ms(ours),
-        "ms",
-        "store-level commit of one",
-        median_ms(theirs),
-        f"≤ {_TIMES_STORE} times",
+    return Row.of_times(
+        "CommitChanges of one node over gRPC", ours, "store-level commit of one", theirs, most=_TIMES_STORE
     )
-    return replace(row, met=row.ratio is not None and row.ratio <= _TIMES_STORE)
 
 
 async def _rate(address: str, ids: Sequence[str], seconds: float) -> float:

@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 from rich.console import Console
 
 from bench import growth_sizes
-from bench.peers.outcome import Figure
+from bench.figures import Figure
 from bench.table import Row, machine
 
 SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)

@@ -11,7 +11,7 @@ from memotree_storage.commit.direct_import import commit_entries
 from memotree_storage.model.node import Archive, Entry, Node, new_id
 from memotree_storage.model.position import many_between
 
-from bench.table import Row, median_ms, paired, timed
+from bench.table import Row, paired, timed
 from bench.worlds import World
 from memotree.v1 import (
     history_service_pb2,
@@ -55,8 +55,7 @@ async def _workspace(place: World, name: str) -> World:
 
 
 def _judged(work: str, large: list[float], small: list[float], most: float, peer: str) -> Row:
-    value, base = median_ms(large), median_ms(small)
-    return Row(work, value, "ms", peer, base, f"≤ {most:g} times", value / base <= most)
+    return Row.of_times(work, large, peer, small, most=most)
 
 
 def _tree(archive: Archive, count: int) -> list[Entry]:
@@ -163,8 +162,7 @@ async def _nested(place: World, depth: int, rounds: int) -> list[Row]:
     rows = []
     for name, call in calls.items():
         large, small = await paired(partial(call, branch), partial(call, "main"), rounds)
-        value, base = median_ms(large), median_ms(small)
-        rows.append(Row(f"{name}, a branch {depth} branches away", value, "ms", "the default branch", base))
+        rows.append(Row.of_times(f"{name}, a branch {depth} branches away", large, "the default branch", small))
     return rows
 
 
@@ -211,8 +209,7 @@ async def _chain(place: World, rounds: int) -> list[Row]:
     }.items():
         small = await timed(partial(call, flat.id, roots[-1].id), rounds)
         large = await timed(partial(call, deep.id, chain[-1].id), rounds)
-        value, base = median_ms(large), median_ms(small)
-        rows.append(Row(f"{name}, a chain of {depth}", value, "ms", f"{depth} roots", base))
+        rows.append(Row.of_times(f"{name}, a chain of {depth}", large, f"{depth} roots", small))
     return rows
 
 

@@ -13,7 +13,7 @@ from memotree_storage.ports import CommitDraft, Signature
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.tree import Snapshot, State
 
-from bench.table import Row, median_ms, paired, timed
+from bench.table import Row, paired, timed
 from bench.worlds import World
 from memotree.v1 import history_service_pb2
 
@@ -49,8 +49,7 @@ async def run(place: World, *, commits: int, rounds: int) -> list[Row]:
             ("subtree", lambda state: tree.subtree(Snapshot(conn, state), [parent.id])),
         ):
             old, new = await paired(partial(read, then), partial(read, now), rounds)
-            row = Row(f"{name} at an old commit", median_ms(old), "ms", "at the head", median_ms(new), "≤ 1.5 times")
-            rows.append(_judged(row, 1.5))
+            rows.append(Row.of_times(f"{name} at an old commit", old, "at the head", new, most=1.5))
     ours = await timed(
         lambda: place.history.list_node_revisions(
             history_service_pb2.ListNodeRevisionsRequest(workspace="bench", node_id=hot.id)
@@ -58,26 +57,14 @@ async def run(place: World, *, commits: int, rounds: int) -> list[Row]:
         rounds,
     )
     git = _git_log(str(store.repositories.path(workspace_id)), entry_path(hot))
-    row = Row(
-        f"revisions of a node after {commits:,} commits",
-        median_ms(ours),
-        "ms",
-        "git log -- path, changed-path filters",
-        git,
-        "≤ 1/4",
-    )
-    return [*rows, _judged(row, 0.25)]
+    work = f"revisions of a node after {commits:,} commits"
+    return [*rows, Row.of_times(work, ours, "git log -- path, changed-path filters", git, most=0.25)]
 
 
-def _judged(row: Row, most: float) -> Row:
-    met = None if row.ratio is None else row.ratio <= most
-    return Row(row.work, row.value, row.unit, row.peer, row.peer_value, row.budget, met)
-
-
-def _git_log(repository: str, path: str) -> float | None:
-    """Return the milliseconds of ``git log -- path`` with changed-path filters, or ``None`` without git."""
+def _git_log(repository: str, path: str) -> list[float]:
+    """Return the seconds of calls of ``git log -- path`` with changed-path filters; none without git."""
     if shutil.which("git") is None:
-        return None
+        return []
     git = ["git", "-C", repository]
     subprocess.run([*git, "repack", "-q", "--geometric=2", "-d"], check=True, capture_output=True)
     subprocess.run([*git, "commit-graph", "write", "--reachable", "--changed-paths"], check=True, capture_output=True)
@@ -86,4 +73,4 @@ def _git_log(repository: str, path: str) -> float | None:
         begun = time.perf_counter()
         subprocess.run([*git, "log", "--format=%H", "main", "--", path], check=True, capture_output=True)
         samples.append(time.perf_counter() - begun)
-    return median_ms(samples)
+    return samples

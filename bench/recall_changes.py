@@ -10,7 +10,7 @@ from memotree_storage.model.node import Entry, new_id
 
 from bench.recall_asking import WORKSPACE, private_server
 from bench.recall_scale import Talk, import_entries
-from bench.table import Row, median_ms
+from bench.table import Row
 from memotree.client import Node
 from memotree.client.workspace import AsyncWorkspace
 
@@ -71,9 +71,7 @@ def _entries(talk: Talk, shape: Shape, leaves: int) -> Iterator[Entry]:
 
 
 def _row(work: str, changed: list[float], warm: list[float], leaves: int) -> Row:
-    value, base = median_ms(changed), median_ms(warm)
-    met = value / base <= _PER_COMMIT if leaves >= _AT else None
-    return Row(work, value, "ms", "a warm one", base, f"≤ {_PER_COMMIT:g} times at 1e5", met)
+    return Row.of_times(work, changed, "a warm one", warm, most=_PER_COMMIT, judged=leaves >= _AT, where="at 1e5")
 
 
 async def alternately(

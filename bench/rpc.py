@@ -2,14 +2,13 @@
 
 import itertools
 import time
-from dataclasses import replace
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from memotree_storage.commit.direct_import import commit_entries
 from memotree_storage.model.node import Node
 
-from bench.table import Row, median_ms, paired, timed
+from bench.table import Row, paired, timed
 from bench.worlds import Text, World, forest, served
 from memotree.v1 import (
     node_service_pb2,
@@ -70,10 +69,7 @@ async def run(place: World, *, nodes: int, rounds: int, store_commit_ms: float |
             ("UpdateNode", update, 4.0),
         ):
             ours, theirs = await paired(call, empty, rounds)
-            row = Row(
-                f"{name} over gRPC", median_ms(ours), "ms", "empty RPC", median_ms(theirs), f"≤ {most:g} times", None
-            )
-            rows.append(_judged(row, most))
+            rows.append(Row.of_times(f"{name} over gRPC", ours, "empty RPC", theirs, most=most))
         samples = []
         await session.DiscardSession(
             session_service_pb2.DiscardSessionRequest(workspace="bench", session_id=session_id)
@@ -92,17 +88,6 @@ async def run(place: World, *, nodes: int, rounds: int, store_commit_ms: float |
                 1,
                 warm=0,
             )
-        row = Row(
-            "CommitChanges of 10 nodes over gRPC",
-            median_ms(samples),
-            "ms",
-            "store-level commit",
-            store_commit_ms,
-            "≤ 4 times",
-        )
-        rows.append(_judged(row, 4.0))
+        store = [] if store_commit_ms is None else [store_commit_ms / 1000]
+        rows.append(Row.of_times("CommitChanges of 10 nodes over gRPC", samples, "store-level commit", store, most=4))
         return rows
-
-
-def _judged(row: Row, most: float) -> Row:
-    return replace(row, met=None if row.ratio is None else row.ratio <= most)

@@ -60,15 +60,7 @@ async def run(place: World, *, nodes: int, rounds: int) -> list[Row]:
         ),
         rounds,
     )
-    rows.append(
-        Row(
-            f"create a branch of {nodes:,} nodes",
-            median_ms(samples),
-            "ms",
-            budget="≤ 5 ms",
-            met=median_ms(samples) <= 5,
-        )
-    )
+    rows.append(Row.of_times(f"create a branch of {nodes:,} nodes", samples, most=5))
     rows.append(_git_disk(place))
     rows += await _postgres_disk(place, small=nodes == 10_000)
     begun = time.perf_counter()
@@ -149,11 +141,8 @@ async def _store_level(
             "full text, Zipf": (lambda: store.search.find(state, SearchQuery(next(queries), 10)), 5.0),
         }
         for name, (call, most) in cases.items():
-            value = median_ms(await timed(call, rounds))
-            budget = f"≤ {most:g} ms at 1e4" if most else ""
-            rows.append(
-                Row(f"store level: {name}", value, "ms", budget=budget, met=value <= most if most and small else None)
-            )
+            samples = await timed(call, rounds)
+            rows.append(Row.of_times(f"store level: {name}", samples, most=most, judged=small, where="at 1e4"))
         rows += await _vectors(place, conn, state, text, rounds, small=small)
     return rows
 
@@ -216,9 +205,8 @@ async def _search(place: World, text: Text, rounds: int, *, full: bool, small: b
                 ),
                 rounds,
             )
-            value = median_ms(samples)
-            met = value <= most if small else None
-            rows.append(Row(f"{name} search over gRPC, median", value, "ms", budget=f"≤ {most} ms at 1e4", met=met))
+            work = f"{name} search over gRPC, median"
+            rows.append(Row.of_times(work, samples, most=most, judged=small, where="at 1e4"))
     value = p95_ms(samples)
     met = value <= 30 if full else None
     return [*rows, Row("hybrid search over gRPC, p95", value, "ms", budget="≤ 30 ms at 1e5", met=met)]

@@ -8,9 +8,12 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Self
 
 from rich.console import Console
 from rich.table import Table
+
+from bench.figures import Figure
 
 NOTHING_LOST = "0"
 """The budget of events that must never happen."""
@@ -28,6 +31,8 @@ class Row:
         peer_value: The peer's figure in the same unit.
         budget: The budget in words.
         met: Whether the budget is met; ``None`` without a budget.
+        low: Of repeated calls, the 5th percentile, where the figure is their median; ``None`` for a single measurement.
+        high: Their 95th percentile.
     """
 
     work: str
@@ -37,6 +42,43 @@ class Row:
     peer_value: float | None = None
     budget: str = ""
     met: bool | None = None
+    low: float | None = None
+    high: float | None = None
+
+    @classmethod
+    def of_times(
+        cls,
+        work: str,
+        samples: Sequence[float],
+        peer: str = "",
+        peer_samples: Sequence[float] = (),
+        *,
+        most: float | None = None,
+        judged: bool = True,
+        where: str = "",
+    ) -> Self:
+        """A row of repeated calls: the median in milliseconds, in the interval of nine in ten of them.
+
+        Args:
+            work: The work that was measured.
+            samples: The seconds of each call.
+            peer: What it is compared with.
+            peer_samples: The seconds of each call of the peer.
+            most: The budget: how many times the peer's median it may be, without a peer in milliseconds.
+            judged: Whether the budget holds for this measurement.
+            where: Which measurements it holds for, such as "at 1e5".
+        """
+        figure = Figure.of([1000 * sample for sample in samples])
+        base = median_ms(peer_samples) if peer_samples else None
+        value = figure.median_ms
+        budget = "" if most is None else f"≤ {most:g} {'times' if peer else 'ms'} {where}".rstrip()
+        met = value / (base or 1.0) <= most if most is not None and judged and (base or not peer) else None
+        return cls(work, value, "ms", peer, base, budget, met, figure.low_ms, figure.high_ms)
+
+    @property
+    def interval(self) -> str:
+        """The 5th and the 95th percentile as a text; empty for a single measurement."""
+        return "" if self.low is None or self.high is None else f"{self.low:,.2f} to {self.high:,.2f}"
 
     @property
     def ratio(self) -> float | None:
@@ -95,20 +137,21 @@ def machine() -> dict[str, object]:
 def show(rows: Sequence[Row]) -> None:
     """Print the rows as a table."""
     table = Table(title="MemoTree beside its peers")
-    for heading in ("work", "figure", "peer", "peer's figure", "ratio", "budget", ""):
+    for heading in ("work", "figure", "5 to 95 %", "peer", "peer's figure", "ratio", "budget", ""):
         table.add_column(heading, justify="left" if heading in {"work", "peer", "budget"} else "right")
     for row in rows:
         mark = {True: "[green]met[/]", False: "[red]missed[/]", None: ""}[row.met]
         table.add_row(
             row.work,
             f"{row.value:,.2f} {row.unit}",
+            row.interval,
             row.peer,
             "" if row.peer_value is None else f"{row.peer_value:,.2f} {row.unit}",
             "" if row.ratio is None else f"{row.ratio:.2f}",
             row.budget,
             mark,
         )
-    Console(width=160).print(table)
+    Console(width=180).print(table)
 
 
 def keep(rows: Sequence[Row], path: Path) -> None:
@@ -120,12 +163,14 @@ def keep(rows: Sequence[Row], path: Path) -> None:
 
 def markdown(rows: Sequence[Row]) -> str:
     """The rows as a Markdown table, for ``docs/reference/performance.md``."""
-    lines = ["| work | figure | peer | peer's figure | ratio | budget | met |", "|---|---:|---|---:|---:|---|---|"]
+    lines = [
+        "| work | figure | 5 to 95 % | peer | peer's figure | ratio | budget | met |",
+        "|---|---:|---:|---|---:|---:|---|---|",
+    ]
     for row in rows:
         peer = "" if row.peer_value is None else f"{row.peer_value:,.2f} {row.unit}"
         ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
         met = {True: "yes", False: "**no**", None: ""}[row.met]
-        lines.append(
-            f"| {row.work} | {row.value:,.2f} {row.unit} | {row.peer} | {peer} | {ratio} | {row.budget} | {met} |"
-        )
+        figure = f"{row.value:,.2f} {row.unit} | {row.interval}"
+        lines.append(f"| {row.work} | {figure} | {row.peer} | {peer} | {ratio} | {row.budget} | {met} |")
     return "\n".join(lines) + "\n"

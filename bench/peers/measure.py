@@ -9,8 +9,9 @@ from typing import Any, Final
 from memotree_storage.errors import MemoTreeError
 from rich.console import Console
 
+from bench.figures import Figure
 from bench.peers.environments import OUT, Kind, NotInstalledError
-from bench.peers.outcome import CALLS, Figure, Outcome
+from bench.peers.outcome import CALLS, Outcome
 from bench.peers.process import PeerError, Running, running
 from bench.peers.program import TOP, Note, packed
 from bench.peers.workload import MARK, OFTEN, Workload

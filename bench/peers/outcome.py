@@ -1,11 +1,12 @@
 """What a run found: for each peer a figure for each call, or why there is none; kept as JSON."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
+
+from bench.figures import Figure
 
 CALLS: Final = {
     "load": "load all notes, ready for searches",
@@ -24,29 +25,6 @@ WRITES: Final = frozenset({"load", "update_one", "update_ten"})
 
 NOT_DURABLE: Final = "not durable"
 """How the durability of a peer begins that does not wait for the disk."""
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """The times of a call in milliseconds: the median, the 5th and the 95th percentile, and how many there were."""
-
-    median_ms: float
-    low_ms: float
-    high_ms: float
-    rounds: int
-
-    @classmethod
-    def of(cls, samples: Sequence[float]) -> Self:
-        """The figure of some times in milliseconds."""
-        return cls(_percentile(samples, 0.5), _percentile(samples, 0.05), _percentile(samples, 0.95), len(samples))
-
-
-def _percentile(samples: Sequence[float], share: float) -> float:
-    """The percentile with linear interpolation."""
-    ordered = sorted(samples)
-    place = share * (len(ordered) - 1)
-    below, above = math.floor(place), math.ceil(place)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,19 @@ def remarks(choice: Selection, leaves: int) -> list[str]:
     return []
 
 
+def about_excess(size: int, limit: int) -> str:
+    """Returns the warning about trees that are too large to be cached.
+
+    Args:
+        size: Their bytes.
+        limit: The most bytes that are cached.
+    """
+    return (
+        f"The trees that were scored take {size / 2**20:,.0f} MiB, more than the {limit / 2**20:,.0f} MiB that recall "
+        "may cache, so each call reads all of them again. Raise MEMOTREE_RECALL_CACHE_BYTES, or narrow the filter."
+    )
+
+
 def _about_oversized(best: Chosen, budget: int, leaves: Sequence[PackedLeaf]) -> str:
     """Returns the warning about a leaf that has more tokens than the whole budget."""
     found = f"The best leaf, {best.node_id}, has {best.tokens} tokens"

@@ -46,6 +46,11 @@ class KeptSnapshots:
         while self.weight > self._limit:
             self._drop(self._kept.popitem(last=False)[1])
 
+    def excess(self, value: Kept) -> tuple[int, int] | None:
+        """Returns the bytes of a value that is too large to be kept at all, and the limit; ``None`` if it fits."""
+        weight = value.own_weight + sum(segment.weight for segment in value.segments)
+        return (weight, self._limit) if weight > self._limit else None
+
     def _drop(self, value: Kept) -> None:
         self.weight -= value.own_weight
         for segment in value.segments:

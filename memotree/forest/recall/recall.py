@@ -26,6 +26,7 @@ from memotree_storage.store import Store
 
 from memotree.forest.recall.ancestry import Hit, Representative, representatives
 from memotree.forest.recall.answers import (
+    about_excess,
     dropped_node,
     packed_answer,
     part_for,
@@ -212,6 +213,9 @@ class Recall:
                 confidence=types_pb2.CONFIDENCE_NONE,
             )
             return empty, ()
+        excess = self.leaf_indexes.excess(corpus)
+        if excess is not None:
+            asked.warnings.append(about_excess(*excess))
         vector = (await self._models.embedder.embed([asked.text]))[0]
         frequency = None
         if len(archive_ids) < len(view.archive_ids):

@@ -92,6 +92,10 @@ class SnapshotCache:
         """The bytes cached now."""
         return self._kept.weight
 
+    def excess(self, corpus: SearchCorpus) -> tuple[int, int] | None:
+        """Returns the bytes of a corpus that is too large to be cached, and the limit; ``None`` if it fits."""
+        return self._kept.excess(corpus)
+
     async def clear_saved(self) -> None:
         """Deletes what is saved of workspaces that are gone."""
         if self._saving is not None:

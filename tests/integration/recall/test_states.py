@@ -415,6 +415,10 @@ async def test_the_cache_is_bounded_and_does_not_change_answers(forest: Forest) 
     request = pb.RecallRequest(workspace=world.workspace, query=TRACTOR, token_budget=30)
     answers = [await small.recall(request), await forest.recalling.recall(request)]
     assert answers[0].receipt.answer_sha256 == answers[1].receipt.answer_sha256
+    [warning] = answers[0].warnings
+    assert "more than the 0 MiB that recall may cache" in warning
+    assert "MEMOTREE_RECALL_CACHE_BYTES" in warning
+    answers[0].ClearField("warnings")
     for answer in answers:
         answer.receipt.ClearField("moment")
     assert answers[0] == answers[1]

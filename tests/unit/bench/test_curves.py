@@ -8,8 +8,8 @@ from memotree_storage.model.node import SUMMARY_TYPE, Archive, Node
 
 from bench import curves, plots
 from bench.curves import Curve
+from bench.figures import Figure
 from bench.growth_sizes import Sampled, measure
-from bench.peers.outcome import Figure
 
 
 def a_curve(work: str, *medians: float, archives: int = 1, unit: str = "ms") -> Curve:

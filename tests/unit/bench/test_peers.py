@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from memotree_storage.embedded.child import ChildStartError
 
+from bench.figures import Figure
 from bench.peers import environments, measure, process
 from bench.peers.environments import KINDS, OURS, Kind, NotInstalledError, python_of
 from bench.peers.measure import Contest
-from bench.peers.outcome import CALLS, Figure, Outcome, Run, keep, read
+from bench.peers.outcome import CALLS, Outcome, Run, keep, read
 from bench.peers.process import PeerError, Running, running
 from bench.peers.program import Note, packed, unpacked
 from bench.peers.report import markdown, show

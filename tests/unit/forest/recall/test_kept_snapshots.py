@@ -46,3 +46,4 @@ def test_the_least_recently_used_goes_first_and_its_weight_with_it() -> None:
     tiny = KeptSnapshots(1)
     tiny.put("first", first)
     assert (tiny.get("first"), tiny.weight) == (None, 0)
+    assert (bounded.excess(first), tiny.excess(first)) == (None, (each, 1))
