@@ -32,10 +32,10 @@ _NOISE: Final = 1.25
 """How much faster than the logarithm a median may grow before it is flagged."""
 
 _SECONDS_OF_A_SIZE: Final = 20
-_SECONDS_OF_A_NODE: Final = 0.002
+_SECONDS_OF_A_NODE: Final = 0.0008
 """About how long all measurements of a size take, and for each leaf in addition, on two cores."""
 
-_SECONDS_OF_A_COMMIT: Final = 0.006
+_SECONDS_OF_A_COMMIT: Final = 0.005
 _NODES_BENEATH_COMMITS: Final = 1_000
 
 _FEWEST: Final = 10

@@ -45,6 +45,10 @@ _OPTIMISED_FROM: Final = 20_000
 _LONGEST_WAIT: Final = 1_200.0
 """Seconds."""
 
+_DEFAULT_CACHE: Final = 512 << 20
+_CACHED_BYTES: Final = 2_200
+"""Bytes of a leaf that recall caches, rounded up."""
+
 _SHORT: Final = 10
 """How many times more calls there are of those that take a millisecond."""
 
@@ -93,10 +97,10 @@ async def measure(*, nodes: int, archives: int, commits: int, rounds: int) -> di
         figures = {"import": [1000 * await import_entries(data, sampled.over(entries, nodes))]}
         if commits:
             figures |= {"mirror": [1000 * await _write_commits(data, sampled.leaves, commits)]}
-        async with _served(Path(name)) as workspace:  # what one server leaves for the next is there from now on
+        async with _served(Path(name), nodes) as workspace:  # what one server leaves for the next is there from now on
             await workspace.recall("What was said?")
             await _until_optimised(data, nodes + commits)
-        async with _served(Path(name)) as workspace:
+        async with _served(Path(name), nodes) as workspace:
             figures |= await _calls(workspace, talk, sampled, rounds)
             figures |= {f"memory of {part}": [size] for part, size in _memory(data).items()}
         return figures | {f"disk of {part}": [size] for part, size in _disk(data).items()}
@@ -140,9 +144,11 @@ async def _until_optimised(data: Path, points: int) -> None:
 
 
 @asynccontextmanager
-async def _served(folder: Path) -> AsyncIterator[AsyncWorkspace]:
+async def _served(folder: Path, leaves: int) -> AsyncIterator[AsyncWorkspace]:
+    """A workspace of a server whose recall may cache all leaves, which takes more than the default from 240,000 on."""
+    cached = {"MEMOTREE_RECALL_CACHE_BYTES": str(max(_DEFAULT_CACHE, _CACHED_BYTES * leaves))}
     async with (
-        served_apart(folder) as address,
+        served_apart(folder, cached) as address,
         AsyncClient(address, timeout=600.0, on_warning=lambda _: None) as client,
     ):
         yield client.workspace(WORKSPACE)

@@ -5,10 +5,11 @@ import os
 import random
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 from memotree_storage.embedded.qdrant import EmbeddedQdrant
@@ -107,9 +108,14 @@ async def served(place: World, *, asks_stores: bool = True) -> AsyncIterator[str
 
 
 @asynccontextmanager
-async def served_apart(folder: Path) -> AsyncIterator[str]:
-    """The address of a MemoTree server in a process of its own, with its data in ``folder``."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("MEMOTREE_")}
+async def served_apart(folder: Path, settings: Mapping[str, str] = MappingProxyType({})) -> AsyncIterator[str]:
+    """The address of a MemoTree server in a process of its own, with its data in ``folder``.
+
+    Args:
+        folder: The parent of the data folder, and the server's working folder.
+        settings: Those that are not the defaults, by the name of their environment variable.
+    """
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MEMOTREE_")} | {**settings}
     server = ServerProcess.start(
         [sys.executable, "-m", "memotree.cli", "serve", "--data", str(folder / "data"), "--port", "0"],
         folder=folder / "data",
