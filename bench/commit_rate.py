@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import grpc
 
-from bench.store_commit import build, commit
+from bench.store_commit import build, measure_store
 from bench.table import Row, timed
 from bench.worlds import served_apart
 from memotree.v1 import (
@@ -41,7 +41,7 @@ _TEN_MS: Final = 30
 _TIMES_STORE: Final = 3
 """How many times a commit of the store a commit of one client may take."""
 
-_POLL: Final = 0.2
+_POLL: Final = 0.02
 """Seconds."""
 
 
@@ -148,6 +148,7 @@ async def _one_by_one(clients: _Clients, ids: Sequence[str], rounds: int) -> Row
     turn = itertools.cycle(ids)
     with TemporaryDirectory(prefix="memotree-rate-") as folder:
         repository, head, paths, _ = await asyncio.to_thread(build, Path(folder, "bench.git"), len(ids), 2000)
+        others = itertools.cycle(name.split("/")[3][:16] for name in paths)
         ours, theirs = list[float](), list[float]()
         for _ in range(rounds):
             content = f"At {time.time_ns()} the ferry was late."
@@ -159,10 +160,9 @@ async def _one_by_one(clients: _Clients, ids: Sequence[str], rounds: int) -> Row
                 session_service_pb2.CommitChangesRequest(**of_session, message="Change a node")
             )
             ours.append(time.perf_counter() - begun)
-            change: dict[str, bytes | None] = {paths[len(theirs) % len(paths)]: content.encode()}
-            begun = time.perf_counter()
-            head = commit(repository, head, change)
-            theirs.append(time.perf_counter() - begun)
+            await _until_indexed(clients)
+            head, milliseconds = measure_store(repository, head, [next(others)], k=1, rounds=1, size=len(content))
+            theirs.append(milliseconds / 1000)
         repository.close()
     return Row.of_times(
         "CommitChanges of one node over gRPC", ours, "store-level commit of one", theirs, most=_TIMES_STORE

@@ -46,8 +46,8 @@ _LONGEST_WAIT: Final = 1_200.0
 """Seconds."""
 
 _DEFAULT_CACHE: Final = 512 << 20
-_CACHED_BYTES: Final = 2_200
-"""Bytes of a leaf that recall caches, rounded up."""
+_CACHED_BYTES: Final = 4_096
+"""For each leaf; it needs half of that."""
 
 _SHORT: Final = 10
 """How many times more calls there are of those that take a millisecond."""
@@ -138,14 +138,15 @@ async def _until_optimised(data: Path, points: int) -> None:
     waited_until = time.monotonic() + _LONGEST_WAIT
     while points >= _OPTIMISED_FROM and not any((data / "qdrant").rglob("shard.json")):
         if time.monotonic() > waited_until:
-            message = f"The engine has not optimised {points:,} points; its log in {data} says why."
+            log = (data.parent / "server.log").read_text(encoding="utf-8", errors="replace")
+            message = f"The engine has not optimised {points:,} points. The end of the server's log:\n{log[-2_000:]}"
             raise RuntimeError(message)
         await asyncio.sleep(1)
 
 
 @asynccontextmanager
 async def _served(folder: Path, leaves: int) -> AsyncIterator[AsyncWorkspace]:
-    """A workspace of a server whose recall may cache all leaves, which takes more than the default from 240,000 on."""
+    """A workspace of a server whose recall may cache all leaves before and after a change: by default 512 MiB."""
     cached = {"MEMOTREE_RECALL_CACHE_BYTES": str(max(_DEFAULT_CACHE, _CACHED_BYTES * leaves))}
     async with (
         served_apart(folder, cached) as address,

@@ -219,7 +219,7 @@ class Settings(BaseSettings):
         default=ByteSize(2**29),
         ge=2**20,
         description="The most memory for the trees that recall caches, in bytes, and the most room on the disk for"
-        " those that it saves for the next start. Those that need more are read again in each call, which warns of it; "
+        " those that it saves for the next start. Trees that need more are read again by each call, which warns of it; "
         "a leaf needs about 2 kB.",
     )
     recall_scan_leaves: int = Field(

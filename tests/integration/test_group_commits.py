@@ -234,6 +234,29 @@ async def test_a_statement_that_fails_for_one_leaves_the_others_their_commits(
     assert await differences(world.store, world.workspace) == []
 
 
+async def test_one_that_is_refused_while_its_objects_are_written_is_left_out_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch, finished: list[int]
+) -> None:
+    """Such as one whose folder in Git is a file that somebody pushed: it has no rows yet."""
+    sessions = await staged_sessions(world, world.nodes(3))
+    write, calls = GitOpenPack.write_commit, list[str]()
+
+    def refusing(pack: GitOpenPack, draft: Any) -> Any:
+        written = write(pack, draft)
+        calls.append(written.commit_id)
+        if len(calls) == 2:
+            raise NothingToCommitError("refused")
+        return written
+
+    monkeypatch.setattr(GitOpenPack, "write_commit", refusing)
+    finished.clear()
+    made = await together(world, [world.commit(each) for each in sessions])
+    assert [type(each) for each in made] == [str, NothingToCommitError, str]
+    assert len(finished) == 1
+    assert parents_of(world, made[2], 1) == [made[0]]
+    assert await differences(world.store, world.workspace) == []
+
+
 async def test_one_that_is_refused_after_its_rows_were_written_leaves_none(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

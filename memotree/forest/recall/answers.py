@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import ceil
 from typing import Final
 
 from memotree_storage.index.search import FoundNode
@@ -99,8 +100,9 @@ def about_excess(size: int, limit: int) -> str:
         limit: The most bytes that are cached.
     """
     return (
-        f"The trees that were scored take {size / 2**20:,.0f} MiB, more than the {limit / 2**20:,.0f} MiB that recall "
-        "may cache, so each call reads all of them again. Raise MEMOTREE_RECALL_CACHE_BYTES, or narrow the filter."
+        f"The trees that were scored take {ceil(size / 2**20):,} MiB, more than the {limit / 2**20:,.0f} MiB that "
+        "recall may cache, so each call reads all of them again. Raise MEMOTREE_RECALL_CACHE_BYTES, or choose fewer "
+        "archives."
     )
 
 

@@ -4,7 +4,8 @@ Each stays a commit of its own, on top of the one before:
 
 1. Hold the workspace and the sessions of the members, and mirror what other programs have pushed.
 2. Do the work of each member: its commit goes into the open pack, its rows into the transaction. A member that is
-   refused (a conflict, nothing to commit) is left out. If it may have written rows by then, it has a savepoint.
+   refused (a conflict, nothing to commit) is left out. It has a savepoint if it may have written more by then than that
+   its session was used just now.
 3. Sync the pack and move the branch from where it was to the last commit, by compare and swap. This is the commit point
    of all members.
 4. Commit the transaction, and answer all.
@@ -79,7 +80,7 @@ class _Member(Generic[T]):
         branch: The branch that it commits on.
         session_id: The session that it commits; "" if it has none.
         commit_point: Of the call.
-        writes_first: Whether it writes rows before it may be refused.
+        writes_first: Whether it writes rows before it may be refused, which must not stay then.
         passed_over: How often others went before it since its session was being edited.
         answer: Its result.
     """
@@ -306,7 +307,7 @@ class _Group:
             if member.answer.done():  # its caller has left
                 continue
             member.commit_point.reached = True  # whoever leaves from now on has its commit made to the end
-            before, begun, size = pending.head, len(opened.afterwards), pending.size
+            before, begun, projected = pending.head, len(opened.afterwards), pending.projected
             if len(self.members) == 1:  # the transaction itself takes everything back
                 self.answers[member] = await member.work(opened)
                 return
@@ -314,7 +315,7 @@ class _Group:
                 async with opened.conn.transaction() if member.writes_first else nullcontext():
                     self.answers[member] = await member.work(opened)
             except MemoTreeError as error:
-                if not member.writes_first and pending.size != size:  # its commit was begun, and maybe its rows
+                if not member.writes_first and pending.projected != projected:
                     raise _MemberFailedError from error
                 pending.head = before
                 del opened.afterwards[begun:]

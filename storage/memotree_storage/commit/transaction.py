@@ -75,6 +75,10 @@ class OpenCommits(Protocol):
         """The last commit of a branch; ``None`` if there is none yet."""
         ...
 
+    def begin_rows(self) -> None:
+        """Note that the rows of a commit are written from here on."""
+        ...
+
     def add(self, ref: str, parent: str, head: PendingHead) -> None:
         """Note a commit on top of the earlier ones, which the ref shall be at in the end."""
         ...

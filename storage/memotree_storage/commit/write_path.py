@@ -127,12 +127,14 @@ class PendingCommits:
         ref: The branch; "" before the first commit.
         old: The commit that it is at in Git.
         head: The last commit; ``None`` if there is none.
+        projected: How many commits have rows in the transaction, or some of them.
     """
 
     pack: OpenPack
     ref: str = ""
     old: str = ""
     head: PendingHead | None = None
+    projected: int = 0
 
     @classmethod
     def on(cls, repository: CommitStore) -> Self:
@@ -154,6 +156,10 @@ class PendingCommits:
     def head_of(self, ref: str) -> PendingHead | None:
         """The last commit of the branch ``ref``; ``None`` if there is none yet."""
         return self.head if ref == self.ref else None
+
+    def begin_rows(self) -> None:
+        """Note that the rows of a commit are written from here on."""
+        self.projected += 1
 
     def add(self, ref: str, parent: str, head: PendingHead) -> None:
         """Note a commit of the branch ``ref``."""
@@ -196,6 +202,8 @@ async def write_commit(transaction: WorkspaceTransaction, new: NewCommit) -> Com
     changes = await in_store_thread_if(len(new.entries) > _FEW, _changes, transaction.store.entries, new, written)
     branch = projector.LineBranch(new.branch, moves=pending is not None)
     last = None if pending is None else pending.head_of(ref)
+    if pending is not None:
+        pending.begin_rows()
     tip = await projector.project(
         *(conn, workspace_id, info, changes),
         branch=branch,

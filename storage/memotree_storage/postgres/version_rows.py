@@ -20,13 +20,16 @@ class LinePosition:
     seq: int
 
 
+# An entry has one open version on a line at most, so the old one must end first. PostgreSQL promises no order of the
+# statements of a ``with``, but one that reads the rows of another comes after it.
 _VERSION: Final = f"""
   with ended as (
     update mirror.version set to_seq = %(seq)s where line_id = %(line)s and entry_id = %(entry_id)s and to_seq is null
     returning version_id, dead, is_archive),
   begun as (
     insert into mirror.version (line_id, from_seq, {", ".join(FIELDS)}, targets)
-    values (%(line)s, %(seq)s, {", ".join(f"%({name})s" for name in FIELDS)}, %(targets)s)
+    values ((select %(line)s::bigint from (select count(*) from ended) as after), %(seq)s,
+            {", ".join(f"%({name})s" for name in FIELDS)}, %(targets)s)
     returning version_id, dead, is_archive)
   insert into mirror.outbox (workspace_id, version_id, changed)
   select %(workspace)s, version_id, true from ended where not dead and not is_archive
