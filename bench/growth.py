@@ -54,10 +54,6 @@ async def _workspace(place: World, name: str) -> World:
     return replace(place, workspace_id=made.workspace.id)
 
 
-def _judged(work: str, large: list[float], small: list[float], most: float, peer: str) -> Row:
-    return Row.of_times(work, large, peer, small, most=most)
-
-
 def _tree(archive: Archive, count: int) -> list[Entry]:
     """An archive with roots of a few words."""
     places = many_between(None, None, count)
@@ -98,7 +94,9 @@ async def _archives(place: World, count: int, rounds: int) -> list[Row]:
     await _commit(place, many)
     opened = await _open(place)
     return [
-        _judged(f"{name}, {count:,} archives", await timed(call, rounds), small[name], 1.5, "with 10 archives")
+        Row.of_times(
+            f"{name}, {count:,} archives", await timed(call, rounds), "with 10 archives", small[name], most=1.5
+        )
         for name, call in calls.items()
     ]
 
@@ -129,7 +127,9 @@ async def _forks(place: World, count: int, rounds: int) -> list[Row]:
         await _change(place, node, name)
         await _change(place, node, "")
     return [
-        _judged(f"{name} on main, {count} forks", await timed(call, rounds), small[name], 1.5, "without forks")
+        Row.of_times(
+            f"{name} on main, {count} forks", await timed(call, rounds), "without forks", small[name], most=1.5
+        )
         for name, call in calls.items()
     ]
 
@@ -178,8 +178,9 @@ async def _sessions(many: World, few: World, count: int, rounds: int) -> list[Ro
         await _open(many)
     rows = []
     for name, (large, small) in calls.items():
-        found = await paired(large, small, rounds)
-        rows.append(_judged(f"{name}, {count:,} open sessions", *found, 1.2, "in a workspace with few"))
+        ours, theirs = await paired(large, small, rounds)
+        work = f"{name}, {count:,} open sessions"
+        rows.append(Row.of_times(work, ours, "in a workspace with few", theirs, most=1.2))
     return rows
 
 

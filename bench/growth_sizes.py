@@ -25,9 +25,10 @@ from bench.recall_asking import WORKSPACE
 from bench.recall_changes import alternately, update_leaf
 from bench.recall_scale import Talk, import_entries
 from bench.table import timed
-from bench.worlds import served_apart
+from bench.worlds import OPTIMISED_FROM, served_apart
 from memotree.client import AsyncClient, SearchType, changes
 from memotree.client.workspace import AsyncWorkspace
+from memotree.forest.recall.recall import CACHE_BYTES
 from memotree.server.announcement import read_announcement
 from memotree.server.compose import open_store_and_models
 from memotree.settings import load_settings
@@ -39,13 +40,9 @@ _KEPT: Final = 1000
 _MAIN: Final = "refs/heads/main"
 _COMMITS_OF_A_PACK: Final = 1_000
 
-_OPTIMISED_FROM: Final = 20_000
-"""An index of fewer points is never optimised."""
-
 _LONGEST_WAIT: Final = 1_200.0
 """Seconds."""
 
-_DEFAULT_CACHE: Final = 512 << 20
 _CACHED_BYTES: Final = 4_096
 """For each leaf; it needs half of that."""
 
@@ -136,7 +133,7 @@ async def _write_commits(data: Path, leaves: Sequence[str], count: int) -> float
 async def _until_optimised(data: Path, points: int) -> None:
     """Wait until the engine has optimised an index of at least so many points, which it does once writes pause."""
     waited_until = time.monotonic() + _LONGEST_WAIT
-    while points >= _OPTIMISED_FROM and not any((data / "qdrant").rglob("shard.json")):
+    while points >= OPTIMISED_FROM and not any((data / "qdrant").rglob("shard.json")):
         if time.monotonic() > waited_until:
             log = (data.parent / "server.log").read_text(encoding="utf-8", errors="replace")
             message = f"The engine has not optimised {points:,} points. The end of the server's log:\n{log[-2_000:]}"
@@ -147,7 +144,7 @@ async def _until_optimised(data: Path, points: int) -> None:
 @asynccontextmanager
 async def _served(folder: Path, leaves: int) -> AsyncIterator[AsyncWorkspace]:
     """A workspace of a server whose recall may cache all leaves before and after a change: by default 512 MiB."""
-    cached = {"MEMOTREE_RECALL_CACHE_BYTES": str(max(_DEFAULT_CACHE, _CACHED_BYTES * leaves))}
+    cached = {"MEMOTREE_RECALL_CACHE_BYTES": str(max(CACHE_BYTES, _CACHED_BYTES * leaves))}
     async with (
         served_apart(folder, cached) as address,
         AsyncClient(address, timeout=600.0, on_warning=lambda _: None) as client,

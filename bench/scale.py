@@ -20,10 +20,9 @@ from memotree_storage.postgres.tree import Snapshot, State
 
 from bench.processes import memory_mb
 from bench.table import Row, median_ms, p95_ms, timed
-from bench.worlds import Text, World, forest, served
+from bench.worlds import OPTIMISED_FROM, Text, World, forest, served
 from memotree.v1 import history_service_pb2, node_service_pb2, node_service_pb2_grpc
 
-_OPTIMISED_FROM: Final = 20_000
 _KEPT_IDS: Final = 1_000
 _DISK_MB: Final = 80
 _MEMORY_MB: Final = {"service": 500, "engine": 400, "PostgreSQL": 200}
@@ -96,7 +95,7 @@ async def _import(place: World, entries: Iterable[Entry]) -> tuple[str, list[str
 
 async def _optimised(place: World, nodes: int) -> list[Row]:
     """Optimise the index now if the engine would do so by itself as soon as writes pause."""
-    if place.engine is None or nodes < _OPTIMISED_FROM:
+    if place.engine is None or nodes < OPTIMISED_FROM:
         return []
     before = memory_mb().get("engine", 0.0)
     begun = time.perf_counter()

@@ -17,9 +17,8 @@ def run() -> list[Row]:
     trees = min(_seconds(leaves) for _ in range(3)) / len(leaves) * 10_000
     times = []
     for number in range(20):
-        dense = f"{number:02} {_MARKUP * 30}"[
-            :2048
-        ]  # another text each time, since sentences of the last ones are kept
+        # Another text each time, since the sentences of the last ones are kept.
+        dense = f"{number:02} {_MARKUP * 30}"[:2048]
         begun = time.process_time()
         brief_of(str(number), dense)
         times.append(time.process_time() - begun)

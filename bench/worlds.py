@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 from memotree_storage.embedded.qdrant import EmbeddedQdrant
@@ -34,6 +35,10 @@ from memotree.workspaces import WorkspaceOperations
 _VOCABULARY = 50_000
 _EXPONENT = 1.07
 _SYLLABLES = [a + b for a in "bdklmnr" for b in "aeiou"]
+
+
+OPTIMISED_FROM: Final = 20_000
+"""The engine never optimises an index of fewer points."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,8 +67,10 @@ class Given:
         *ids: str,
         lca: bool = False,
         confidence: types_pb2.Confidence.ValueType = types_pb2.CONFIDENCE_STRONG,
+        warning: str = "",
     ) -> None:
         self._world = world
+        self._warnings = [warning] if warning else []
         self._confidence = confidence
         self._ids = ids
         self._lca = lca
@@ -84,9 +86,9 @@ class Given:
             for number, node in enumerate(nodes)
         ]
         if self._lca:
-            return pb.RecallResponse(nodes=found, confidence=self._confidence)
+            return pb.RecallResponse(nodes=found, confidence=self._confidence, warnings=self._warnings)
         passages = [pb.Passage(nodes=[one], text=one.node.content) for one in found]
-        return pb.RecallResponse(passages=passages, confidence=self._confidence)
+        return pb.RecallResponse(passages=passages, confidence=self._confidence, warnings=self._warnings)
 
 
 class Forest:
@@ -343,6 +345,20 @@ async def test_without_a_chat_model_the_answer_is_the_passages_and_says_so(world
     assert [cited.node_id for cited in answer.citations] == [forest.stone.id, forest.fish.id]
     assert any("No chat model is configured" in warning for warning in answer.warnings)
     assert not script.shown
+
+
+@pytest.mark.requirement("FOREST-9")
+@pytest.mark.parametrize("lca", [False, True])
+async def test_a_warning_of_recall_does_not_hide_that_nothing_in_the_scope_was_found(
+    world: World, forest: Forest, lca: bool
+) -> None:
+    given = Given(world, forest.fish.id, lca=lca, warning="about something else")
+    request = pb.AskRequest(
+        workspace=world.workspace, query="Stone?", filter=pb.RecallFilter(scope_node_id=forest.bridges.id)
+    )
+    *_, last = [event async for event in asking(world, Script(has_chat=False), given).ask(request)]
+    assert "about something else" in last.answer.warnings
+    assert any("Nothing was found" in warning for warning in last.answer.warnings)
 
 
 @pytest.mark.requirement("FOREST-9", "USE-4")

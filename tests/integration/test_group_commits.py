@@ -156,8 +156,8 @@ async def test_one_that_is_refused_is_rolled_back_alone(world: World, finished: 
     await world.stage(other, replace(node, content="What another says."))
     nothing = await world.open()
     finished.clear()
-    waiting = (first, one, nothing, second, other, third)
-    calls = [world.commit(each, request_id=f"r-{n}" * request_ids) for n, each in enumerate(waiting)]
+    sessions = (first, one, nothing, second, other, third)
+    calls = [world.commit(each, request_id=f"r-{n}" * request_ids) for n, each in enumerate(sessions)]
     made = await together(world, calls)
     assert [type(result) for result in made] == [str, str, NothingToCommitError, str, ConflictError, str]
     assert len(finished) == 1
@@ -213,23 +213,30 @@ async def test_a_branch_that_keeps_moving_ends_all_of_them_and_nothing_is_writte
     assert await differences(world.store, world.workspace) == []
 
 
-async def test_a_statement_that_fails_for_one_leaves_the_others_their_commits(
-    world: World, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", [psycopg.errors.DivisionByZero, NothingToCommitError])
+async def test_one_that_fails_when_it_has_rows_leaves_none_and_the_others_their_commits(
+    world: World, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
 ) -> None:
+    """A statement that fails, or a refusal, which should not come so late: each is made alone then."""
     nodes = world.nodes(4)
     sessions = await staged_sessions(world, nodes)
     project = projector.project
 
     async def failing(conn: Any, workspace_id: str, commit: Any, changes: Any, *rest: Any, **named: Any) -> Any:
+        tip = await project(conn, workspace_id, commit, changes, *rest, **named)
         if nodes[1].id in {change.entry_id for change in changes}:
+            if kind is NothingToCommitError:
+                raise kind("refused")
             await conn.execute("select 1 / 0")
-        return await project(conn, workspace_id, commit, changes, *rest, **named)
+        return tip
 
     monkeypatch.setattr(projector, "project", failing)
     made = await together(world, [world.commit(each) for each in sessions])
-    assert [type(each) for each in made] == [str, psycopg.errors.DivisionByZero, str, str]
+    assert [type(each) for each in made] == [str, kind, str, str]
     assert await world.alive(made[3]) == await world.alive(await world.head())
     monkeypatch.undo()
+    assert nodes[1].id not in await world.alive(await world.head())
+    assert await differences(world.store, world.workspace) == []
     assert isinstance(await world.commit(sessions[1]), str)
     assert await differences(world.store, world.workspace) == []
 
@@ -255,29 +262,6 @@ async def test_one_that_is_refused_while_its_objects_are_written_is_left_out_alo
     assert len(finished) == 1
     assert parents_of(world, made[2], 1) == [made[0]]
     assert await differences(world.store, world.workspace) == []
-
-
-async def test_one_that_is_refused_after_its_rows_were_written_leaves_none(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """That should not happen. If it does, what it wrote cannot be taken back alone, so each is made alone."""
-    nodes = world.nodes(4)
-    sessions = await staged_sessions(world, nodes)
-    project = projector.project
-
-    async def refusing(conn: Any, workspace_id: str, commit: Any, changes: Any, *rest: Any, **named: Any) -> Any:
-        tip = await project(conn, workspace_id, commit, changes, *rest, **named)
-        if nodes[1].id in {change.entry_id for change in changes}:
-            raise NothingToCommitError("refused")
-        return tip
-
-    monkeypatch.setattr(projector, "project", refusing)
-    made = await together(world, [world.commit(each) for each in sessions])
-    assert [type(each) for each in made] == [str, NothingToCommitError, str, str]
-    monkeypatch.undo()
-    assert nodes[1].id not in await world.alive(await world.head())
-    assert await differences(world.store, world.workspace) == []
-    assert isinstance(await world.commit(sessions[1]), str)
 
 
 async def test_rows_that_cannot_be_written_after_the_branch_has_moved_follow_soon_after(

@@ -328,7 +328,7 @@ class Ask:
         budget = asked.request.token_budget or EXTRACTIVE_BUDGET
         text, cited = await asyncio.to_thread(extract, recalled, budget, asked.scope)
         if not cited:
-            if recalled.passages or not asked.warnings:  # without passages recall says why
+            if recalled.passages or recalled.nodes or not asked.warnings:  # if it found none, recall says why
                 asked.warnings.append("Nothing was found. Ask in other words, or widen the filter.")
         elif recalled.confidence == types_pb2.CONFIDENCE_NONE:
             text, cited = "", []
