@@ -1,6 +1,5 @@
 """The stores of one workspace that can be lost one at a time, and come back as an earlier flush left them."""
 
-import os
 import shutil
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import psycopg
 from memotree_storage.embedded.qdrant import EmbeddedQdrant
 from memotree_storage.postgres.database import Database
 from memotree_storage.qdrant.client import connect
+from memotree_storage.qdrant.engine.files import copy_shard
 from memotree_storage.qdrant.index import QdrantIndex
 from memotree_storage.store import Store
 from property.store_harness import PositiveEmbedder, StoreHarness, fresh_database
@@ -85,31 +85,17 @@ class Stores:
     async def _flush_and_keep(self) -> None:
         """Flush the engine, and copy its files."""
         await self._engine.flush()
-        copy_folder(self._folder / "engine" / "data", self._folder / "flushed")
+        _replace(self._folder / "flushed", self._folder / "engine" / "data")
 
     async def go_back_to_flush(self) -> None:
         """Lose everything that the engine wrote after its last flush, as a power cut may do."""
         await self._stop_engine()
-        copy_folder(self._folder / "flushed", self._folder / "engine" / "data")
+        _replace(self._folder / "engine" / "data", self._folder / "flushed")
         await self._start_engine()
         await self.restart()
 
 
-def copy_folder(source: Path, goal: Path) -> None:
-    """Copy one folder over another; holes stay holes, because the engine's files consist mostly of holes."""
+def _replace(goal: Path, source: Path) -> None:
+    """Replace a folder of the engine's files by another."""
     shutil.rmtree(goal, ignore_errors=True)
-    shutil.copytree(source, goal, copy_function=_copy_sparse)
-
-
-def _copy_sparse(source: str, goal: str) -> None:
-    with Path(source).open("rb") as old, Path(goal).open("wb") as new:
-        size = os.fstat(old.fileno()).st_size
-        os.truncate(new.fileno(), size)
-        end = 0
-        while end < size:
-            try:
-                start = os.lseek(old.fileno(), end, os.SEEK_DATA)
-            except OSError:  # only a hole up to the end
-                return
-            end = os.lseek(old.fileno(), start, os.SEEK_HOLE)
-            os.pwrite(new.fileno(), os.pread(old.fileno(), end - start, start), start)
+    copy_shard(source, goal, lambda: None)

@@ -13,6 +13,12 @@ _BLOCK: Final = 512
 
 _PIECE: Final = 1 << 20
 
+_BEING_MADE: Final = "tmp-*"
+"""What a shard names the next part of its log while a thread of it makes the file, which it does at any time.
+
+The file is renamed once it can be used, and a shard that finds one when it is opened removes it.
+"""
+
 
 def write_synced(path: Path, data: bytes) -> None:
     """Replace a file so that a power cut leaves the old or the new content."""
@@ -42,11 +48,11 @@ def sync_all(folder: Path) -> None:
         sync(Path(here))
 
 
-def copy_folder(source: Path, target: Path, go_on: Callable[[], None]) -> None:
-    """Copy a folder, with the holes of its files, of which a shard has many.
+def copy_shard(source: Path, target: Path, go_on: Callable[[], None]) -> None:
+    """Copy the folder of a shard, with the holes of its files, of which it has many.
 
     Args:
-        source: A folder in which nothing is written meanwhile.
+        source: A folder in which nothing is written meanwhile; only the shard may make the next part of its log.
         target: A folder that does not exist.
         go_on: Called often; it raises to end the copying.
     """
@@ -56,7 +62,7 @@ def copy_folder(source: Path, target: Path, go_on: Callable[[], None]) -> None:
             _copy_content(old.fileno(), new.fileno(), go_on)
         return copied
 
-    shutil.copytree(source, target, copy_function=copy)
+    shutil.copytree(source, target, copy_function=copy, ignore=shutil.ignore_patterns(_BEING_MADE))
 
 
 def _copy_content(old: int, new: int, go_on: Callable[[], None]) -> None:

@@ -19,7 +19,7 @@ from typing import Final
 from memotree_storage import faults
 from memotree_storage.memory import return_what_is_free
 from memotree_storage.qdrant.engine.collection import FIRST_SHARD, Collection, CopyGivenUpError
-from memotree_storage.qdrant.engine.files import copy_folder, disk_use, read_ahead
+from memotree_storage.qdrant.engine.files import copy_shard, disk_use, read_ahead
 from memotree_storage.qdrant.engine.shards import Shards
 
 _LEAST_CHANGES: Final = 20_000
@@ -139,7 +139,7 @@ class Optimising:
             )
         with collection.frozen() as place:
             points = collection.shard.info().points_count
-            copy_folder(place, copy, lambda: self._check_running(collection))
+            copy_shard(place, copy, lambda: self._check_running(collection))
         faults.point("engine.shard_copied")
         return points
 

@@ -13,7 +13,7 @@ import qdrant_edge as edge
 from memotree_storage.qdrant.engine import collection as collection_module
 from memotree_storage.qdrant.engine import optimising as optimising_module
 from memotree_storage.qdrant.engine.collection import Collection, CopyGivenUpError
-from memotree_storage.qdrant.engine.files import copy_folder, disk_use, read_ahead
+from memotree_storage.qdrant.engine.files import copy_shard, disk_use, read_ahead
 from memotree_storage.qdrant.engine.optimising import Optimising
 from memotree_storage.qdrant.engine.shards import Shards
 from memotree_storage.qdrant.engine.wire import qdrant
@@ -44,7 +44,7 @@ def copied(collection: Collection) -> Path:
     """A copy of the shard that is not optimised, which is all the same to what takes its place."""
     copy = collection.folder / "shard-copy"
     with collection.frozen() as place:
-        shutil.copytree(place, copy)
+        copy_shard(place, copy, lambda: None)
     return copy
 
 
@@ -100,7 +100,7 @@ def test_a_copy_that_lacks_points_is_given_up(collection: Collection) -> None:
     collection.update(write(1))
     other = collection.folder / "shard-other"
     with collection.frozen() as place:
-        shutil.copytree(place, other)
+        copy_shard(place, other, lambda: None)
     with pytest.raises(CopyGivenUpError, match="number of points"):
         collection.replace(empty, 0)
     assert count(collection) == 1
@@ -191,12 +191,22 @@ def test_a_folder_is_copied_with_the_holes_of_its_files(tmp_path: Path) -> None:
     with (source / "hole").open("wb") as file:
         file.truncate(1 << 20)
     calls: list[None] = []
-    copy_folder(source, tmp_path / "copy", lambda: calls.append(None))
+    copy_shard(source, tmp_path / "copy", lambda: calls.append(None))
     for name in ("inner/sparse", "empty", "hole"):
         assert filecmp.cmp(tmp_path / "copy" / name, source / name, shallow=False), name
     assert disk_use(tmp_path / "copy") <= disk_use(source)
     assert len(calls) > 3
     read_ahead(tmp_path / "copy", 1 << 20)
+
+
+def test_what_the_shard_is_making_is_not_copied(collection: Collection) -> None:
+    """A thread of the shard makes the next part of its log, and renames it, while the folder is copied."""
+    collection.update(write(1))
+    (collection.place / "wal" / "tmp-open-9").touch()
+    copy = copied(collection)
+    assert sorted(path.name for path in (copy / "wal").glob("tmp-*")) == []
+    collection.replace(copy, 0)
+    assert count(collection) == 1
 
 
 def test_copying_ends_when_it_is_told_to(tmp_path: Path) -> None:
@@ -207,4 +217,4 @@ def test_copying_ends_when_it_is_told_to(tmp_path: Path) -> None:
         raise CopyGivenUpError("stop")
 
     with pytest.raises(CopyGivenUpError):
-        copy_folder(tmp_path / "source", tmp_path / "copy", stop)
+        copy_shard(tmp_path / "source", tmp_path / "copy", stop)
