@@ -7,13 +7,13 @@ from typing import Final
 
 from memotree_storage.concurrency.threads import in_comparison_thread
 from memotree_storage.model import trailers
+from memotree_storage.model.line_matching import common_ends, matches
 from memotree_storage.model.node import Node
 from memotree_storage.postgres import history
 from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
 from memotree.history import entry_ids
-from memotree.history.line_matching import common_ends, matches
 from memotree.history.log import commit_message
 from memotree.request import lookup
 from memotree.v1 import history_service_pb2 as pb

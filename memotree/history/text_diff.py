@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from memotree.history.line_matching import Match, matches
+from memotree_storage.model.line_matching import Match, matches
 
 MOST_CHARS: Final = 1 << 16
 """The most characters of a value or a diff in an answer; the number of omitted ones is given."""

@@ -146,6 +146,20 @@ async def test_disjoint_edits_of_two_clients_at_once_are_both_committed(wire: Wi
     assert (await wire.get(second.id, "")).content == "more"
 
 
+@pytest.mark.requirement("GIT-6", "STORE-2")
+async def test_edits_of_two_sentences_of_one_content_are_both_committed(wire: Wire) -> None:
+    node = await wire.create("Node", content="It is red. It is small.\n\nNobody knows why.")
+    await wire.commit()
+    other = await wire.other()
+    await wire("UpdateNode", node_id=node.id, content="It is blue. It is small.\n\nNobody knows why.")
+    await other("UpdateNode", node_id=node.id, content="It is red. It is huge.\n\nNobody knows why. Or how.")
+    await wire.commit()
+    await other("RebaseSession")
+    await other.commit()
+    found = await wire.get(node.id, "")
+    assert found.content == "It is blue. It is huge.\n\nNobody knows why. Or how."
+
+
 @pytest.mark.requirement("STORE-2", "CANVAS-7")
 async def test_edits_of_one_field_by_two_clients_at_once_conflict_without_losing_any(wire: Wire) -> None:
     node = await wire.create("Node", content="base")

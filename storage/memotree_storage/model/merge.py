@@ -2,8 +2,8 @@
 
 Both sides started from one base. If only one side changed a field, its value is taken; if both changed it to different
 values, that is a conflict. Tags, attributes and relations merge item by item. A node's place (archive and parent) is
-one field; its position among its siblings never conflicts. The set of conflicts does not depend on which side is called
-"ours".
+one field; its position among its siblings never conflicts. Content merges by lines, and prose by sentences
+(`text_merge`). The set of conflicts does not depend on which side is called "ours".
 
 Briefs and summaries conflict only if two people wrote them. A person's text wins over a generated one. Of two generated
 ones that of the side that changed the content is kept. If the summary does not come from the side whose content is
@@ -26,12 +26,13 @@ from memotree_storage.model.provenance import (
     with_brief_by,
     without_provenance,
 )
+from memotree_storage.model.text_merge import merge_texts
 from memotree_storage.model.validity import validity_faults
 
-NODE_TEXTS: Final = ("type", "title", "content")
+_NODE_TEXTS: Final = ("type", "title")
 """The fields of a node that merge as a whole, apart from brief and summary."""
 
-ARCHIVE_TEXTS: Final = ("name", "model_id", "description")
+_ARCHIVE_TEXTS: Final = ("name", "model_id", "description")
 """The fields of an archive that merge as a whole; its attributes merge key by key."""
 
 
@@ -93,11 +94,12 @@ class _Merge:
 
     def nodes(self, base: Node | None, ours: Node, theirs: Node) -> MergeResult:
         archive_id, parent_id, position = self._placement(base, ours, theirs)
-        texts = {field: self._text(field, base, ours, theirs) for field in NODE_TEXTS}
+        texts = {field: self._text(field, base, ours, theirs) for field in _NODE_TEXTS}
+        content = self._content(base, ours, theirs)
         summary = self._taken("summary", base, ours, theirs, _summary_side(base, ours, theirs))
         brief = self._taken("brief", base, ours, theirs, _brief_side(base, ours, theirs))
         given = [without_provenance(side.attributes) if side else {} for side in (base, ours, theirs)]
-        records = _records(base, summary, brief, texts["content"])
+        records = _records(base, summary, brief, content)
         attributes = self._items("attributes", *given)
         self._check_valid_time(attributes, base, ours, theirs)
         node = replace(
@@ -106,6 +108,7 @@ class _Merge:
             parent_id=parent_id,
             position=position,
             **texts,
+            content=content,
             brief=brief.brief,
             summary=summary.summary,
             tags=_merge_sets(base.tags if base else (), ours.tags, theirs.tags),
@@ -116,7 +119,7 @@ class _Merge:
         return MergeResult(node, tuple(self._conflicts))
 
     def archives(self, base: Archive | None, ours: Archive, theirs: Archive) -> MergeResult:
-        texts = {field: self._text(field, base, ours, theirs) for field in ARCHIVE_TEXTS}
+        texts = {field: self._text(field, base, ours, theirs) for field in _ARCHIVE_TEXTS}
         attributes = self._items("attributes", base.attributes if base else {}, ours.attributes, theirs.attributes)
         return MergeResult(replace(ours, **texts, attributes=attributes), tuple(self._conflicts))
 
@@ -144,6 +147,10 @@ class _Merge:
         if side is None:
             self._conflict(field, Absence.NONE if start is None else start, our, their)
         return their if side == "theirs" else our
+
+    def _content(self, base: Node | None, ours: Node, theirs: Node) -> str:
+        merged = None if base is None else merge_texts(base.content, ours.content, theirs.content)
+        return self._text("content", base, ours, theirs) if merged is None else merged
 
     def _source(self, base: Node | None, ours: Node, theirs: Node) -> Source | None:
         side = _choose(base.source if base is not None else _MISSING, ours.source, theirs.source)

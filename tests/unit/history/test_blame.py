@@ -3,11 +3,11 @@
 import random
 
 import pytest
+from memotree_storage.model.line_matching import MOST_LINES
 from steps import LINEAR, growth
 
 from memotree.history import blame
 from memotree.history.blame import _Blamed, _folded
-from memotree.history.line_matching import MOST_LINES
 
 
 def _blamed(texts: list[str]) -> list[tuple[str, int]]:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from memotree_storage.model.line_matching import MOST_LINES, Match, matches
 from steps import LINEAR, growth
 from unit.storage.git.judge import Judge
 
-from memotree.history.line_matching import MOST_LINES, Match, matches
 from memotree.history.text_diff import _differing, _grouped, _hunk, unified
 
 Made = Callable[[int], tuple[str, str]]

@@ -1,0 +1,204 @@
+"""Three-way merge of two texts that started from one: by lines and, where both sides changed one passage, by sentences.
+
+Each side's changes are the stretches of the base that it replaced, which follow from what it has in common with the
+base (`line_matching`). A stretch that one side alone replaced takes that side's lines; one that both replaced by the
+same lines takes these. Changes of both sides that overlap, or that touch without a line between them, are compared
+again sentence by sentence, where changes may touch: two people who edit neighbouring sentences both keep their edit.
+Lines of code and of tables have no sentences and are left as they are. What still overlaps is a conflict.
+
+The rules by lines are those of ``git merge-file``. Its program is not called: a server may have none, and each call
+would be a process. The libraries for this either have a licence that Apache-2.0 cannot take in, or take quadratic time
+for some texts.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from memotree_storage.model.line_matching import matches
+
+_SENTENCE_END: Final = re.compile(
+    r"(?<![.!?])[.!?]++[\"'\u201d\u2019)\]]*+\s+"  # a full stop, what closes after it, and white space
+    r"|[\u3002\uff01\uff1f]++[\u201d\u2019\u300d\u300f\uff09]*+\s*"  # the same in Chinese, which needs none
+    r"|\n\s*"
+)
+_FENCE: Final = re.compile(r" {0,3}(```|~~~)")
+_AS_IT_IS: Final = re.compile(r"\t| {4}|\s*\|")
+"""Begins a line of code or of a table."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """A stretch of the base, ``low`` to ``high``, which a side has replaced by its own from ``begin`` to ``end``."""
+
+    low: int
+    high: int
+    begin: int
+    end: int
+
+
+@dataclass(slots=True)
+class _Region:
+    """A stretch of the base, and the changes that the sides made there."""
+
+    low: int
+    high: int
+    ours: list[_Change]
+    theirs: list[_Change]
+
+
+def merge_texts(base: str, ours: str, theirs: str) -> str | None:
+    """Merge two texts; which of them is called "ours" makes no difference.
+
+    Returns:
+        The text with the changes of both sides; ``None`` if both changed one place differently, or if more lines
+        differ than are compared (`line_matching.MOST_LINES`).
+    """
+    if theirs in (ours, base):
+        return ours
+    if ours == base:
+        return theirs
+    sides = [text.split("\n") for text in (base, ours, theirs)]
+    merged = _merge(*sides)
+    if merged is None:  # where lines are repeated, what is common can be told in several ways; from the end is another
+        merged = _merge(*(side[::-1] for side in sides))
+        merged = _merge(*sides, prose=_Prose(sides[0])) if merged is None else merged[::-1]
+    return None if merged is None else "\n".join(merged)
+
+
+class _Prose:
+    """Which lines of a text are prose, where sentences can be told apart."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self._is_prose: list[bool] = []
+        fence = ""
+        for line in lines:
+            mark = _FENCE.match(line)
+            is_prose = not fence and mark is None and not _AS_IT_IS.match(line)
+            if mark is not None and fence in ("", mark[1]):
+                fence = "" if fence else mark[1]
+            self._is_prose.append(is_prose)
+
+    def holds(self, low: int, high: int) -> bool:
+        """Whether all lines from ``low`` to ``high`` are prose."""
+        return all(self._is_prose[low:high])
+
+
+def _merge(
+    base: Sequence[str],
+    ours: Sequence[str],
+    theirs: Sequence[str],
+    *,
+    prose: _Prose | None = None,
+    touching: bool = True,
+) -> list[str] | None:
+    """Merge lines, or sentences; ``None`` for a conflict.
+
+    Args:
+        base: What both sides started from.
+        ours: One side.
+        theirs: The other one.
+        prose: Where lines are compared again by sentences; without it nowhere.
+        touching: Whether changes that touch are a conflict, as overlapping ones are.
+    """
+    our_changes, their_changes = _changes(base, ours), _changes(base, theirs)
+    if our_changes is None or their_changes is None:
+        return None
+    merged: list[str] = []
+    done = 0
+    for region in _regions(our_changes, their_changes, touching=touching):
+        merged += base[done : region.low]
+        done = region.high
+        our, their = _replaced(region, region.ours, ours), _replaced(region, region.theirs, theirs)
+        if our is None or their is None or our == their:
+            merged += our or their or []
+            continue
+        before = base[region.low : region.high]
+        if prose is None or not (before and our and their and prose.holds(region.low, region.high)):
+            return None
+        sentences = _merge(*(_sentences("\n".join(part)) for part in (before, our, their)), touching=False)
+        if sentences is None:
+            return None
+        merged.append("".join(sentences))
+    return [*merged, *base[done:]]
+
+
+def _changes(base: Sequence[str], side: Sequence[str]) -> list[_Change] | None:
+    """What a side has replaced, in order; ``None`` if there is too much to compare."""
+    found = matches(base, side)
+    if found is None:
+        return None
+    changes: list[_Change] = []
+    low = begin = 0
+    for match in found:
+        if (match.before, match.after) != (low, begin):
+            changes.append(_Change(low, match.before, begin, match.after))
+        low, begin = match.before + match.count, match.after + match.count
+    if (low, begin) != (len(base), len(side)):
+        changes.append(_Change(low, len(base), begin, len(side)))
+    return [_slid(change, base, side, after) for change, after in zip(changes, [*changes[1:], None], strict=True)]
+
+
+def _slid(change: _Change, base: Sequence[str], side: Sequence[str], after: _Change | None) -> _Change:
+    """The same change as late as it can be told: of two equal lines, the second one is the new one.
+
+    Args:
+        change: Lines that the side only added, or only removed; others are left as they are.
+        base: The base.
+        side: The side.
+        after: The next change of the side, before which it stays.
+    """
+    low, high, begin, end = change.low, change.high, change.begin, change.end
+    last = len(base) if after is None else after.low - 1
+    if low == high:
+        while high < last and side[begin] == side[end]:
+            low, high, begin, end = low + 1, high + 1, begin + 1, end + 1
+    elif begin == end:
+        while high < last and base[low] == base[high]:
+            low, high, begin, end = low + 1, high + 1, begin + 1, end + 1
+    return _Change(low, high, begin, end)
+
+
+def _regions(ours: Sequence[_Change], theirs: Sequence[_Change], *, touching: bool) -> Iterator[_Region]:
+    """The stretches of the base in which changes overlap, in order.
+
+    Args:
+        ours: The changes of one side.
+        theirs: Those of the other one.
+        touching: Changes without a line between them count as one stretch; otherwise only insertions at one place do.
+    """
+    sided = [(change, True) for change in ours] + [(change, False) for change in theirs]
+    sided.sort(key=lambda each: (each[0].low, each[0].high))
+    region: _Region | None = None
+    for change, is_ours in sided:
+        if region is not None and _joins(region, change, touching=touching):
+            region.high = max(region.high, change.high)
+        else:
+            if region is not None:
+                yield region
+            region = _Region(change.low, change.high, [], [])
+        (region.ours if is_ours else region.theirs).append(change)
+    if region is not None:
+        yield region
+
+
+def _joins(region: _Region, change: _Change, *, touching: bool) -> bool:
+    if change.low < region.high or (touching and change.low == region.high):
+        return True
+    return region.low == region.high == change.low == change.high
+
+
+def _replaced(region: _Region, changes: Sequence[_Change], side: Sequence[str]) -> Sequence[str] | None:
+    """What a side has in place of a stretch of the base; ``None`` if it has changed nothing there."""
+    if not changes:
+        return None
+    begin = changes[0].begin - (changes[0].low - region.low)
+    return side[begin : changes[-1].end + (region.high - changes[-1].high)]
+
+
+def _sentences(text: str) -> list[str]:
+    """The sentences of a text with all that is between them; joined, they are the text."""
+    ends = [match.end() for match in _SENTENCE_END.finditer(text)]
+    starts = [0, *ends]
+    return [text[start:end] for start, end in zip(starts, [*ends, len(text)], strict=True) if start < end]
