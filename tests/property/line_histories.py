@@ -49,15 +49,21 @@ class Model:
     points: dict[str, Point] = field(default_factory=dict)
     refs: dict[str, str] = field(default_factory=dict)
 
-    def reachable(self) -> set[str]:
+    def reachable(self, *commits: str) -> set[str]:
+        """All commits that refs reach, or that the given ones do."""
         seen: set[str] = set()
-        front = list(self.refs.values())
+        front = list(commits or self.refs.values())
         while front:
             commit_id = front.pop()
             if commit_id not in seen:
                 seen.add(commit_id)
                 front += self.points[commit_id].parents
         return seen
+
+    def merge_bases(self, one: str, other: str) -> set[str]:
+        """The common ancestors that are behind no other one."""
+        common = self.reachable(one) & self.reachable(other)
+        return common - {behind for each in common for behind in self.reachable(each) - {each}}
 
 
 def row(point: Point, times: Mapping[str, datetime], entry: Entry) -> dict[str, Any]:

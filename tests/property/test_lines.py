@@ -26,6 +26,7 @@ from memotree_storage.model.node import Archive, Node, Relation
 from memotree_storage.model.paths import entry_path
 from memotree_storage.ports import CommitDraft, Signature, TagDraft
 from memotree_storage.postgres import archive_trees, misplaced, projector, registry, tree
+from memotree_storage.postgres.merge_bases import is_ancestor, merge_bases
 from memotree_storage.postgres.tree import Snapshot, State
 from property.line_histories import (
     BRANCHES,
@@ -165,7 +166,15 @@ class Histories(RuleBasedStateMachine):
             times = {point.commit_id: point.when for point in self.model.points.values()}
             for commit_id in known:
                 await self._check_point(conn, self.model.points[commit_id], times)
+            await self._check_merge_bases(conn, sorted(known))
         assert await store._counts_agree(self.workspace)
+
+    async def _check_merge_bases(self, conn: Any, known: list[str]) -> None:
+        for step in range(3, 8 if known else 3):
+            one, other = pick(known, self.count * step), pick(known, self.count + step)
+            found = await merge_bases(conn, self.workspace, one, other)
+            assert sorted(found) == sorted(self.model.merge_bases(one, other))
+            assert await is_ancestor(conn, self.workspace, one, other) == (one in self.model.reachable(other))
 
     async def _check_point(self, conn: Any, point: Point, times: Mapping[str, datetime]) -> None:
         state, alive = State(self.workspace, point.commit_id), point.alive
@@ -342,7 +351,7 @@ class Histories(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(1200)  # for profiles with more examples; the default profile takes seconds
-@pytest.mark.requirement("GIT-1", "GIT-3", "GIT-4", "STORE-3")
+@pytest.mark.requirement("GIT-1", "GIT-3", "GIT-4", "GIT-6", "STORE-3")
 def test_the_mirror_of_every_commit_equals_git_after_any_changes_of_branches(harness: StoreHarness) -> None:
     run_state_machine_as_test(lambda: Histories(harness), settings=effort(25, 20))
 

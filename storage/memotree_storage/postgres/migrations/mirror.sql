@@ -47,6 +47,8 @@ create table mirror.commit (
   primary key (workspace_id, commit_id),
   unique (line_id, seq)
 );
+-- The merge commits of a line, each of which has further commits behind it.
+create index commit_merges on mirror.commit (line_id, seq) where cardinality(parents) > 1;
 create index commit_by_request on mirror.commit (workspace_id, request_id) where request_id is not null;
 
 create table mirror.ref (
