@@ -6,19 +6,27 @@ from memotree.history.blame import Blame
 from memotree.history.branches_and_tags import Refs
 from memotree.history.diff import Diff
 from memotree.history.log import Log
+from memotree.history.merging import FollowingSummaries, Merging
 from memotree.request.limits import ServiceLimits
 from memotree.request.pages import PageTokens
 from memotree.v1 import history_service_pb2 as pb
 
 
 class HistoryOperations:
-    """Reads commits, revisions and differences; creates, lists and deletes branches and tags."""
+    """Reads commits, revisions and differences; creates, lists, merges and deletes branches and tags."""
 
-    def __init__(self, store: Store, pages: PageTokens, limits: ServiceLimits) -> None:
+    def __init__(
+        self,
+        store: Store,
+        pages: PageTokens,
+        limits: ServiceLimits,
+        summaries: FollowingSummaries | None = None,
+    ) -> None:
         self._log = Log(store, pages)
         self._blame = Blame(store)
         self._diff = Diff(store, pages)
         self._refs = Refs(store, pages, limits)
+        self._merging = Merging(store, pages, limits, summaries)
 
     async def list_commits(self, request: pb.ListCommitsRequest) -> pb.ListCommitsResponse:
         """List commits along the lineage of first parents, newest first."""
@@ -51,6 +59,14 @@ class HistoryOperations:
     async def delete_branch(self, request: pb.DeleteBranchRequest) -> pb.DeleteBranchResponse:
         """Delete a branch and detach its sessions."""
         return await self._refs.delete_branch(request)
+
+    async def preview_merge(self, request: pb.PreviewMergeRequest) -> pb.PreviewMergeResponse:
+        """Tell what a merge would do."""
+        return await self._merging.preview(request)
+
+    async def merge_branch(self, request: pb.MergeBranchRequest) -> pb.MergeBranchResponse:
+        """Merge a revision into a branch."""
+        return await self._merging.merge(request)
 
     async def create_tag(self, request: pb.CreateTagRequest) -> pb.CreateTagResponse:
         """Create an annotated tag."""

@@ -84,7 +84,7 @@ async def compose(settings: Settings, embedded: EmbeddedServers | None = None) -
             "SessionService": sessions,
             "NodeService": NodeOperations(store, pages, limits, summaries),
             "ViewService": ViewOperations(store, pages, limits),
-            "HistoryService": HistoryOperations(store, pages, limits),
+            "HistoryService": HistoryOperations(store, pages, limits, summaries),
             "MaintenanceService": maintenance,
             "ForestService": forest,
             "JobService": JobOperations(store, pages, runner),

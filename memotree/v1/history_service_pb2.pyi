@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from memotree.v1 import types_pb2 as _types_pb2
 import builtins as _builtins
 import sys
@@ -19,6 +20,34 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _MergeStyle:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _MergeStyleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MergeStyle.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    MERGE_STYLE_UNSPECIFIED: _MergeStyle.ValueType  # 0
+    """Not given, which is MERGE_STYLE_COMMIT."""
+    MERGE_STYLE_COMMIT: _MergeStyle.ValueType  # 1
+    """A commit with both sides as parents, also where the branch could just be moved."""
+    MERGE_STYLE_FAST_FORWARD: _MergeStyle.ValueType  # 2
+    """The branch is moved to the other side; refused if it has commits that the other side lacks."""
+    MERGE_STYLE_SQUASH: _MergeStyle.ValueType  # 3
+    """A commit with the branch alone as its parent: the changes of the other side without its history."""
+
+class MergeStyle(_MergeStyle, metaclass=_MergeStyleEnumTypeWrapper):
+    """How a merge is recorded."""
+
+MERGE_STYLE_UNSPECIFIED: MergeStyle.ValueType  # 0
+"""Not given, which is MERGE_STYLE_COMMIT."""
+MERGE_STYLE_COMMIT: MergeStyle.ValueType  # 1
+"""A commit with both sides as parents, also where the branch could just be moved."""
+MERGE_STYLE_FAST_FORWARD: MergeStyle.ValueType  # 2
+"""The branch is moved to the other side; refused if it has commits that the other side lacks."""
+MERGE_STYLE_SQUASH: MergeStyle.ValueType  # 3
+"""A commit with the branch alone as its parent: the changes of the other side without its history."""
+Global___MergeStyle: _TypeAlias = MergeStyle  # noqa: Y015
 
 @_typing.final
 class Commit(_message.Message):
@@ -809,6 +838,194 @@ class DeleteBranchResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteBranchResponse: _TypeAlias = DeleteBranchResponse  # noqa: Y015
+
+@_typing.final
+class PreviewMergeRequest(_message.Message):
+    """Request of PreviewMerge."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    BRANCH_FIELD_NUMBER: _builtins.int
+    INCLUDE_FIELDS_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    workspace: _builtins.str
+    """Name or id of the workspace."""
+    source: _builtins.str
+    """What would be merged: a branch, tag or commit."""
+    branch: _builtins.str
+    """The branch that would get it; the default branch when empty."""
+    include_fields: _builtins.bool
+    """Whether to include the fields that would change."""
+    page_size: _builtins.int
+    """The most changes, and the most conflicts, on a page; 50 when 0, at most 1000."""
+    page_token: _builtins.str
+    """The next_page_token of the previous response; empty for the first page."""
+    def __init__(
+        self,
+        *,
+        workspace: _builtins.str = ...,
+        source: _builtins.str = ...,
+        branch: _builtins.str = ...,
+        include_fields: _builtins.bool = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch", "include_fields", b"include_fields", "page_size", b"page_size", "page_token", b"page_token", "source", b"source", "workspace", b"workspace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreviewMergeRequest: _TypeAlias = PreviewMergeRequest  # noqa: Y015
+
+@_typing.final
+class PreviewMergeResponse(_message.Message):
+    """Response of PreviewMerge."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SOURCE_COMMIT_ID_FIELD_NUMBER: _builtins.int
+    BRANCH_COMMIT_ID_FIELD_NUMBER: _builtins.int
+    BASE_COMMIT_IDS_FIELD_NUMBER: _builtins.int
+    ALREADY_MERGED_FIELD_NUMBER: _builtins.int
+    FAST_FORWARD_POSSIBLE_FIELD_NUMBER: _builtins.int
+    CHANGES_FIELD_NUMBER: _builtins.int
+    CHANGE_COUNT_FIELD_NUMBER: _builtins.int
+    CONFLICTS_FIELD_NUMBER: _builtins.int
+    CONFLICT_COUNT_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    source_commit_id: _builtins.str
+    """The commit that would be merged."""
+    branch_commit_id: _builtins.str
+    """The head of the branch."""
+    already_merged: _builtins.bool
+    """Whether the branch has all of the other side already, so that nothing would change."""
+    fast_forward_possible: _builtins.bool
+    """Whether the branch could be moved to the other side."""
+    change_count: _builtins.int
+    """The number of all changes."""
+    conflict_count: _builtins.int
+    """The number of all conflicts."""
+    next_page_token: _builtins.str
+    """The page_token for the next page of changes and conflicts; empty on the last page."""
+    @_builtins.property
+    def base_commit_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Their merge bases, newest first: more than one if they have merged each other crosswise."""
+
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___EntryChange]:
+        """What would change on the branch, ordered by node id; conflicting fields keep the branch's value in it."""
+
+    @_builtins.property
+    def conflicts(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Conflict]:
+        """What both sides changed differently, and what would leave no tree; "our" is the branch, "their" the source."""
+
+    def __init__(
+        self,
+        *,
+        source_commit_id: _builtins.str = ...,
+        branch_commit_id: _builtins.str = ...,
+        base_commit_ids: _abc.Iterable[_builtins.str] | None = ...,
+        already_merged: _builtins.bool = ...,
+        fast_forward_possible: _builtins.bool = ...,
+        changes: _abc.Iterable[Global___EntryChange] | None = ...,
+        change_count: _builtins.int = ...,
+        conflicts: _abc.Iterable[_types_pb2.Conflict] | None = ...,
+        conflict_count: _builtins.int = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["already_merged", b"already_merged", "base_commit_ids", b"base_commit_ids", "branch_commit_id", b"branch_commit_id", "change_count", b"change_count", "changes", b"changes", "conflict_count", b"conflict_count", "conflicts", b"conflicts", "fast_forward_possible", b"fast_forward_possible", "next_page_token", b"next_page_token", "source_commit_id", b"source_commit_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PreviewMergeResponse: _TypeAlias = PreviewMergeResponse  # noqa: Y015
+
+@_typing.final
+class MergeBranchRequest(_message.Message):
+    """Request of MergeBranch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    BRANCH_FIELD_NUMBER: _builtins.int
+    STYLE_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    AUTHOR_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    workspace: _builtins.str
+    """Name or id of the workspace."""
+    source: _builtins.str
+    """What is merged: a branch, tag or commit."""
+    branch: _builtins.str
+    """The branch that gets it; the default branch when empty."""
+    style: Global___MergeStyle.ValueType
+    """How it is recorded."""
+    message: _builtins.str
+    """The commit message, its first line is the subject; "Merge <source> into <branch>" when empty."""
+    request_id: _builtins.str
+    """Makes the call safe to repeat: calls with the same id merge once."""
+    @_builtins.property
+    def author(self) -> _types_pb2.CommitAuthor:
+        """The author; when absent, "agent" with the current time."""
+
+    def __init__(
+        self,
+        *,
+        workspace: _builtins.str = ...,
+        source: _builtins.str = ...,
+        branch: _builtins.str = ...,
+        style: Global___MergeStyle.ValueType = ...,
+        message: _builtins.str = ...,
+        author: _types_pb2.CommitAuthor | None = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["author", b"author"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "branch", b"branch", "message", b"message", "request_id", b"request_id", "source", b"source", "style", b"style", "workspace", b"workspace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MergeBranchRequest: _TypeAlias = MergeBranchRequest  # noqa: Y015
+
+@_typing.final
+class MergeBranchResponse(_message.Message):
+    """Response of MergeBranch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMIT_ID_FIELD_NUMBER: _builtins.int
+    BRANCH_FIELD_NUMBER: _builtins.int
+    CHANGE_COUNT_FIELD_NUMBER: _builtins.int
+    ALREADY_MERGED_FIELD_NUMBER: _builtins.int
+    commit_id: _builtins.str
+    """The head of the branch after the merge, 40 hexadecimal digits."""
+    branch: _builtins.str
+    """The branch."""
+    change_count: _builtins.int
+    """How many nodes and archives changed on the branch."""
+    already_merged: _builtins.bool
+    """Whether the branch had all of the other side already; nothing was written then."""
+    def __init__(
+        self,
+        *,
+        commit_id: _builtins.str = ...,
+        branch: _builtins.str = ...,
+        change_count: _builtins.int = ...,
+        already_merged: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["already_merged", b"already_merged", "branch", b"branch", "change_count", b"change_count", "commit_id", b"commit_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MergeBranchResponse: _TypeAlias = MergeBranchResponse  # noqa: Y015
 
 @_typing.final
 class CreateTagRequest(_message.Message):

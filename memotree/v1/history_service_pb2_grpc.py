@@ -80,6 +80,16 @@ class HistoryServiceStub:
                 request_serializer=memotree_dot_v1_dot_history__service__pb2.DeleteBranchRequest.SerializeToString,
                 response_deserializer=memotree_dot_v1_dot_history__service__pb2.DeleteBranchResponse.FromString,
                 _registered_method=True)
+        self.PreviewMerge = channel.unary_unary(
+                '/memotree.v1.HistoryService/PreviewMerge',
+                request_serializer=memotree_dot_v1_dot_history__service__pb2.PreviewMergeRequest.SerializeToString,
+                response_deserializer=memotree_dot_v1_dot_history__service__pb2.PreviewMergeResponse.FromString,
+                _registered_method=True)
+        self.MergeBranch = channel.unary_unary(
+                '/memotree.v1.HistoryService/MergeBranch',
+                request_serializer=memotree_dot_v1_dot_history__service__pb2.MergeBranchRequest.SerializeToString,
+                response_deserializer=memotree_dot_v1_dot_history__service__pb2.MergeBranchResponse.FromString,
+                _registered_method=True)
         self.CreateTag = channel.unary_unary(
                 '/memotree.v1.HistoryService/CreateTag',
                 request_serializer=memotree_dot_v1_dot_history__service__pb2.CreateTagRequest.SerializeToString,
@@ -166,6 +176,29 @@ class HistoryServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PreviewMerge(self, request, context):
+        """Tells what MergeBranch would do, without writing anything: the changes, and every conflict with its values whole.
+        Errors: FAILED_PRECONDITION for commits without a common ancestor, and for files that are no nodes or cannot be read
+        and that both sides, or the other side, changed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def MergeBranch(self, request, context):
+        """Merges a revision into a branch: three ways, per node and field, from their merge base. Content merges by lines and,
+        within a paragraph, by sentences; tags, attributes and relations merge item by item. The result is a commit with
+        both as parents, unless another style is given. If the branch has all of the other side already, nothing is written.
+        After OK the commit is on stable storage; see CommitChanges for what an error means and for request_id.
+        Errors: ABORTED with a ConflictList when both sides changed one field differently, or when their changes together
+        leave no tree (a list too long for a status is cut; PreviewMerge has all), and without one when the branch kept
+        moving; FAILED_PRECONDITION for a fast-forward that is not possible, and as PreviewMerge; INVALID_ARGUMENT;
+        UNAVAILABLE when the disk or PostgreSQL does not answer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateTag(self, request, context):
         """Creates an annotated tag at a revision.
         Errors: ALREADY_EXISTS; INVALID_ARGUMENT for a name that Git refuses.
@@ -230,6 +263,16 @@ def add_HistoryServiceServicer_to_server(servicer, server):
                     servicer.DeleteBranch,
                     request_deserializer=memotree_dot_v1_dot_history__service__pb2.DeleteBranchRequest.FromString,
                     response_serializer=memotree_dot_v1_dot_history__service__pb2.DeleteBranchResponse.SerializeToString,
+            ),
+            'PreviewMerge': grpc.unary_unary_rpc_method_handler(
+                    servicer.PreviewMerge,
+                    request_deserializer=memotree_dot_v1_dot_history__service__pb2.PreviewMergeRequest.FromString,
+                    response_serializer=memotree_dot_v1_dot_history__service__pb2.PreviewMergeResponse.SerializeToString,
+            ),
+            'MergeBranch': grpc.unary_unary_rpc_method_handler(
+                    servicer.MergeBranch,
+                    request_deserializer=memotree_dot_v1_dot_history__service__pb2.MergeBranchRequest.FromString,
+                    response_serializer=memotree_dot_v1_dot_history__service__pb2.MergeBranchResponse.SerializeToString,
             ),
             'CreateTag': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateTag,
@@ -469,6 +512,60 @@ class HistoryService:
             '/memotree.v1.HistoryService/DeleteBranch',
             memotree_dot_v1_dot_history__service__pb2.DeleteBranchRequest.SerializeToString,
             memotree_dot_v1_dot_history__service__pb2.DeleteBranchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PreviewMerge(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memotree.v1.HistoryService/PreviewMerge',
+            memotree_dot_v1_dot_history__service__pb2.PreviewMergeRequest.SerializeToString,
+            memotree_dot_v1_dot_history__service__pb2.PreviewMergeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MergeBranch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memotree.v1.HistoryService/MergeBranch',
+            memotree_dot_v1_dot_history__service__pb2.MergeBranchRequest.SerializeToString,
+            memotree_dot_v1_dot_history__service__pb2.MergeBranchResponse.FromString,
             options,
             channel_credentials,
             insecure,

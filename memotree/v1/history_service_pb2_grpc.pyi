@@ -62,6 +62,21 @@ class HistoryServiceStub:
     detached.
     Errors: FAILED_PRECONDITION for a protected branch (the default branch is one).
     """
+    PreviewMerge: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.PreviewMergeRequest, _history_service_pb2.PreviewMergeResponse]
+    """Tells what MergeBranch would do, without writing anything: the changes, and every conflict with its values whole.
+    Errors: FAILED_PRECONDITION for commits without a common ancestor, and for files that are no nodes or cannot be read
+    and that both sides, or the other side, changed.
+    """
+    MergeBranch: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.MergeBranchRequest, _history_service_pb2.MergeBranchResponse]
+    """Merges a revision into a branch: three ways, per node and field, from their merge base. Content merges by lines and,
+    within a paragraph, by sentences; tags, attributes and relations merge item by item. The result is a commit with
+    both as parents, unless another style is given. If the branch has all of the other side already, nothing is written.
+    After OK the commit is on stable storage; see CommitChanges for what an error means and for request_id.
+    Errors: ABORTED with a ConflictList when both sides changed one field differently, or when their changes together
+    leave no tree (a list too long for a status is cut; PreviewMerge has all), and without one when the branch kept
+    moving; FAILED_PRECONDITION for a fast-forward that is not possible, and as PreviewMerge; INVALID_ARGUMENT;
+    UNAVAILABLE when the disk or PostgreSQL does not answer.
+    """
     CreateTag: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.CreateTagRequest, _history_service_pb2.CreateTagResponse]
     """Creates an annotated tag at a revision.
     Errors: ALREADY_EXISTS; INVALID_ARGUMENT for a name that Git refuses.
@@ -104,6 +119,21 @@ class HistoryServiceAsyncStub(HistoryServiceStub):
     """Deletes a branch; its commits stay as long as a tag, branch or session reaches them. Open sessions on it are
     detached.
     Errors: FAILED_PRECONDITION for a protected branch (the default branch is one).
+    """
+    PreviewMerge: _aio.UnaryUnaryMultiCallable[_history_service_pb2.PreviewMergeRequest, _history_service_pb2.PreviewMergeResponse]  # type: ignore[assignment]
+    """Tells what MergeBranch would do, without writing anything: the changes, and every conflict with its values whole.
+    Errors: FAILED_PRECONDITION for commits without a common ancestor, and for files that are no nodes or cannot be read
+    and that both sides, or the other side, changed.
+    """
+    MergeBranch: _aio.UnaryUnaryMultiCallable[_history_service_pb2.MergeBranchRequest, _history_service_pb2.MergeBranchResponse]  # type: ignore[assignment]
+    """Merges a revision into a branch: three ways, per node and field, from their merge base. Content merges by lines and,
+    within a paragraph, by sentences; tags, attributes and relations merge item by item. The result is a commit with
+    both as parents, unless another style is given. If the branch has all of the other side already, nothing is written.
+    After OK the commit is on stable storage; see CommitChanges for what an error means and for request_id.
+    Errors: ABORTED with a ConflictList when both sides changed one field differently, or when their changes together
+    leave no tree (a list too long for a status is cut; PreviewMerge has all), and without one when the branch kept
+    moving; FAILED_PRECONDITION for a fast-forward that is not possible, and as PreviewMerge; INVALID_ARGUMENT;
+    UNAVAILABLE when the disk or PostgreSQL does not answer.
     """
     CreateTag: _aio.UnaryUnaryMultiCallable[_history_service_pb2.CreateTagRequest, _history_service_pb2.CreateTagResponse]  # type: ignore[assignment]
     """Creates an annotated tag at a revision.
@@ -192,6 +222,33 @@ class HistoryServiceServicer(metaclass=_abc_1.ABCMeta):
         """Deletes a branch; its commits stay as long as a tag, branch or session reaches them. Open sessions on it are
         detached.
         Errors: FAILED_PRECONDITION for a protected branch (the default branch is one).
+        """
+
+    @_abc_1.abstractmethod
+    def PreviewMerge(
+        self,
+        request: _history_service_pb2.PreviewMergeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_history_service_pb2.PreviewMergeResponse, _abc.Awaitable[_history_service_pb2.PreviewMergeResponse]]:
+        """Tells what MergeBranch would do, without writing anything: the changes, and every conflict with its values whole.
+        Errors: FAILED_PRECONDITION for commits without a common ancestor, and for files that are no nodes or cannot be read
+        and that both sides, or the other side, changed.
+        """
+
+    @_abc_1.abstractmethod
+    def MergeBranch(
+        self,
+        request: _history_service_pb2.MergeBranchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_history_service_pb2.MergeBranchResponse, _abc.Awaitable[_history_service_pb2.MergeBranchResponse]]:
+        """Merges a revision into a branch: three ways, per node and field, from their merge base. Content merges by lines and,
+        within a paragraph, by sentences; tags, attributes and relations merge item by item. The result is a commit with
+        both as parents, unless another style is given. If the branch has all of the other side already, nothing is written.
+        After OK the commit is on stable storage; see CommitChanges for what an error means and for request_id.
+        Errors: ABORTED with a ConflictList when both sides changed one field differently, or when their changes together
+        leave no tree (a list too long for a status is cut; PreviewMerge has all), and without one when the branch kept
+        moving; FAILED_PRECONDITION for a fast-forward that is not possible, and as PreviewMerge; INVALID_ARGUMENT;
+        UNAVAILABLE when the disk or PostgreSQL does not answer.
         """
 
     @_abc_1.abstractmethod

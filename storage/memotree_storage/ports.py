@@ -48,7 +48,17 @@ FileContent = bytes | Callable[[], bytes]
 
 @dataclass(frozen=True, slots=True)
 class CommitDraft:
-    """A commit to write: ``changes`` maps a path to its new content, or to ``None`` to remove the file."""
+    """A commit to write.
+
+    Attributes:
+        parent: Its first parent, whose files it changes; ``None`` for a first commit.
+        changes: For each path its new content, or ``None`` to remove the file.
+        message: The whole message.
+        author: Its author.
+        committer: Its committer.
+        tag: An annotated tag object to write with it.
+        merged: Its further parents, in order.
+    """
 
     parent: str | None
     changes: Mapping[str, FileContent | None]
@@ -56,6 +66,7 @@ class CommitDraft:
     author: Signature
     committer: Signature
     tag: TagDraft | None = None
+    merged: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

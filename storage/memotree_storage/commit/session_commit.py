@@ -372,10 +372,10 @@ def _effective(merging: MergedChanges) -> list[MergedChange]:
 def _check_merged(changes: Iterable[MergedChange]) -> None:
     for item in changes:
         if item.theirs_blob != item.row.derived_blob:
-            _check_limits(item.entry)
+            check_limits(item.entry)
 
 
-def _check_limits(entry: Entry | None) -> None:
+def check_limits(entry: Entry | None) -> None:
     """Check the limits of merged entries: each side alone keeps them, but the merge may exceed them."""
     if isinstance(entry, Archive):
         check_archive(entry)

@@ -18,7 +18,7 @@ and settles its session, which the commit's trailers name (see `memotree_storage
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol, Self
 
@@ -82,6 +82,8 @@ class NewCommit:
         committer: Its committer.
         tag: An annotated tag to make with it.
         session: The session that it came from.
+        merged: The further parents of a merge commit.
+        files: Files to write that are no entries, by path; ``None`` removes the file.
     """
 
     branch: str
@@ -93,6 +95,8 @@ class NewCommit:
     committer: Signature
     tag: TagDraft | None = None
     session: SettledSession | None = None
+    merged: Sequence[str] = ()
+    files: Mapping[str, FileContent | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,8 +270,10 @@ async def place_tag(transaction: WorkspaceTransaction, name: str, tag_id: str, c
 
 
 def _write(repository: CommitStore, new: NewCommit, target: _Target) -> tuple[WrittenCommit, CommitInfo]:
-    files = _files(repository, new)
-    written = target.write_commit(CommitDraft(new.parent, files, new.message, new.author, new.committer, new.tag))
+    draft = CommitDraft(
+        new.parent, _files(repository, new), new.message, new.author, new.committer, new.tag, new.merged
+    )
+    written = target.write_commit(draft)
     return written, repository.commit_info(written.commit_id)
 
 
@@ -277,7 +283,7 @@ def _files(repository: CommitStore, new: NewCommit) -> dict[str, FileContent | N
     The present name of an entry is read from its folder at the parent, which holds few files and is rewritten anyway.
     All files with its id are removed, whatever their slugs are, so that it has one file afterwards.
     """
-    files: dict[str, FileContent | None] = {}
+    files = dict(new.files)
     for present in entry_files(repository, new.parent, sorted(new.entries)).values():
         files.update(dict.fromkeys(file.path for file in present))
     for entry in new.entries.values():

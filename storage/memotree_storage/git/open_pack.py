@@ -58,7 +58,9 @@ class GitOpenPack:
         if draft.parent is not None:
             data = self._objects.read_kind(raw_id(draft.parent, "commit"), COMMIT, "commit")
             root = raw_id(parse_commit(draft.parent, data).tree_id, "tree")
-            parents = (draft.parent,)
+            parents = (draft.parent, *draft.merged)
+        for merged in draft.merged:
+            self._objects.read_kind(raw_id(merged, "commit"), COMMIT, "commit")
         if draft.tag is not None:
             check_ref_name(f"refs/tags/{draft.tag.name}")
         with disk_errors("write a commit"):

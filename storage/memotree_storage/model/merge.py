@@ -61,7 +61,7 @@ def merge_entries(base: Entry | None, ours: Entry | None, theirs: Entry | None) 
     if side is not None:
         return MergeResult(theirs if side == "theirs" else ours)
     if base is not None and (ours is None or theirs is None):
-        return _deleted_and_changed(base, ours, theirs)
+        return deleted_and_changed(base, ours, theirs)
     if isinstance(ours, Node) and isinstance(theirs, Node) and (base is None or isinstance(base, Node)):
         return _Merge(ours.id).nodes(base, ours, theirs)
     if isinstance(ours, Archive) and isinstance(theirs, Archive) and (base is None or isinstance(base, Archive)):
@@ -69,7 +69,8 @@ def merge_entries(base: Entry | None, ours: Entry | None, theirs: Entry | None) 
     return _kinds_differ(base, ours, theirs)
 
 
-def _deleted_and_changed(base: Entry, ours: Entry | None, theirs: Entry | None) -> MergeResult:
+def deleted_and_changed(base: Entry, ours: Entry | None, theirs: Entry | None) -> MergeResult:
+    """The conflict of a side that deleted an entry, which is ``None``, with one that changed it."""
     deleted, changed = ("Our", "their") if ours is None else ("Their", "our")
     description = (
         f"{deleted} side deleted it and {changed} side changed it; delete it on both sides or keep the change."

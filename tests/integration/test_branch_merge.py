@@ -1,0 +1,378 @@
+"""Merging a revision into a branch, and the preview of it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from integration.damage import differences
+from integration.histories import branch, git, kinds
+from integration.wires import Wire
+from integration.worlds import World
+from memotree_storage.commit.branch_merge import MergeConflictError, NotFastForwardError
+from memotree_storage.commit.refs import BranchNotFoundError
+from memotree_storage.conflicts import Absence, Conflict
+from memotree_storage.git.entry_files import EntryDecoder, entry_files
+from memotree_storage.mirror.state_merge import FileConflictError, UnreadableFilesError, UnrelatedHistoriesError
+from memotree_storage.model.codec import encode_entry
+from memotree_storage.model.node import Archive, Entry, new_id
+from memotree_storage.model.paths import node_path
+from memotree_storage.ports import CommitDraft, FileContent, Signature
+from memotree_storage.postgres.requests import RequestIdReusedError
+
+from memotree.history import HistoryOperations
+from memotree.v1 import history_service_pb2 as pb
+from memotree.v1 import types_pb2
+
+pytestmark = pytest.mark.requirement("GIT-6")
+
+
+class Sides:
+    """A world whose branch ``side`` forks from ``main`` after the first commit."""
+
+    def __init__(self, world: World, history: HistoryOperations) -> None:
+        self.world = world
+        self.history = history
+
+    async def fork(self, *entries: Entry) -> str:
+        base = await self.world.put(*entries)
+        await branch(self.history, self.world, "side")
+        return base
+
+    async def preview(self, source: str = "side", into: str = "", **fields: Any) -> pb.PreviewMergeResponse:
+        request = pb.PreviewMergeRequest(workspace=self.world.workspace, source=source, branch=into, **fields)
+        return await self.history.preview_merge(request)
+
+    async def merge(self, source: str = "side", into: str = "", **fields: Any) -> pb.MergeBranchResponse:
+        request = pb.MergeBranchRequest(workspace=self.world.workspace, source=source, branch=into, **fields)
+        return await self.history.merge_branch(request)
+
+    async def conflicts(self, source: str = "side", into: str = "") -> dict[tuple[str, str], Conflict]:
+        """The conflicts of a merge that is refused, by node and field. The preview has them, and nothing is written."""
+        before = git(self.world, "for-each-ref")
+        with pytest.raises(MergeConflictError) as caught:
+            await self.merge(source, into)
+        previewed = await self.preview(source, into)
+        found = {(one.node_id, one.field): one for one in caught.value.conflicts}
+        assert {(one.node_id, one.field) for one in previewed.conflicts} == set(found)
+        assert previewed.conflict_count == len(previewed.conflicts) == len(caught.value.conflicts)
+        assert git(self.world, "for-each-ref") == before
+        return found
+
+    def commit(self, revision: str) -> str:
+        return git(self.world, "rev-parse", revision).strip()
+
+    def at(self, entry_id: str, revision: str = "main") -> Entry | None:
+        """The entry in Git, if there is one."""
+        files = entry_files(self.world.repository, self.commit(revision), [entry_id])[entry_id]
+        return EntryDecoder(self.world.repository).decode(files[0]) if files else None
+
+    async def write(self, files: dict[str, FileContent | None], onto: str = "main") -> str:
+        """A commit that somebody makes with git."""
+        head = self.commit(onto)
+        by = Signature("A person", "person@example.org", self.world.repository.commit_info(head).author.when)
+        draft = CommitDraft(head, files, "By hand\n", by, by)
+        commit_id = self.world.repository.write_commit(draft).commit_id
+        git(self.world, "update-ref", f"refs/heads/{onto}", commit_id)
+        return commit_id
+
+
+@pytest.fixture
+def sides(world: World, history: HistoryOperations) -> Sides:
+    return Sides(world, history)
+
+
+async def test_edits_of_different_nodes_and_fields_merge_into_a_commit_with_both_parents(sides: Sides) -> None:
+    world = sides.world
+    one, two, three = world.nodes(3)
+    base = await sides.fork(one, two, three)
+    ours = await world.put(replace(one, title="Ours"), replace(two, tags=("a",)))
+    new = world.node("New", parent=three)
+    theirs = await world.put(replace(one, content="Theirs."), replace(two, tags=("b",)), new, branch="side")
+    previewed = await sides.preview(include_fields=True)
+    assert (previewed.branch_commit_id, previewed.source_commit_id) == (ours, theirs)
+    assert list(previewed.base_commit_ids) == [base]
+    assert not previewed.already_merged
+    assert not previewed.fast_forward_possible
+    made = await sides.merge(author=types_pb2.CommitAuthor(name="A reviewer"), message="Take the side in")
+    assert (made.branch, made.change_count, made.already_merged) == ("main", 3, False)
+    assert previewed.change_count == 3
+    assert git(world, "rev-parse", "main", "main^1", "main^2").split() == [made.commit_id, ours, theirs]
+    assert git(world, "log", "-1", "--format=%an %s", "main").strip() == "A reviewer Take the side in"
+    assert sides.at(one.id) == replace(one, title="Ours", content="Theirs.")
+    assert sides.at(two.id) == replace(two, tags=("a", "b"))
+    assert sides.at(new.id) == new
+    found = await sides.history.get_commit(pb.GetCommitRequest(workspace=world.workspace, revision="main"))
+    assert kinds(found.changes) == kinds(previewed.changes)
+    assert await differences(world) == []
+
+
+async def test_the_message_names_both_sides_and_lists_what_changed(sides: Sides) -> None:
+    world = sides.world
+    one = world.node("A harbour")
+    await sides.fork(one)
+    await world.put(world.node())
+    await world.put(replace(one, content="Another text."), branch="side")
+    await sides.merge()
+    message = git(world, "log", "-1", "--format=%B", "main")
+    assert message.startswith("Merge side into main\n\nChanged:\n- A harbour")
+
+
+@pytest.mark.requirement("STORE-5")
+async def test_what_a_merge_brings_is_found_on_the_branch_and_not_before_it(wire: Wire) -> None:
+    node = await wire.create("Lighthouse", content="It stands on a cliff.")
+    before = await wire.commit()
+    await wire("CreateBranch", name="side")
+    await wire.open(branch="side")
+    await wire("UpdateNode", node_id=node.id, content="It stands on a sandbank.")
+    await wire.create("Foghorn", content="It is loud.")
+    await wire.commit()
+    assert await wire.search("sandbank", "main") == []
+    merged = await wire("MergeBranch", source="side")
+    assert await wire.search("sandbank", "main") == ["Lighthouse"]
+    assert await wire.search("foghorn", "main") == ["Foghorn"]
+    assert await wire.search("cliff", "main") == []
+    assert await wire.search("cliff", before) == ["Lighthouse"]
+    assert await wire.search("sandbank", merged.commit_id) == ["Lighthouse"]
+
+
+async def test_two_values_for_one_field_are_a_conflict_with_all_three(sides: Sides) -> None:
+    world = sides.world
+    one = world.node("Base")
+    await sides.fork(one)
+    await world.put(replace(one, title="Ours"))
+    await world.put(replace(one, title="Theirs"), branch="side")
+    found = await sides.conflicts()
+    assert list(found) == [(one.id, "title")]
+    conflict = found[one.id, "title"]
+    assert (conflict.base, conflict.ours, conflict.theirs) == ("Base", "Ours", "Theirs")
+
+
+async def test_a_deletion_against_a_change_is_a_conflict_both_ways(sides: Sides) -> None:
+    world = sides.world
+    one, two = world.nodes(2)
+    await sides.fork(one, two)
+    await world.put(replace(one, title="Changed"), delete=[two])
+    await world.put(replace(two, title="Changed"), branch="side", delete=[one])
+    found = await sides.conflicts()
+    assert (found[one.id, ""].theirs, found[two.id, ""].ours) == (Absence.DELETED, Absence.DELETED)
+
+
+async def test_moves_that_make_a_cycle_together_are_a_conflict(sides: Sides) -> None:
+    world = sides.world
+    one, two = world.nodes(2)
+    await sides.fork(one, two)
+    await world.put(replace(one, parent_id=two.id))
+    await world.put(replace(two, parent_id=one.id), branch="side")
+    assert "cycle" in (await sides.conflicts())[two.id, "parent"].description
+
+
+async def test_a_node_below_one_that_the_other_side_deleted_is_a_conflict_both_ways(sides: Sides) -> None:
+    world = sides.world
+    one, two = world.nodes(2)
+    await sides.fork(one, two)
+    await world.put(world.node("Below", parent=two), delete=[one])
+    below = world.node("Below", parent=one)
+    await world.put(below, branch="side", delete=[two])
+    assert set(await sides.conflicts()) == {(below.id, "parent"), (two.id, "")}
+
+
+async def test_one_name_for_two_archives_is_a_conflict(sides: Sides) -> None:
+    world = sides.world
+    await sides.fork(world.node())
+    ours, theirs = Archive(new_id(), "plans", "an-agent", ""), Archive(new_id(), "plans", "an-agent", "")
+    await world.put(ours)
+    await world.put(theirs, branch="side")
+    assert set(await sides.conflicts()) == {(theirs.id, "name")}
+
+
+async def test_one_id_created_on_both_sides_conflicts_where_it_differs(sides: Sides) -> None:
+    world = sides.world
+    await sides.fork(world.node())
+    one = world.node("One")
+    await world.put(one)
+    await world.put(replace(one, content="Another text."), branch="side")
+    assert set(await sides.conflicts()) == {(one.id, "content")}
+
+
+async def test_a_merge_that_was_made_is_not_made_again(sides: Sides) -> None:
+    world = sides.world
+    one = world.node()
+    await sides.fork(one)
+    await world.put(world.node())
+    await world.put(replace(one, title="Theirs"), branch="side")
+    made = await sides.merge()
+    again = await sides.merge()
+    assert (again.commit_id, again.already_merged, again.change_count) == (made.commit_id, True, 0)
+    assert (await sides.preview()).already_merged
+    back = await sides.merge("main", "side", style=pb.MERGE_STYLE_FAST_FORWARD)
+    assert back.commit_id == made.commit_id == await world.head("side")
+
+
+@pytest.mark.requirement("GIT-3")
+async def test_a_fast_forward_moves_the_branch_and_only_when_nothing_is_lost(sides: Sides) -> None:
+    world = sides.world
+    one = world.node()
+    await sides.fork(one)
+    theirs = await world.put(replace(one, title="Theirs"), branch="side")
+    assert (await sides.preview()).fast_forward_possible
+    made = await sides.merge(style=pb.MERGE_STYLE_FAST_FORWARD)
+    assert (made.commit_id, made.change_count) == (theirs, 1)
+    assert git(world, "rev-parse", "main").strip() == theirs == await world.head()
+    await world.put(replace(one, title="Later"))
+    await world.put(world.node(), branch="side")
+    with pytest.raises(NotFastForwardError):
+        await sides.merge("main", "side", style=pb.MERGE_STYLE_FAST_FORWARD)
+    assert await differences(world) == []
+
+
+async def test_without_another_style_a_commit_is_made_where_a_fast_forward_is_possible(sides: Sides) -> None:
+    world = sides.world
+    one = world.node()
+    base = await sides.fork(one)
+    theirs = await world.put(replace(one, title="Theirs"), branch="side")
+    await sides.merge()
+    assert git(world, "rev-parse", "main^1", "main^2").split() == [base, theirs]
+    assert sides.at(one.id) == replace(one, title="Theirs")
+
+
+async def test_a_squashed_merge_has_the_changes_and_not_the_history(sides: Sides) -> None:
+    world = sides.world
+    one = world.node()
+    await sides.fork(one)
+    ours = await world.put(world.node())
+    await world.put(replace(one, title="First"), branch="side")
+    await world.put(replace(one, title="Second"), branch="side")
+    made = await sides.merge(style=pb.MERGE_STYLE_SQUASH)
+    assert git(world, "log", "-1", "--format=%P", "main").split() == [ours]
+    assert sides.at(one.id) == replace(one, title="Second")
+    again = await sides.merge(style=pb.MERGE_STYLE_SQUASH)
+    assert (again.commit_id, again.already_merged) == (made.commit_id, True)
+
+
+@pytest.mark.requirement("STORE-2")
+async def test_a_repeated_request_has_the_first_answer(sides: Sides) -> None:
+    world = sides.world
+    one = world.node()
+    await sides.fork(one)
+    await world.put(world.node())
+    await world.put(replace(one, title="Theirs"), branch="side")
+    made = await sides.merge(request_id="merge-1")
+    await world.put(world.node())
+    assert await sides.merge(request_id="merge-1") == made
+    with pytest.raises(RequestIdReusedError):
+        await sides.merge("main", "side", request_id="merge-1")
+    async with world.store.database.transaction() as conn:
+        await conn.execute("delete from work.request")
+    again = await sides.merge(request_id="merge-1")
+    assert (again.commit_id, again.already_merged) == (made.commit_id, False)
+
+
+async def test_branches_that_merged_each_other_crosswise_merge_from_the_merge_of_their_bases(sides: Sides) -> None:
+    """From either base alone, one side's old value would look like a change."""
+    world = sides.world
+    one = world.node("Start", tags=("x",))
+    await sides.fork(one)
+    ours = await world.put(replace(one, title="Ours"))
+    theirs = await world.put(replace(one, tags=("y",)), branch="side")
+    await sides.merge(theirs)
+    await sides.merge(ours, "side")
+    joined = replace(one, title="Ours", tags=("y",))
+    assert sides.at(one.id) == sides.at(one.id, "side") == joined
+    await world.put(replace(joined, title="Later"))
+    await world.put(replace(joined, tags=("z",)), branch="side")
+    assert len((await sides.preview()).base_commit_ids) == 2
+    await sides.merge()
+    assert sides.at(one.id) == replace(one, title="Later", tags=("z",))
+    assert await differences(world) == []
+
+
+async def test_where_crosswise_bases_conflict_their_resolutions_conflict(sides: Sides) -> None:
+    world = sides.world
+    one = world.node("Start")
+    base = await sides.fork(one)
+    ours = await world.put(replace(one, title="Ours"))
+    theirs = await world.put(replace(one, title="Theirs"), branch="side")
+    by = world.repository.commit_info(base).author
+    for name, first, second, title in (("main", ours, theirs, "Ours"), ("side", theirs, ours, "Theirs")):
+        files = {node_path(one.id, "Start"): None, node_path(one.id, title): encode_entry(replace(one, title=title))}
+        commit = world.repository.write_commit(CommitDraft(first, files, "Resolved\n", by, by, merged=(second,)))
+        git(world, "update-ref", f"refs/heads/{name}", commit.commit_id)
+    await world.store.catch_up(world.workspace)
+    assert set(await sides.conflicts()) == {(one.id, "title")}
+
+
+async def test_files_that_are_no_nodes_come_along(sides: Sides) -> None:
+    world = sides.world
+    await sides.fork(world.node())
+    await world.put(world.node())
+    await sides.write({"LICENSE": b"Do as you like.\n", "docs/how.md": b"Like this.\n"}, "side")
+    await sides.merge()
+    assert git(world, "show", "main:LICENSE") == "Do as you like.\n"
+    assert git(world, "show", "main:docs/how.md") == "Like this.\n"
+    await sides.write({"LICENSE": b"Ours.\n"}, "main")
+    await sides.write({"LICENSE": b"Theirs.\n"}, "side")
+    with pytest.raises(FileConflictError, match="LICENSE"):
+        await sides.merge()
+
+
+async def test_files_of_nodes_that_cannot_be_read_are_not_merged(sides: Sides) -> None:
+    world = sides.world
+    one = world.node()
+    await sides.fork(one)
+    await sides.write({node_path(new_id()): b"what is this?\n"}, "side")
+    with pytest.raises(UnreadableFilesError, match="ListFaults"):
+        await sides.merge()
+
+
+async def test_histories_without_a_common_commit_are_refused(sides: Sides) -> None:
+    world = sides.world
+    await sides.fork(world.node())
+    by = world.repository.commit_info(sides.commit("main")).author
+    root = world.repository.write_commit(CommitDraft(None, {"README": b"Other\n"}, "Other\n", by, by)).commit_id
+    git(world, "update-ref", "refs/heads/side", root)
+    await world.store.catch_up(world.workspace)
+    with pytest.raises(UnrelatedHistoriesError):
+        await sides.merge()
+
+
+async def test_pages_of_a_preview_have_every_change_and_conflict(sides: Sides) -> None:
+    world = sides.world
+    nodes = world.nodes(7)
+    await sides.fork(*nodes)
+    await world.put(*(replace(node, title="Ours") for node in nodes[:5]))
+    await world.put(*(replace(node, title="Theirs", tags=("t",)) for node in nodes), branch="side")
+    whole = await sides.preview()
+    request = pb.PreviewMergeRequest(workspace=world.workspace, source="side", page_size=2)
+    changes, conflicts = list[str](), list[str]()
+    while True:
+        page = await sides.history.preview_merge(request)
+        assert (page.change_count, page.conflict_count) == (7, 5)
+        changes += [change.node_id for change in page.changes]
+        conflicts += [conflict.node_id for conflict in page.conflicts]
+        if not page.next_page_token:
+            break
+        request.page_token = page.next_page_token
+        await world.put(world.node())
+    assert changes == [change.node_id for change in whole.changes]
+    assert conflicts == [conflict.node_id for conflict in whole.conflicts]
+
+
+async def test_unknown_names_are_refused(sides: Sides) -> None:
+    await sides.fork(sides.world.node())
+    with pytest.raises(BranchNotFoundError):
+        await sides.merge("main", "nowhere")
+    with pytest.raises(BranchNotFoundError):
+        await sides.preview("main", "nowhere")
+
+
+async def test_a_session_goes_on_after_its_branch_was_merged_into(sides: Sides) -> None:
+    world = sides.world
+    one, two = world.nodes(2)
+    await sides.fork(one, two)
+    session = await world.open()
+    await world.stage(session, replace(two, title="In the session"))
+    await world.put(replace(one, title="Theirs"), branch="side")
+    await sides.merge()
+    await world.commit(session)
+    assert sides.at(one.id) == replace(one, title="Theirs")
+    assert sides.at(two.id) == replace(two, title="In the session")
