@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum, IntEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Group
 from rich.text import Text
@@ -13,13 +13,13 @@ from memotree.cli.terminal.output import ID, Cell, Column, plain, table
 from memotree.cli.wording import in_commands, in_options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from rich.console import RenderableType
 
     from memotree.cli.terminal.output import Output
     from memotree.client import MemoTreeClientError
-    from memotree.client.conflicts import FieldValue
+    from memotree.client.conflicts import Conflict, FieldValue
 
 
 class ExitCode(IntEnum):
@@ -114,7 +114,7 @@ def tell_client_error(
         for field, description in faults:
             output.note(f"  • {field}: {description}")
     if error.conflicts:
-        output.note(conflict_table(error))
+        output.note(conflict_table(error.conflicts, _SIDES.get(error.reason, _OF_SESSION)))
     for node in error.nodes:
         output.note(Text.assemble("  ", (node.id, "yellow"), "  ", node.title))
     if hint:
@@ -127,9 +127,16 @@ def _told(description: str, sentence: str) -> bool:
     return description.casefold().rstrip(". ") in sentence.casefold()
 
 
-def conflict_table(error: MemoTreeClientError) -> RenderableType:
-    """A table of the conflicts with both sides next to each other."""
-    columns: list[Column] = [("Node", ID), "Field", "Before", "In the session", "On the branch"]
+_OF_SESSION: Final = ("In the session", "On the branch")
+OF_MERGE: Final = ("On the branch", "On the other side")
+"""What the two sides of a merge are called in a table of conflicts."""
+
+_SIDES: Final = {"MERGE_CONFLICT": OF_MERGE}
+
+
+def conflict_table(conflicts: Iterable[Conflict], sides: tuple[str, str]) -> RenderableType:
+    """A table of conflicts with both sides next to each other; ``sides`` are their names."""
+    columns: list[Column] = [("Node", ID), "Field", "Before", *sides]
     rows = [
         (
             each.node_id,
@@ -138,7 +145,7 @@ def conflict_table(error: MemoTreeClientError) -> RenderableType:
             _side(each.ours, each.our_value),
             _side(each.theirs, each.their_value),
         )
-        for each in error.conflicts
+        for each in conflicts
     ]
     return Group(Text("Conflicts", "bold"), table(columns, rows, empty=""))
 

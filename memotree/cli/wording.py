@@ -19,6 +19,8 @@ COMMANDS: Final = {
     "CreateBranch": "branch create",
     "ListBranches": "branch list",
     "DeleteBranch": "branch delete",
+    "MergeBranch": "branch merge",
+    "PreviewMerge": "branch merge --preview",
     "CreateTag": "tag create",
     "ListTags": "tag list",
     "DeleteTag": "tag delete",

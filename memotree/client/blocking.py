@@ -240,6 +240,8 @@ class Workspace(Revision):
     branches = _iterating(AsyncWorkspace.branches)
     branch = _blocking(AsyncWorkspace.branch)
     delete_branch = _blocking(AsyncWorkspace.delete_branch)
+    merge = _blocking(AsyncWorkspace.merge)
+    preview_merge = _blocking(AsyncWorkspace.preview_merge)
     tags = _iterating(AsyncWorkspace.tags)
     tag = _blocking(AsyncWorkspace.tag)
     delete_tag = _blocking(AsyncWorkspace.delete_tag)

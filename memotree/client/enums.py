@@ -5,6 +5,7 @@ from typing import Any, Literal, TypeVar
 
 from memotree.v1 import (
     forest_service_pb2,
+    history_service_pb2,
     job_service_pb2,
     maintenance_service_pb2,
     memory_service_pb2,
@@ -42,6 +43,14 @@ class ChangeKind(StrEnum):
     CREATED = "CREATED"
     UPDATED = "UPDATED"
     DELETED = "DELETED"
+
+
+class MergeStyle(StrEnum):
+    """How a merge is recorded: a commit with both parents, the branch moved, or a commit without the history."""
+
+    COMMIT = "COMMIT"
+    FAST_FORWARD = "FAST_FORWARD"
+    SQUASH = "SQUASH"
 
 
 class SessionState(StrEnum):
@@ -140,6 +149,7 @@ RelationName = (
     RelationType
     | Literal["REFERENCES", "INSPIRED_BY", "CONTRADICTS", "EXTENDS", "DEPENDS_ON", "SUPERSEDES", "PART_OF", "ABOUT"]
 )
+MergeStyleName = MergeStyle | Literal["COMMIT", "FAST_FORWARD", "SQUASH"]
 JobStateName = JobState | Literal["QUEUED", "RUNNING", "SUCCEEDED", "FAILED", "STOPPED", "CANCELLED"]
 SearchTypeName = SearchType | Literal["FULL_TEXT", "SEMANTIC", "RELATION", "HYBRID"]
 SearchScopeName = SearchScope | Literal["ALL", "CURRENT_VIEW", "SUBTREE", "RELATED"]
@@ -151,6 +161,7 @@ _WIRE: dict[type[StrEnum], tuple[Any, str]] = {
     Level: (types_pb2.LevelOfDetail, "LEVEL_OF_DETAIL_"),
     RelationType: (types_pb2.RelationType, "RELATION_TYPE_"),
     ChangeKind: (types_pb2.ChangeKind, "CHANGE_KIND_"),
+    MergeStyle: (history_service_pb2.MergeStyle, "MERGE_STYLE_"),
     SessionState: (session_service_pb2.SessionState, "SESSION_STATE_"),
     JobState: (job_service_pb2.JobState, "JOB_STATE_"),
     SearchType: (node_service_pb2.SearchType, "SEARCH_TYPE_"),

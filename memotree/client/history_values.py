@@ -1,9 +1,11 @@
 """Commits, differences, branches and tags, as plain values."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 
+from memotree.client.conflicts import Conflict
 from memotree.client.enums import ChangeKind, from_wire
 from memotree.client.node_values import Node, moment, stamp
 from memotree.v1 import history_service_pb2, types_pb2
@@ -129,6 +131,61 @@ class Branch:
     def from_wire(cls, message: history_service_pb2.Branch) -> Self:
         """Reads the message."""
         return cls(message.name, message.commit_id, message.protected)
+
+
+@dataclass(frozen=True, slots=True)
+class BranchMerge:
+    """What a merge gave: the head of the branch, and how many nodes and archives changed on it.
+
+    ``already_merged`` says that the branch had all of the other side already, so that nothing was written.
+    """
+
+    commit_id: str
+    branch: str
+    change_count: int = 0
+    already_merged: bool = False
+
+    @classmethod
+    def from_wire(cls, message: history_service_pb2.MergeBranchResponse) -> Self:
+        """Reads the message."""
+        return cls(message.commit_id, message.branch, message.change_count, message.already_merged)
+
+
+@dataclass(frozen=True, slots=True)
+class BranchMergePreview:
+    """What a merge would do.
+
+    Attributes:
+        source_commit_id: The commit that would be merged.
+        branch_commit_id: The head of the branch.
+        base_commit_ids: Their merge bases, newest first.
+        already_merged: Whether the branch has all of the other side already.
+        fast_forward_possible: Whether the branch could be moved to the other side.
+        changes: What would change on the branch, ordered by node id.
+        conflicts: What both sides changed differently, and what would leave no tree; "ours" is the branch.
+    """
+
+    source_commit_id: str
+    branch_commit_id: str
+    base_commit_ids: tuple[str, ...] = ()
+    already_merged: bool = False
+    fast_forward_possible: bool = False
+    changes: tuple[EntryChange, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+
+    @classmethod
+    def from_wire(cls, messages: Sequence[history_service_pb2.PreviewMergeResponse]) -> Self:
+        """Reads the messages of all pages, at least one."""
+        first = messages[0]
+        return cls(
+            first.source_commit_id,
+            first.branch_commit_id,
+            tuple(first.base_commit_ids),
+            first.already_merged,
+            first.fast_forward_possible,
+            tuple(EntryChange.from_wire(change) for page in messages for change in page.changes),
+            tuple(Conflict.from_wire(conflict) for page in messages for conflict in page.conflicts),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A workspace: its state on the default branch, its sessions, branches and tags, and checks of its stores."""
+"""A workspace: its state on the default branch, its sessions, and checks of its stores."""
 
 from collections.abc import AsyncIterator, Generator, Iterable
 from datetime import timedelta
@@ -8,18 +8,16 @@ from google.protobuf.duration_pb2 import Duration
 
 from memotree.client import changes
 from memotree.client.default_agent import default_agent
-from memotree.client.errors import AlreadyExistsError
 from memotree.client.file_ingestion import AsyncFileIngestion
 from memotree.client.forest import AsyncForestChanges
-from memotree.client.history_values import Author, Branch, Tag
 from memotree.client.jobs import AsyncRebuilds
 from memotree.client.memory import AsyncMemory
 from memotree.client.paging import pages
+from memotree.client.refs import AsyncRefs
 from memotree.client.revision import MOST_PER_PAGE, AsyncRevision
 from memotree.client.session import AsyncSession
 from memotree.client.transport import Transport
 from memotree.client.workspace_values import CommittedChanges, Difference, Progress, SessionInfo, WorkspaceInfo
-from memotree.v1 import history_service_pb2 as history
 from memotree.v1 import maintenance_service_pb2 as maintenance
 from memotree.v1 import node_service_pb2 as nodes
 from memotree.v1 import session_service_pb2 as sessions
@@ -52,7 +50,7 @@ class OpeningSession:
             await self._opened.__aexit__(kind, error, trace)
 
 
-class AsyncWorkspace(AsyncRevision, AsyncMemory, AsyncForestChanges, AsyncFileIngestion, AsyncRebuilds):
+class AsyncWorkspace(AsyncRevision, AsyncMemory, AsyncForestChanges, AsyncFileIngestion, AsyncRebuilds, AsyncRefs):
     """One workspace; its own reads see the current default branch. Creating the object makes no call to the server."""
 
     def __init__(self, transport: Transport, name: str) -> None:
@@ -152,56 +150,6 @@ class AsyncWorkspace(AsyncRevision, AsyncMemory, AsyncForestChanges, AsyncFileIn
             request,
             sessions.ListSessionsResponse,
             lambda page: map(SessionInfo.from_wire, page.sessions),
-        )
-
-    def branches(self) -> AsyncIterator[Branch]:
-        """The branches, ordered by name."""
-        request = history.ListBranchesRequest(workspace=self._workspace, page_size=MOST_PER_PAGE)
-        return pages(
-            self._transport, request, history.ListBranchesResponse, lambda page: map(Branch.from_wire, page.branches)
-        )
-
-    async def branch(self, name: str, at: str = "", *, exist_ok: bool = False) -> Branch:
-        """Creates a branch; nothing is copied.
-
-        Args:
-            name: Its name.
-            at: A branch, tag or commit; the default branch if empty.
-            exist_ok: Whether a branch of that name may exist already, at any commit; then it is returned as it is.
-        """
-        request = history.CreateBranchRequest(workspace=self._workspace, name=name, revision=at)
-        try:
-            return Branch.from_wire((await self._transport.call(request, history.CreateBranchResponse)).branch)
-        except AlreadyExistsError:
-            if not exist_ok:
-                raise
-        return await anext(branch async for branch in self.branches() if branch.name == name)
-
-    async def delete_branch(self, name: str) -> int:
-        """Deletes a branch; returns how many open sessions were detached from it."""
-        request = history.DeleteBranchRequest(workspace=self._workspace, name=name)
-        return (await self._transport.call(request, history.DeleteBranchResponse)).detached_sessions
-
-    def tags(self) -> AsyncIterator[Tag]:
-        """The tags, ordered by name."""
-        request = history.ListTagsRequest(workspace=self._workspace, page_size=MOST_PER_PAGE)
-        return pages(self._transport, request, history.ListTagsResponse, lambda page: map(Tag.from_wire, page.tags))
-
-    async def tag(self, name: str, at: str = "", *, message: str = "", tagger: Author | None = None) -> Tag:
-        """Creates an annotated tag at a branch, tag or commit (the default branch if empty)."""
-        request = history.CreateTagRequest(
-            workspace=self._workspace,
-            name=name,
-            revision=at,
-            message=message,
-            tagger=tagger.to_wire() if tagger else None,
-        )
-        return Tag.from_wire((await self._transport.call(request, history.CreateTagResponse)).tag)
-
-    async def delete_tag(self, name: str) -> None:
-        """Deletes a tag."""
-        await self._transport.call(
-            history.DeleteTagRequest(workspace=self._workspace, name=name), history.DeleteTagResponse
         )
 
     async def verify(self) -> AsyncIterator[Progress | Difference]:

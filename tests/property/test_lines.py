@@ -4,6 +4,7 @@ The model is a commit as a dictionary of entries. Branches, tags and merges only
 """
 
 import random
+import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -19,11 +20,17 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from memotree_storage.git.entry_files import entry_files
+from memotree_storage.commit.branch_merge import MergeConflictError, Merged, MergeOrder, MergeStyle, merge_into_branch
+from memotree_storage.commit.transaction import workspace_transaction
+from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
+from memotree_storage.errors import MemoTreeError
+from memotree_storage.git.entry_files import EntryDecoder, entry_files
 from memotree_storage.maintenance.line_collection import collect_unreachable_lines
+from memotree_storage.mirror.state_merge import UnreadableFilesError, UnrelatedHistoriesError
 from memotree_storage.model.codec import encode_entry
+from memotree_storage.model.merge import merge_entries
 from memotree_storage.model.node import Archive, Node, Relation
-from memotree_storage.model.paths import entry_path
+from memotree_storage.model.paths import entry_path, parse_path
 from memotree_storage.ports import CommitDraft, Signature, TagDraft
 from memotree_storage.postgres import archive_trees, misplaced, projector, registry, tree
 from memotree_storage.postgres.merge_bases import is_ancestor, merge_bases
@@ -134,6 +141,47 @@ class Histories(RuleBasedStateMachine):
         point = self._write(ours, (theirs.commit_id,), self._changed(files, wanted or []), names)
         self._move(ref, point.commit_id)
         self._follow()
+
+    @precondition(lambda self: self._branches())
+    @rule(branch=choices, other=choices, squash=st.booleans(), mine=st.none() | changes, others=st.none() | changes)
+    def merge_by_fields(
+        self,
+        branch: int,
+        other: int,
+        squash: bool,
+        mine: list[tuple[str, int, int]] | None,
+        others: list[tuple[str, int, int]] | None,
+    ) -> None:
+        """Merge by MemoTree's own rules, after more changes of both sides or none; what conflicts is refused."""
+        ref = pick(self._branches(), branch)
+        reachable = self.model.reachable()
+        theirs = self.model.points[pick([key for key in self.model.points if key in reachable], other)]
+        if others:
+            theirs = self._write(theirs, (), self._changed(theirs.files, others))
+            self._move("refs/heads/three", theirs.commit_id)
+        if mine:
+            ours = self._at(ref)
+            self._move(ref, self._write(ours, (), self._changed(ours.files, mine)).commit_id)
+        self._follow()
+        ours = self._at(ref)
+        bases = self.model.merge_bases(ours.commit_id, theirs.commit_id)
+        expected = self._merged(self.model.points[next(iter(bases))], ours, theirs) if len(bases) == 1 else None
+        by = self._by()
+        merged = self.harness.run(self._merge(ref, theirs.commit_id, by, squash=squash))
+        if isinstance(merged, MemoTreeError):
+            assert self.repository.refs()[ref] == ours.commit_id
+            if expected is None and isinstance(merged, MergeConflictError) and len(bases) == 1:
+                assert not self._git_merges(ours, theirs)
+            return
+        assert not bases or merged.merge.is_merged == (theirs.commit_id in bases)
+        if not merged.is_new:
+            return
+        info = self.repository.commit_info(merged.commit_id)
+        assert info.parents == ((ours.commit_id,) if squash else (ours.commit_id, theirs.commit_id))
+        files = expected if expected is not None else self._read(merged, ours)
+        assert files is not None
+        self._note(merged.commit_id, info.parents, by, ours, files)
+        self.model.refs[ref] = merged.commit_id
 
     @rule(seed=st.integers(0, 2**32))
     def rebuild(self, seed: int) -> None:
@@ -340,14 +388,77 @@ class Histories(RuleBasedStateMachine):
         if others:
             info = self.repository.commit_info(commit_id)
             commit_id = join(self.repository, info, (parent.commit_id, *others))
+        return self._note(commit_id, (parent.commit_id, *others), by, parent, files)
+
+    def _note(self, commit_id: str, parents: tuple[str, ...], by: Signature, parent: Point, files: Files) -> Point:
+        """Add a commit to the model."""
         written = {
             key: parent.written[key] if parent.files.get(key) == entry and key in parent.written else commit_id
             for key, entry in files.items()
             if entry is not None
         }
-        point = Point(commit_id, (parent.commit_id, *others), by.when, files, written)
+        point = Point(commit_id, parents, by.when, files, written)
         self.model.points[commit_id] = point
         return point
+
+    # --- merges by MemoTree's rules ---
+
+    async def _merge(self, ref: str, theirs: str, by: Signature, *, squash: bool) -> Merged | MemoTreeError:
+        """Merge, or return why that is refused."""
+        style = MergeStyle.SQUASH if squash else MergeStyle.COMMIT
+        order = MergeOrder(ref.removeprefix("refs/heads/"), "a commit", style, "Merge", by, by)
+
+        async def find() -> str:
+            return theirs
+
+        async def run(commit_point: CommitPoint) -> Merged:
+            async with workspace_transaction(self.harness.store, self.workspace, commit_point) as transaction:
+                return await merge_into_branch(transaction, order, find)
+
+        try:
+            return await finish_past_commit_point(run)
+        except (MergeConflictError, UnreadableFilesError, UnrelatedHistoriesError) as error:
+            return error
+
+    @staticmethod
+    def _merged(base: Point, ours: Point, theirs: Point) -> Files | None:
+        """What a merge from one base must give; ``None`` if an entry conflicts."""
+        files = dict(ours.files)
+        for key in {*base.files, *theirs.files}:
+            start, our, their = (point.files.get(key) for point in (base, ours, theirs))
+            if their in (start, our):
+                continue
+            result = merge_entries(start, our, their)
+            if result.conflicts:
+                return None
+            files[key] = result.entry
+            if result.entry is None:
+                del files[key]
+        return files
+
+    def _read(self, merged: Merged, ours: Point) -> Files:
+        """What a merge from several bases gave, as Git has it; it keeps what their side has not changed."""
+        files = dict(ours.files)
+        decoder = EntryDecoder(self.repository)
+        for change in merged.merge.changes:
+            found = entry_files(self.repository, merged.commit_id, [change.entry_id])[change.entry_id]
+            files.pop(change.entry_id, None)
+            if found:
+                files[change.entry_id] = decoder.decode(found[0])
+            assert files.get(change.entry_id) == change.entry
+        return files
+
+    def _git_merges(self, ours: Point, theirs: Point) -> bool:
+        """Whether git merges the two, and not by keeping two files of one entry beside each other."""
+        command = ["git", "-C", str(self.repository.path)]
+        merging = [*command, "merge-tree", "--write-tree", ours.commit_id, theirs.commit_id]
+        ended = subprocess.run(merging, capture_output=True, text=True, check=False)  # noqa: S603 - git, our own ids
+        if ended.returncode != 0:
+            return False
+        listing = [*command, "ls-tree", "-r", "--name-only", ended.stdout.split()[0]]
+        files = subprocess.run(listing, capture_output=True, text=True, check=True).stdout.splitlines()  # noqa: S603
+        ids = [parsed[1] for path in files if (parsed := parse_path(path)) is not None]
+        return len(set(ids)) == len(ids)
 
 
 @pytest.mark.timeout(1200)  # for profiles with more examples; the default profile takes seconds

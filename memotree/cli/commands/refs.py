@@ -1,14 +1,19 @@
-"""``memotree branch`` and ``memotree tag``: manage branches and tags."""
+"""``memotree branch`` and ``memotree tag``: manage branches and tags, and merge branches."""
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from memotree.cli.arguments import completion
 from memotree.cli.arguments.options import YesOption
 from memotree.cli.arguments.revision_names import ALSO, REVISION_NAME
 from memotree.cli.commands.workspaces import confirm
 from memotree.cli.context import WORKSPACE, CliContext, command
+from memotree.cli.errors import OF_MERGE, conflict_table
+from memotree.cli.terminal import display
 from memotree.cli.terminal.output import counted, short, table, when
 
 if TYPE_CHECKING:
@@ -71,6 +76,73 @@ def delete_branch(cli: CliContext, name: BranchName, yes: YesOption = False) -> 
     detached = workspace.delete_branch(name)
     cli.output.show({"deleted": name, "detached_sessions": detached}, lambda: None)
     cli.output.done(f"The branch {name} is deleted; detached: {counted(detached, 'session')}.")
+
+
+class StyleChoice(StrEnum):
+    """How a merge is recorded."""
+
+    COMMIT = "commit"
+    FAST_FORWARD = "fast-forward"
+    SQUASH = "squash"
+
+
+@command("branch merge", WORKSPACE)
+def merge_branch(
+    cli: CliContext,
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="REVISION",
+            help=f"What is merged: a branch, tag or commit. {ALSO}.",
+            autocompletion=completion.revisions,
+        ),
+        REVISION_NAME,
+    ],
+    into: Annotated[
+        str,
+        typer.Option("--into", help="The branch that gets it; the default branch.", autocompletion=completion.branches),
+    ] = "",
+    message: Annotated[
+        str, typer.Option("--message", "-m", help="The commit message; 'Merge REVISION into BRANCH' when not given.")
+    ] = "",
+    style: Annotated[
+        StyleChoice,
+        typer.Option(
+            help="A commit with both sides as parents, the branch moved to the other side, or a commit without the "
+            "history of the other side."
+        ),
+    ] = StyleChoice.COMMIT,
+    preview: Annotated[
+        bool, typer.Option("--preview", help="Show what would change and what conflicts; write nothing.")
+    ] = False,
+) -> None:
+    """Merge a branch, tag or commit into a branch, three ways, per node and field."""
+    if preview:
+        _show_preview(cli, source, into)
+        return
+    from memotree.client import MergeStyle  # noqa: PLC0415 - gRPC is loaded when the call is made
+
+    made = cli.workspace.merge(source, into, style=MergeStyle[style.name], message=message)
+    cli.output.show(made, lambda: None)
+    if made.already_merged:
+        cli.output.done(f"{made.branch} has all of {source} already; nothing was written.")
+    else:
+        changed = counted(made.change_count, "entry", "entries")
+        cli.output.done(f"{source} is merged into {made.branch}, now at {short(made.commit_id)}; {changed} changed.")
+
+
+def _show_preview(cli: CliContext, source: str, into: str) -> None:
+    found = cli.workspace.preview_merge(source, into)
+
+    def look() -> RenderableType:
+        if found.already_merged:
+            return Text("The branch has all of it already.", "dim")
+        parts: list[RenderableType] = [display.entries(found.changes)] if found.changes else []
+        parts += [conflict_table(found.conflicts, OF_MERGE)] if found.conflicts else []
+        changed = counted(len(found.changes), "entry", "entries")
+        return Group(*parts, Text(f"{changed} would change; {counted(len(found.conflicts), 'conflict')}.", "dim"))
+
+    cli.output.show(found, look)
 
 
 @command("tag create", WORKSPACE)

@@ -38,7 +38,7 @@ _FEW: Final = 50
 class MergeConflictError(AbortedError):
     """Both sides of a merge changed the same thing differently; ``conflicts`` has each."""
 
-    reason = "CONFLICT"
+    reason = "MERGE_CONFLICT"
 
     @classmethod
     def of(cls, conflicts: Sequence[Conflict]) -> "MergeConflictError":

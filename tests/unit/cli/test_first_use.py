@@ -13,10 +13,10 @@ from unit.cli.conftest import CommandLine
 from unit.client.fake_state import RefusedError
 
 from memotree.cli.commands import refs, sessions
-from memotree.cli.errors import conflict_table
+from memotree.cli.errors import OF_MERGE, conflict_table
 from memotree.cli.target import DEFAULT_ADDRESS, find_address
 from memotree.cli.terminal import display
-from memotree.client import AbortedError, Author, Commit, Conflict, Difference, EntryChange
+from memotree.client import Author, Commit, Conflict, Difference, EntryChange
 from memotree.settings import Settings
 from memotree.v1 import session_service_pb2, types_pb2
 
@@ -131,7 +131,7 @@ def test_a_conflict_says_which_side_deleted() -> None:
     empty = types_pb2.FieldValue(text="")
     text = types_pb2.Conflict(node_id=CHILD, field="content", base_value=empty, our_value=empty)
     found = tuple(Conflict.from_wire(message) for message in (whole, text))
-    lines = shown(conflict_table(AbortedError("no", conflicts=found)), 100).splitlines()
+    lines = shown(conflict_table(found, OF_MERGE), 100).splitlines()
     assert any(CHILD in line and "(all of it)" in line and "deleted" in line and "Title 2" in line for line in lines)
     assert any("content" in line and "empty" in line for line in lines)
     assert not any(line.startswith(("┏", "┃", "└")) for line in lines)
