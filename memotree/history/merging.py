@@ -27,6 +27,7 @@ from memotree.request.idempotency import request_mark, run_once
 from memotree.request.limits import ServiceLimits
 from memotree.request.messages import check_message, read_author
 from memotree.request.pages import PageTokens, fitting, page_size
+from memotree.sessions.pushed import mirror_pushed
 from memotree.v1 import history_service_pb2 as pb
 
 _AUTHOR: Final = "agent"
@@ -64,6 +65,9 @@ class Merging:
         lookup.needed("source", request.source)
         async with self._store.database.connection() as conn:
             workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
+        if not cursor:
+            await mirror_pushed(self._store, workspace.workspace_id)
+        async with self._store.database.connection() as conn:
             if cursor:
                 ours, theirs = State(workspace.workspace_id, cursor["ours"]), cursor["theirs"]
             else:

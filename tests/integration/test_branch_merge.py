@@ -10,12 +10,12 @@ from integration.wires import Wire
 from integration.worlds import World
 from memotree_storage.commit.branch_merge import MergeConflictError, NotFastForwardError
 from memotree_storage.commit.refs import BranchNotFoundError
-from memotree_storage.conflicts import Absence, Conflict
+from memotree_storage.conflicts import Absence, Conflict, Place
 from memotree_storage.git.entry_files import EntryDecoder, entry_files
 from memotree_storage.mirror.state_merge import FileConflictError, UnreadableFilesError, UnrelatedHistoriesError
 from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Archive, Entry, new_id
-from memotree_storage.model.paths import node_path
+from memotree_storage.model.paths import entry_path, node_path
 from memotree_storage.ports import CommitDraft, FileContent, Signature
 from memotree_storage.postgres.requests import RequestIdReusedError
 
@@ -163,7 +163,22 @@ async def test_moves_that_make_a_cycle_together_are_a_conflict(sides: Sides) -> 
     await sides.fork(one, two)
     await world.put(replace(one, parent_id=two.id))
     await world.put(replace(two, parent_id=one.id), branch="side")
-    assert "cycle" in (await sides.conflicts())[two.id, "parent"].description
+    conflict = (await sides.conflicts())[two.id, "parent"]
+    assert "cycle" in conflict.description
+    assert isinstance(conflict.ours, Place)
+    assert isinstance(conflict.theirs, Place)
+    assert (conflict.ours.parent_id, conflict.theirs.parent_id) == ("", one.id)
+
+
+async def test_new_nodes_that_are_below_each_other_are_a_conflict(sides: Sides) -> None:
+    """Somebody has committed them with git; the branch must not get such a tree."""
+    world = sides.world
+    await sides.fork(world.node())
+    await world.put(world.node())
+    one, two = world.nodes(2)
+    broken = (replace(one, parent_id=two.id), replace(two, parent_id=one.id))
+    await sides.write({entry_path(node): encode_entry(node) for node in broken}, "side")
+    assert set(await sides.conflicts()) == {(one.id, "parent"), (two.id, "parent")}
 
 
 async def test_a_node_below_one_that_the_other_side_deleted_is_a_conflict_both_ways(sides: Sides) -> None:

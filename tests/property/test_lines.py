@@ -165,12 +165,14 @@ class Histories(RuleBasedStateMachine):
         self._follow()
         ours = self._at(ref)
         bases = self.model.merge_bases(ours.commit_id, theirs.commit_id)
-        expected = self._merged(self.model.points[next(iter(bases))], ours, theirs) if len(bases) == 1 else None
+        base = self.model.points[next(iter(bases))] if len(bases) == 1 else None
+        expected, conflicts = self._merged(base, ours, theirs) if base else (None, [])
         by = self._by()
         merged = self.harness.run(self._merge(ref, theirs.commit_id, by, squash=squash))
         if isinstance(merged, MemoTreeError):
             assert self.repository.refs()[ref] == ours.commit_id
-            if expected is None and isinstance(merged, MergeConflictError) and len(bases) == 1:
+            # Where a side lacks the entry, git may take its file with a new title for another file.
+            if base and any(all(point.files.get(key) for point in (base, ours, theirs)) for key in conflicts):
                 assert not self._git_merges(ours, theirs)
             return
         assert not bases or merged.merge.is_merged == (theirs.commit_id in bases)
@@ -421,20 +423,21 @@ class Histories(RuleBasedStateMachine):
             return error
 
     @staticmethod
-    def _merged(base: Point, ours: Point, theirs: Point) -> Files | None:
-        """What a merge from one base must give; ``None`` if an entry conflicts."""
+    def _merged(base: Point, ours: Point, theirs: Point) -> tuple[Files | None, list[str]]:
+        """What a merge from one base must give, or ``None`` and the entries that conflict."""
         files = dict(ours.files)
+        conflicts: list[str] = []
         for key in {*base.files, *theirs.files}:
             start, our, their = (point.files.get(key) for point in (base, ours, theirs))
             if their in (start, our):
                 continue
             result = merge_entries(start, our, their)
             if result.conflicts:
-                return None
+                conflicts.append(key)
             files[key] = result.entry
             if result.entry is None:
                 del files[key]
-        return files
+        return (None if conflicts else files), conflicts
 
     def _read(self, merged: Merged, ours: Point) -> Files:
         """What a merge from several bases gave, as Git has it; it keeps what their side has not changed."""
@@ -464,7 +467,7 @@ class Histories(RuleBasedStateMachine):
 @pytest.mark.timeout(1200)  # for profiles with more examples; the default profile takes seconds
 @pytest.mark.requirement("GIT-1", "GIT-3", "GIT-4", "GIT-6", "STORE-3")
 def test_the_mirror_of_every_commit_equals_git_after_any_changes_of_branches(harness: StoreHarness) -> None:
-    run_state_machine_as_test(lambda: Histories(harness), settings=effort(25, 20))
+    run_state_machine_as_test(lambda: Histories(harness), settings=effort(25, 20, shrink=False))
 
 
 @pytest.mark.requirement("GIT-1", "STORE-3")

@@ -138,6 +138,7 @@ COMMANDS: Final = {
     "view delete": Entry("views", "Delete a view."),
     "branch create": Entry("refs", "Create a branch; nothing is copied."),
     "branch list": Entry("refs", "List the branches."),
+    "branch merge": Entry("refs", "Merge a branch, tag or commit into a branch, three ways, per node and field."),
     "branch delete": Entry("refs", "Delete a branch; commits that another branch, a tag or a session reaches stay."),
     "tag create": Entry("refs", "Create an annotated tag."),
     "tag list": Entry("refs", "List the tags."),

@@ -71,6 +71,7 @@ EXAMPLES: Final = {
     "branch create": "branch create idea main",
     "branch delete": "branch delete idea",
     "branch list": "branch list",
+    "branch merge": "branch merge idea --preview",
     "jobs cancel": "jobs cancel 3f9a2c",
     "jobs list": "jobs list",
     "jobs resume": "jobs resume 3f9a2c",

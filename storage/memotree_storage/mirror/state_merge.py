@@ -183,6 +183,7 @@ class _Merging:
             {change.entry_id: change.entry for change in changes if change.entry != change.ours},
             set(),
             max_depth=max_depth,
+            is_merge=True,
         )
         conflicts = [conflict for change in changes for conflict in change.conflicts]
         return StateMerge(

@@ -40,6 +40,7 @@ async def check_tree(
     *,
     at_head: Mapping[str, Version] | None = None,
     max_depth: int | None = None,
+    is_merge: bool = False,
 ) -> TreeCheckResult:
     """Check a commit of ``entries`` (``None``: deleted) on top of a state.
 
@@ -49,8 +50,10 @@ async def check_tree(
         left_out: Ids of changes that stay staged.
         at_head: The versions alive at the parent of the ids that `named_by` returns, if the caller has read them.
         max_depth: The greatest depth of a node that gets another place, and of what is below it; a root has 0.
+        is_merge: The entries come from another commit, which anybody may have made, and not from a session, whose
+            changes were checked one by one. The side of the state is "ours" in the conflicts then, not "theirs".
     """
-    check = _Check(snapshot.conn, snapshot.state, entries, left_out, max_depth)
+    check = _Check(snapshot.conn, snapshot.state, entries, left_out, max_depth, is_merge=is_merge)
     if at_head is None:
         at_head = await tree.versions(snapshot, named_by(entries))
     return await check.run(at_head)
@@ -71,12 +74,15 @@ class _Check:
         entries: Mapping[str, Entry | None],
         left_out: set[str],
         max_depth: int | None,
+        *,
+        is_merge: bool,
     ) -> None:
         self._conn = conn
         self._head = head
         self._entries = entries
         self._left_out = left_out
         self._max_depth = max_depth
+        self._is_merge = is_merge
         self._nodes = {entry.id: entry for entry in entries.values() if isinstance(entry, Node)}
         self._at_head: Mapping[str, Version] = {}
         self._verdict = TreeCheckResult([], [])
@@ -124,11 +130,11 @@ class _Check:
     async def _check_ways(self, placed: list[Node]) -> None:
         """Walk up from each node with another place: to its root, which is not too far away.
 
-        A cycle contains a moved node of the head: nothing there can be below a node that this commit creates.
+        A cycle of a session's changes contains a moved node of the head: nothing there can be below a node that this
+        commit creates. In a commit that somebody made with git, new nodes can be below each other.
         """
-        below = [
-            node for node in placed if node.parent_id and (self._max_depth is not None or node.id in self._at_head)
-        ]
+        every = self._max_depth is not None or self._is_merge
+        below = [node for node in placed if node.parent_id and (every or node.id in self._at_head)]
         if not below:
             return
         parents = {node.parent_id for node in self._nodes.values() if node.parent_id}
@@ -140,6 +146,8 @@ class _Check:
                 if node.id in self._at_head:
                     theirs = place_value(self._at_head[node.id].to_node())
                     self._conflict(node.id, "parent", theirs, "the moves of both sides together make a cycle")
+                elif self._is_merge:
+                    self._conflict(node.id, "parent", Absence.NONE, "it is below itself")
             elif self._max_depth is not None:
                 await self._check_depth(node, depth, len(above[node.id]) if node.id in self._at_head else -1)
 
@@ -255,18 +263,15 @@ class _Check:
         head, ours = self._at_head.get(entry_id), self._entries.get(entry_id)
         base = None if head is None else (head.to_archive() if head.is_archive else head.to_node())
         deleted = ours is None and head is not None
-        sentence = (
-            f"{entry_id}: {description}. Discard or change your edit of it, or rebase the session and look again."
+        advice = (
+            "Change it on one of the two sides, and merge again."
+            if self._is_merge
+            else "Discard or change your edit of it, or rebase the session and look again."
         )
+        sides = Absence.DELETED if deleted else _value_of(field, ours), theirs
+        our, their = sides[::-1] if self._is_merge else sides
         self._verdict.conflicts.append(
-            Conflict(
-                entry_id,
-                field,
-                _value_of(field, base),
-                Absence.DELETED if deleted else _value_of(field, ours),
-                theirs,
-                sentence,
-            )
+            Conflict(entry_id, field, _value_of(field, base), our, their, f"{entry_id}: {description}. {advice}")
         )
 
 
