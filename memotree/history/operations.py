@@ -4,9 +4,11 @@ from memotree_storage.store import Store
 
 from memotree.history.blame import Blame
 from memotree.history.branches_and_tags import Refs
+from memotree.history.committing import Committing, FollowingSummaries
 from memotree.history.diff import Diff
 from memotree.history.log import Log
-from memotree.history.merging import FollowingSummaries, Merging
+from memotree.history.merging import Merging
+from memotree.history.picking import Picking
 from memotree.request.limits import ServiceLimits
 from memotree.request.pages import PageTokens
 from memotree.v1 import history_service_pb2 as pb
@@ -26,7 +28,9 @@ class HistoryOperations:
         self._blame = Blame(store)
         self._diff = Diff(store, pages)
         self._refs = Refs(store, pages, limits)
-        self._merging = Merging(store, pages, limits, summaries)
+        committing = Committing(store, limits, summaries)
+        self._merging = Merging(store, pages, committing)
+        self._picking = Picking(store, committing)
 
     async def list_commits(self, request: pb.ListCommitsRequest) -> pb.ListCommitsResponse:
         """List commits along the lineage of first parents, newest first."""
@@ -67,6 +71,14 @@ class HistoryOperations:
     async def merge_branch(self, request: pb.MergeBranchRequest) -> pb.MergeBranchResponse:
         """Merge a revision into a branch."""
         return await self._merging.merge(request)
+
+    async def revert_commit(self, request: pb.RevertCommitRequest) -> pb.RevertCommitResponse:
+        """Take the changes of a commit back by a new commit."""
+        return await self._picking.revert(request)
+
+    async def cherry_pick(self, request: pb.CherryPickRequest) -> pb.CherryPickResponse:
+        """Bring the changes of a commit into a branch by a new commit."""
+        return await self._picking.cherry_pick(request)
 
     async def create_tag(self, request: pb.CreateTagRequest) -> pb.CreateTagResponse:
         """Create an annotated tag."""

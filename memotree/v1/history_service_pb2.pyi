@@ -1028,6 +1028,182 @@ class MergeBranchResponse(_message.Message):
 Global___MergeBranchResponse: _TypeAlias = MergeBranchResponse  # noqa: Y015
 
 @_typing.final
+class RevertCommitRequest(_message.Message):
+    """Request of RevertCommit."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    BRANCH_FIELD_NUMBER: _builtins.int
+    PARENT_NUMBER_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    AUTHOR_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    workspace: _builtins.str
+    """Name or id of the workspace."""
+    revision: _builtins.str
+    """The commit (or a unique prefix of at least four digits), tag or branch whose changes are taken back."""
+    branch: _builtins.str
+    """The branch that gets the new commit; the default branch when empty."""
+    parent_number: _builtins.int
+    """For a merge: the parent that its changes are counted from; 1 takes back what the merge brought."""
+    message: _builtins.str
+    """The commit message; 'Revert "<subject>"' when empty. A line that names the commit is added."""
+    request_id: _builtins.str
+    """Makes the call safe to repeat: calls with the same id make only one commit."""
+    validate_only: _builtins.bool
+    """Whether to tell only what would change, or conflict; nothing is written then."""
+    @_builtins.property
+    def author(self) -> _types_pb2.CommitAuthor:
+        """The author; when absent, "agent" with the current time."""
+
+    def __init__(
+        self,
+        *,
+        workspace: _builtins.str = ...,
+        revision: _builtins.str = ...,
+        branch: _builtins.str = ...,
+        parent_number: _builtins.int = ...,
+        message: _builtins.str = ...,
+        author: _types_pb2.CommitAuthor | None = ...,
+        request_id: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["author", b"author"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "branch", b"branch", "message", b"message", "parent_number", b"parent_number", "request_id", b"request_id", "revision", b"revision", "validate_only", b"validate_only", "workspace", b"workspace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RevertCommitRequest: _TypeAlias = RevertCommitRequest  # noqa: Y015
+
+@_typing.final
+class RevertCommitResponse(_message.Message):
+    """Response of RevertCommit."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMIT_ID_FIELD_NUMBER: _builtins.int
+    BRANCH_FIELD_NUMBER: _builtins.int
+    CHANGES_FIELD_NUMBER: _builtins.int
+    CHANGE_COUNT_FIELD_NUMBER: _builtins.int
+    commit_id: _builtins.str
+    """The new commit, 40 hexadecimal digits; the head of the branch with validate_only."""
+    branch: _builtins.str
+    """The branch."""
+    change_count: _builtins.int
+    """The number of all entries it changes."""
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___EntryChange]:
+        """What it changes, at most 1000 entries."""
+
+    def __init__(
+        self,
+        *,
+        commit_id: _builtins.str = ...,
+        branch: _builtins.str = ...,
+        changes: _abc.Iterable[Global___EntryChange] | None = ...,
+        change_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch", "change_count", b"change_count", "changes", b"changes", "commit_id", b"commit_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RevertCommitResponse: _TypeAlias = RevertCommitResponse  # noqa: Y015
+
+@_typing.final
+class CherryPickRequest(_message.Message):
+    """Request of CherryPick."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    BRANCH_FIELD_NUMBER: _builtins.int
+    PARENT_NUMBER_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    AUTHOR_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    workspace: _builtins.str
+    """Name or id of the workspace."""
+    revision: _builtins.str
+    """The commit (or a unique prefix of at least four digits), tag or branch whose changes are brought in."""
+    branch: _builtins.str
+    """The branch that gets the new commit; the default branch when empty."""
+    parent_number: _builtins.int
+    """For a merge: the parent that its changes are counted from."""
+    message: _builtins.str
+    """The commit message; the subject of the commit when empty. A line that names the commit is added."""
+    request_id: _builtins.str
+    """Makes the call safe to repeat: calls with the same id make only one commit."""
+    validate_only: _builtins.bool
+    """Whether to tell only what would change, or conflict; nothing is written then."""
+    @_builtins.property
+    def author(self) -> _types_pb2.CommitAuthor:
+        """The author; when absent, that of the commit."""
+
+    def __init__(
+        self,
+        *,
+        workspace: _builtins.str = ...,
+        revision: _builtins.str = ...,
+        branch: _builtins.str = ...,
+        parent_number: _builtins.int = ...,
+        message: _builtins.str = ...,
+        author: _types_pb2.CommitAuthor | None = ...,
+        request_id: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["author", b"author"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "branch", b"branch", "message", b"message", "parent_number", b"parent_number", "request_id", b"request_id", "revision", b"revision", "validate_only", b"validate_only", "workspace", b"workspace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CherryPickRequest: _TypeAlias = CherryPickRequest  # noqa: Y015
+
+@_typing.final
+class CherryPickResponse(_message.Message):
+    """Response of CherryPick."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMIT_ID_FIELD_NUMBER: _builtins.int
+    BRANCH_FIELD_NUMBER: _builtins.int
+    CHANGES_FIELD_NUMBER: _builtins.int
+    CHANGE_COUNT_FIELD_NUMBER: _builtins.int
+    commit_id: _builtins.str
+    """The new commit, 40 hexadecimal digits; the head of the branch with validate_only."""
+    branch: _builtins.str
+    """The branch."""
+    change_count: _builtins.int
+    """The number of all entries it changes."""
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___EntryChange]:
+        """What it changes, at most 1000 entries."""
+
+    def __init__(
+        self,
+        *,
+        commit_id: _builtins.str = ...,
+        branch: _builtins.str = ...,
+        changes: _abc.Iterable[Global___EntryChange] | None = ...,
+        change_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch", "change_count", b"change_count", "changes", b"changes", "commit_id", b"commit_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CherryPickResponse: _TypeAlias = CherryPickResponse  # noqa: Y015
+
+@_typing.final
 class CreateTagRequest(_message.Message):
     """Request of CreateTag."""
 

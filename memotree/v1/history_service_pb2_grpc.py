@@ -90,6 +90,16 @@ class HistoryServiceStub:
                 request_serializer=memotree_dot_v1_dot_history__service__pb2.MergeBranchRequest.SerializeToString,
                 response_deserializer=memotree_dot_v1_dot_history__service__pb2.MergeBranchResponse.FromString,
                 _registered_method=True)
+        self.RevertCommit = channel.unary_unary(
+                '/memotree.v1.HistoryService/RevertCommit',
+                request_serializer=memotree_dot_v1_dot_history__service__pb2.RevertCommitRequest.SerializeToString,
+                response_deserializer=memotree_dot_v1_dot_history__service__pb2.RevertCommitResponse.FromString,
+                _registered_method=True)
+        self.CherryPick = channel.unary_unary(
+                '/memotree.v1.HistoryService/CherryPick',
+                request_serializer=memotree_dot_v1_dot_history__service__pb2.CherryPickRequest.SerializeToString,
+                response_deserializer=memotree_dot_v1_dot_history__service__pb2.CherryPickResponse.FromString,
+                _registered_method=True)
         self.CreateTag = channel.unary_unary(
                 '/memotree.v1.HistoryService/CreateTag',
                 request_serializer=memotree_dot_v1_dot_history__service__pb2.CreateTagRequest.SerializeToString,
@@ -199,6 +209,25 @@ class HistoryServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RevertCommit(self, request, context):
+        """Takes back on a branch what a commit changed, by a new commit; what was changed since stays. A revert can be reverted.
+        After OK the commit is on stable storage; see CommitChanges for what an error means and for request_id.
+        Errors: ABORTED with a ConflictList when the branch has changed the same since, or would be left without a tree, and
+        without one when the branch kept moving; FAILED_PRECONDITION when the branch has nothing of that commit, for the first
+        commit of a history, and as PreviewMerge; INVALID_ARGUMENT, also for a merge without a parent_number.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CherryPick(self, request, context):
+        """Brings into a branch what a commit changed elsewhere, by a new commit with the same author.
+        Errors: as RevertCommit; FAILED_PRECONDITION when the branch has all of it already.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateTag(self, request, context):
         """Creates an annotated tag at a revision.
         Errors: ALREADY_EXISTS; INVALID_ARGUMENT for a name that Git refuses.
@@ -273,6 +302,16 @@ def add_HistoryServiceServicer_to_server(servicer, server):
                     servicer.MergeBranch,
                     request_deserializer=memotree_dot_v1_dot_history__service__pb2.MergeBranchRequest.FromString,
                     response_serializer=memotree_dot_v1_dot_history__service__pb2.MergeBranchResponse.SerializeToString,
+            ),
+            'RevertCommit': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevertCommit,
+                    request_deserializer=memotree_dot_v1_dot_history__service__pb2.RevertCommitRequest.FromString,
+                    response_serializer=memotree_dot_v1_dot_history__service__pb2.RevertCommitResponse.SerializeToString,
+            ),
+            'CherryPick': grpc.unary_unary_rpc_method_handler(
+                    servicer.CherryPick,
+                    request_deserializer=memotree_dot_v1_dot_history__service__pb2.CherryPickRequest.FromString,
+                    response_serializer=memotree_dot_v1_dot_history__service__pb2.CherryPickResponse.SerializeToString,
             ),
             'CreateTag': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateTag,
@@ -566,6 +605,60 @@ class HistoryService:
             '/memotree.v1.HistoryService/MergeBranch',
             memotree_dot_v1_dot_history__service__pb2.MergeBranchRequest.SerializeToString,
             memotree_dot_v1_dot_history__service__pb2.MergeBranchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevertCommit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memotree.v1.HistoryService/RevertCommit',
+            memotree_dot_v1_dot_history__service__pb2.RevertCommitRequest.SerializeToString,
+            memotree_dot_v1_dot_history__service__pb2.RevertCommitResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CherryPick(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memotree.v1.HistoryService/CherryPick',
+            memotree_dot_v1_dot_history__service__pb2.CherryPickRequest.SerializeToString,
+            memotree_dot_v1_dot_history__service__pb2.CherryPickResponse.FromString,
             options,
             channel_credentials,
             insecure,

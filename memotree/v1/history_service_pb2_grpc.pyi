@@ -77,6 +77,17 @@ class HistoryServiceStub:
     moving; FAILED_PRECONDITION for a fast-forward that is not possible, and as PreviewMerge; INVALID_ARGUMENT;
     UNAVAILABLE when the disk or PostgreSQL does not answer.
     """
+    RevertCommit: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.RevertCommitRequest, _history_service_pb2.RevertCommitResponse]
+    """Takes back on a branch what a commit changed, by a new commit; what was changed since stays. A revert can be reverted.
+    After OK the commit is on stable storage; see CommitChanges for what an error means and for request_id.
+    Errors: ABORTED with a ConflictList when the branch has changed the same since, or would be left without a tree, and
+    without one when the branch kept moving; FAILED_PRECONDITION when the branch has nothing of that commit, for the first
+    commit of a history, and as PreviewMerge; INVALID_ARGUMENT, also for a merge without a parent_number.
+    """
+    CherryPick: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.CherryPickRequest, _history_service_pb2.CherryPickResponse]
+    """Brings into a branch what a commit changed elsewhere, by a new commit with the same author.
+    Errors: as RevertCommit; FAILED_PRECONDITION when the branch has all of it already.
+    """
     CreateTag: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.CreateTagRequest, _history_service_pb2.CreateTagResponse]
     """Creates an annotated tag at a revision.
     Errors: ALREADY_EXISTS; INVALID_ARGUMENT for a name that Git refuses.
@@ -134,6 +145,17 @@ class HistoryServiceAsyncStub(HistoryServiceStub):
     leave no tree (a list too long for a status is cut; PreviewMerge has all), and without one when the branch kept
     moving; FAILED_PRECONDITION for a fast-forward that is not possible, and as PreviewMerge; INVALID_ARGUMENT;
     UNAVAILABLE when the disk or PostgreSQL does not answer.
+    """
+    RevertCommit: _aio.UnaryUnaryMultiCallable[_history_service_pb2.RevertCommitRequest, _history_service_pb2.RevertCommitResponse]  # type: ignore[assignment]
+    """Takes back on a branch what a commit changed, by a new commit; what was changed since stays. A revert can be reverted.
+    After OK the commit is on stable storage; see CommitChanges for what an error means and for request_id.
+    Errors: ABORTED with a ConflictList when the branch has changed the same since, or would be left without a tree, and
+    without one when the branch kept moving; FAILED_PRECONDITION when the branch has nothing of that commit, for the first
+    commit of a history, and as PreviewMerge; INVALID_ARGUMENT, also for a merge without a parent_number.
+    """
+    CherryPick: _aio.UnaryUnaryMultiCallable[_history_service_pb2.CherryPickRequest, _history_service_pb2.CherryPickResponse]  # type: ignore[assignment]
+    """Brings into a branch what a commit changed elsewhere, by a new commit with the same author.
+    Errors: as RevertCommit; FAILED_PRECONDITION when the branch has all of it already.
     """
     CreateTag: _aio.UnaryUnaryMultiCallable[_history_service_pb2.CreateTagRequest, _history_service_pb2.CreateTagResponse]  # type: ignore[assignment]
     """Creates an annotated tag at a revision.
@@ -249,6 +271,29 @@ class HistoryServiceServicer(metaclass=_abc_1.ABCMeta):
         leave no tree (a list too long for a status is cut; PreviewMerge has all), and without one when the branch kept
         moving; FAILED_PRECONDITION for a fast-forward that is not possible, and as PreviewMerge; INVALID_ARGUMENT;
         UNAVAILABLE when the disk or PostgreSQL does not answer.
+        """
+
+    @_abc_1.abstractmethod
+    def RevertCommit(
+        self,
+        request: _history_service_pb2.RevertCommitRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_history_service_pb2.RevertCommitResponse, _abc.Awaitable[_history_service_pb2.RevertCommitResponse]]:
+        """Takes back on a branch what a commit changed, by a new commit; what was changed since stays. A revert can be reverted.
+        After OK the commit is on stable storage; see CommitChanges for what an error means and for request_id.
+        Errors: ABORTED with a ConflictList when the branch has changed the same since, or would be left without a tree, and
+        without one when the branch kept moving; FAILED_PRECONDITION when the branch has nothing of that commit, for the first
+        commit of a history, and as PreviewMerge; INVALID_ARGUMENT, also for a merge without a parent_number.
+        """
+
+    @_abc_1.abstractmethod
+    def CherryPick(
+        self,
+        request: _history_service_pb2.CherryPickRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_history_service_pb2.CherryPickResponse, _abc.Awaitable[_history_service_pb2.CherryPickResponse]]:
+        """Brings into a branch what a commit changed elsewhere, by a new commit with the same author.
+        Errors: as RevertCommit; FAILED_PRECONDITION when the branch has all of it already.
         """
 
     @_abc_1.abstractmethod

@@ -18,6 +18,7 @@ import psycopg
 import pytest
 from integration.prepared import prepare
 from integration.pushes import OpenAgain
+from integration.sides import Sides
 from integration.wires import UNBOUNDED, Wire
 from integration.worlds import World
 from memotree_storage.embedded.postgres import EmbeddedPostgres
@@ -219,6 +220,12 @@ async def untouched(prepared: Wire) -> AsyncIterator[Wire]:
 def history(world: World) -> HistoryOperations:
     """The history of the world."""
     return HistoryOperations(world.store, world.pages, world.limits)
+
+
+@pytest.fixture
+def sides(world: World, history: HistoryOperations) -> Sides:
+    """The world with calls that bring changes from one branch into another."""
+    return Sides(world, history)
 
 
 @pytest.fixture

@@ -1,84 +1,26 @@
 """Merging a revision into a branch, and the preview of it."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from integration.damage import differences
-from integration.histories import branch, git, kinds
+from integration.histories import git, kinds
+from integration.sides import Sides
 from integration.wires import Wire
-from integration.worlds import World
-from memotree_storage.commit.branch_merge import MergeConflictError, NotFastForwardError
+from memotree_storage.commit.branch_merge import NotFastForwardError
 from memotree_storage.commit.refs import BranchNotFoundError
-from memotree_storage.conflicts import Absence, Conflict, Place
-from memotree_storage.git.entry_files import EntryDecoder, entry_files
+from memotree_storage.conflicts import Absence, Place
 from memotree_storage.mirror.state_merge import FileConflictError, UnreadableFilesError, UnrelatedHistoriesError
 from memotree_storage.model.codec import encode_entry
-from memotree_storage.model.node import Archive, Entry, new_id
+from memotree_storage.model.node import Archive, new_id
 from memotree_storage.model.paths import entry_path, node_path
-from memotree_storage.ports import CommitDraft, FileContent, Signature
+from memotree_storage.ports import CommitDraft
 from memotree_storage.postgres.requests import RequestIdReusedError
 
-from memotree.history import HistoryOperations
 from memotree.v1 import history_service_pb2 as pb
 from memotree.v1 import types_pb2
 
 pytestmark = pytest.mark.requirement("GIT-6")
-
-
-class Sides:
-    """A world whose branch ``side`` forks from ``main`` after the first commit."""
-
-    def __init__(self, world: World, history: HistoryOperations) -> None:
-        self.world = world
-        self.history = history
-
-    async def fork(self, *entries: Entry) -> str:
-        base = await self.world.put(*entries)
-        await branch(self.history, self.world, "side")
-        return base
-
-    async def preview(self, source: str = "side", into: str = "", **fields: Any) -> pb.PreviewMergeResponse:
-        request = pb.PreviewMergeRequest(workspace=self.world.workspace, source=source, branch=into, **fields)
-        return await self.history.preview_merge(request)
-
-    async def merge(self, source: str = "side", into: str = "", **fields: Any) -> pb.MergeBranchResponse:
-        request = pb.MergeBranchRequest(workspace=self.world.workspace, source=source, branch=into, **fields)
-        return await self.history.merge_branch(request)
-
-    async def conflicts(self, source: str = "side", into: str = "") -> dict[tuple[str, str], Conflict]:
-        """The conflicts of a merge that is refused, by node and field. The preview has them, and nothing is written."""
-        before = git(self.world, "for-each-ref")
-        with pytest.raises(MergeConflictError) as caught:
-            await self.merge(source, into)
-        previewed = await self.preview(source, into)
-        found = {(one.node_id, one.field): one for one in caught.value.conflicts}
-        assert {(one.node_id, one.field) for one in previewed.conflicts} == set(found)
-        assert previewed.conflict_count == len(previewed.conflicts) == len(caught.value.conflicts)
-        assert git(self.world, "for-each-ref") == before
-        return found
-
-    def commit(self, revision: str) -> str:
-        return git(self.world, "rev-parse", revision).strip()
-
-    def at(self, entry_id: str, revision: str = "main") -> Entry | None:
-        """The entry in Git, if there is one."""
-        files = entry_files(self.world.repository, self.commit(revision), [entry_id])[entry_id]
-        return EntryDecoder(self.world.repository).decode(files[0]) if files else None
-
-    async def write(self, files: dict[str, FileContent | None], onto: str = "main") -> str:
-        """A commit that somebody makes with git."""
-        head = self.commit(onto)
-        by = Signature("A person", "person@example.org", self.world.repository.commit_info(head).author.when)
-        draft = CommitDraft(head, files, "By hand\n", by, by)
-        commit_id = self.world.repository.write_commit(draft).commit_id
-        git(self.world, "update-ref", f"refs/heads/{onto}", commit_id)
-        return commit_id
-
-
-@pytest.fixture
-def sides(world: World, history: HistoryOperations) -> Sides:
-    return Sides(world, history)
 
 
 async def test_edits_of_different_nodes_and_fields_merge_into_a_commit_with_both_parents(sides: Sides) -> None:

@@ -1,4 +1,7 @@
-"""Three-way merge of two commits: what the second one changes since their merge base, on top of the first one.
+"""Three-way merge of states: what differs between a base and another commit, brought into a third one.
+
+A merge of branches takes the merge base as the base. To pick a commit, its parent is the base; to revert it, the commit
+itself is the base, and its parent the other side.
 
 Only entries that differ between the base and "theirs" are looked at; all others stay as "ours" has them. So the work
 follows what their side changed, not the size of the tree.
@@ -116,6 +119,21 @@ class StateMerge:
         return self.theirs in self.bases
 
     @property
+    def changed(self) -> list[MergedEntry]:
+        """The entries that change on our side, by id."""
+        return [change for change in self.changes if change.entry != change.ours]
+
+    @property
+    def change_count(self) -> int:
+        """How many entries change on our side."""
+        return len(self.changed)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing would change on our side, and nothing conflicts."""
+        return not self.changes and not self.files and not self.conflicts
+
+    @property
     def is_fast_forward(self) -> bool:
         """Whether their side has all of our history."""
         return self.ours in self.bases
@@ -155,6 +173,20 @@ async def merge_states(
     if merge.is_merged:
         return merge
     return await _Merging(conn, entries, repository, ours, theirs, bases).run(max_depth)
+
+
+async def bring_difference(
+    conn: Connection,
+    entries: EntryReader,
+    repository: CommitReader,
+    ours: State,
+    base: str,
+    theirs: str,
+    *,
+    max_depth: int | None = None,
+) -> StateMerge:
+    """Bring what differs between two commits into a state; for the arguments and errors see `merge_states`."""
+    return await _Merging(conn, entries, repository, ours, theirs, [base]).run(max_depth)
 
 
 @dataclass(frozen=True, slots=True)

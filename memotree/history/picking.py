@@ -1,0 +1,77 @@
+"""Reverting a commit, and bringing one from elsewhere into a branch."""
+
+from typing import TypeVar
+
+from memotree_storage.commit.commit_pick import Pick, PickOrder, conflict_error, pick_commit, preview_pick
+from memotree_storage.commit.transaction import WorkspaceTransaction, repository_of
+from memotree_storage.concurrency.threads import in_store_thread
+from memotree_storage.mirror.state_merge import StateMerge
+from memotree_storage.postgres.registry import Workspace
+from memotree_storage.store import Store
+
+from memotree.history.committing import Committing, commit_of, head_of, message_of
+from memotree.history.merging import told_changes
+from memotree.request import lookup
+from memotree.request.pages import MAX_PAGE_SIZE
+from memotree.sessions.pushed import mirror_pushed
+from memotree.v1 import history_service_pb2 as pb
+
+Request = pb.RevertCommitRequest | pb.CherryPickRequest
+Response = TypeVar("Response", pb.RevertCommitResponse, pb.CherryPickResponse)
+
+
+class Picking:
+    """Reverts and cherry-picks commits."""
+
+    def __init__(self, store: Store, committing: Committing) -> None:
+        self._store = store
+        self._committing = committing
+
+    async def revert(self, request: pb.RevertCommitRequest) -> pb.RevertCommitResponse:
+        """Take the changes of a commit back."""
+        return await self._run(request, pb.RevertCommitResponse, reverts=True)
+
+    async def cherry_pick(self, request: pb.CherryPickRequest) -> pb.CherryPickResponse:
+        """Bring the changes of a commit in; it keeps its author unless another is given."""
+        return await self._run(request, pb.CherryPickResponse, reverts=False)
+
+    async def _run(self, request: Request, response_type: type[Response], *, reverts: bool) -> Response:
+        lookup.needed("revision", request.revision)
+        message, identity = message_of(request.message), self._committing.identity(request)
+        workspace = await self._committing.workspace(request.workspace)
+        branch = request.branch or workspace.default_branch
+        if request.validate_only:
+            return await self._previewed(request, response_type, workspace, branch, reverts=reverts)
+
+        async def make(transaction: WorkspaceTransaction) -> Response:
+            await transaction.follow_git()
+            commit_id = await commit_of(transaction.conn, transaction.workspace_id, request.revision, "revision")
+            pick = Pick(commit_id, request.parent_number, reverts)
+            keeps_author = not reverts and not request.HasField("author")
+            merged = await pick_commit(transaction, PickOrder(branch, pick, message, identity, keeps_author))
+            return await _response(response_type, merged.commit_id, branch, merged.merge)
+
+        return await self._committing.run(workspace, branch, request, response_type, make)
+
+    async def _previewed(
+        self, request: Request, response_type: type[Response], workspace: Workspace, branch: str, *, reverts: bool
+    ) -> Response:
+        workspace_id = workspace.workspace_id
+        await mirror_pushed(self._store, workspace_id)
+        repository = await repository_of(self._store, workspace_id)
+        async with self._store.database.connection() as conn:
+            head = await head_of(conn, workspace_id, branch)
+            pick = Pick(
+                await commit_of(conn, workspace_id, request.revision, "revision"), request.parent_number, reverts
+            )
+            entries, max_depth = self._store.entries, self._store.max_depth
+            merge = await preview_pick(conn, entries, repository, head, pick, max_depth=max_depth)
+        if merge.conflicts:
+            raise conflict_error(merge)
+        return await _response(response_type, head.commit_id, branch, merge)
+
+
+async def _response(response_type: type[Response], commit_id: str, branch: str, merge: StateMerge) -> Response:
+    changed = merge.changed
+    changes = await in_store_thread(told_changes, changed[:MAX_PAGE_SIZE], fields=False)
+    return response_type(commit_id=commit_id, branch=branch, changes=changes, change_count=len(changed))
