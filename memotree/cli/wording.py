@@ -21,6 +21,8 @@ COMMANDS: Final = {
     "DeleteBranch": "branch delete",
     "MergeBranch": "branch merge",
     "PreviewMerge": "branch merge --preview",
+    "RevertCommit": "revert",
+    "CherryPick": "cherry-pick",
     "CreateTag": "tag create",
     "ListTags": "tag list",
     "DeleteTag": "tag delete",

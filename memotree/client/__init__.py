@@ -81,6 +81,7 @@ from memotree.client.history_values import (
     EntryChange,
     FieldChange,
     NodeRevision,
+    PickedCommit,
     Tag,
 )
 from memotree.client.jobs import IngestedDocument, Ingestion, Job, ModelUsage, Renewal
@@ -187,6 +188,7 @@ __all__ = [
     "NotFoundError",
     "Passage",
     "PermissionDeniedError",
+    "PickedCommit",
     "Place",
     "Progress",
     "RecallResult",

@@ -242,6 +242,8 @@ class Workspace(Revision):
     delete_branch = _blocking(AsyncWorkspace.delete_branch)
     merge = _blocking(AsyncWorkspace.merge)
     preview_merge = _blocking(AsyncWorkspace.preview_merge)
+    revert = _blocking(AsyncWorkspace.revert)
+    cherry_pick = _blocking(AsyncWorkspace.cherry_pick)
     tags = _iterating(AsyncWorkspace.tags)
     tag = _blocking(AsyncWorkspace.tag)
     delete_tag = _blocking(AsyncWorkspace.delete_tag)

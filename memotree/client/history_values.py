@@ -152,6 +152,27 @@ class BranchMerge:
 
 
 @dataclass(frozen=True, slots=True)
+class PickedCommit:
+    """The commit that reverted or picked another one; ``changes`` has at most 1000 of its ``change_count`` entries.
+
+    If only a preview was asked for, ``commit_id`` is the head of the branch, and nothing was written.
+    """
+
+    commit_id: str
+    branch: str
+    changes: tuple[EntryChange, ...] = ()
+    change_count: int = 0
+
+    @classmethod
+    def from_wire(
+        cls, message: history_service_pb2.RevertCommitResponse | history_service_pb2.CherryPickResponse
+    ) -> Self:
+        """Reads the message."""
+        changes = tuple(EntryChange.from_wire(change) for change in message.changes)
+        return cls(message.commit_id, message.branch, changes, message.change_count)
+
+
+@dataclass(frozen=True, slots=True)
 class BranchMergePreview:
     """What a merge would do.
 

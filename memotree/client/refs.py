@@ -1,10 +1,11 @@
-"""The branches and tags of a workspace, and merges of branches."""
+"""The branches and tags of a workspace, and the commits that bring changes from one branch into another."""
 
 from collections.abc import AsyncIterator
 
+from memotree.client.default_agent import default_agent
 from memotree.client.enums import MergeStyle, MergeStyleName, to_wire
 from memotree.client.errors import AlreadyExistsError
-from memotree.client.history_values import Author, Branch, BranchMerge, BranchMergePreview, Tag
+from memotree.client.history_values import Author, Branch, BranchMerge, BranchMergePreview, PickedCommit, Tag
 from memotree.client.paging import pages
 from memotree.client.revision import MOST_PER_PAGE
 from memotree.client.transport import Transport
@@ -12,7 +13,7 @@ from memotree.v1 import history_service_pb2 as history
 
 
 class AsyncRefs:
-    """Lists, makes, merges and deletes branches and tags of one workspace."""
+    """Lists, makes, merges and deletes branches and tags of one workspace; reverts and picks commits."""
 
     _transport: Transport
     _workspace: str
@@ -62,7 +63,7 @@ class AsyncRefs:
             into: The branch that gets it; the default branch if empty.
             style: How it is recorded; by default as a commit with both sides as parents.
             message: The commit message; "Merge <source> into <branch>" if empty.
-            author: The author of the commit.
+            author: The author of the commit; your agent if ``None``.
             request_id: An id of your choice for this call; a new one if empty.
 
         Raises:
@@ -74,7 +75,7 @@ class AsyncRefs:
             branch=into,
             style=to_wire(MergeStyle, style),
             message=message,
-            author=author.to_wire() if author else None,
+            author=(author or Author(default_agent())).to_wire(),
             request_id=request_id,
         )
         return BranchMerge.from_wire(await self._transport.call(request, history.MergeBranchResponse))
@@ -96,6 +97,80 @@ class AsyncRefs:
         )
         answers = pages(self._transport, request, history.PreviewMergeResponse, lambda page: [page])
         return BranchMergePreview.from_wire([page async for page in answers])
+
+    async def revert(
+        self,
+        commit: str,
+        branch: str = "",
+        *,
+        parent_number: int = 0,
+        message: str = "",
+        author: Author | None = None,
+        preview: bool = False,
+        request_id: str = "",
+    ) -> PickedCommit:
+        """Takes back on a branch what a commit changed, by a new commit. A revert can be reverted.
+
+        Args:
+            commit: The commit, or what names it: a unique prefix, a tag or a branch.
+            branch: The branch that gets the new commit; the default branch if empty.
+            parent_number: For a merge: the parent that its changes are counted from; 1 takes back what it brought.
+            message: The commit message; 'Revert "<subject>"' if empty.
+            author: The author of the new commit; your agent if ``None``.
+            preview: Tells only what would change; nothing is written.
+            request_id: An id of your choice for this call; a new one if empty.
+
+        Raises:
+            AbortedError: The branch has changed the same since; ``conflicts`` lists it. Nothing was written.
+        """
+        request = history.RevertCommitRequest(
+            workspace=self._workspace,
+            revision=commit,
+            branch=branch,
+            parent_number=parent_number,
+            message=message,
+            author=(author or Author(default_agent())).to_wire(),
+            validate_only=preview,
+            request_id=request_id,
+        )
+        return PickedCommit.from_wire(await self._transport.call(request, history.RevertCommitResponse))
+
+    async def cherry_pick(
+        self,
+        commit: str,
+        branch: str = "",
+        *,
+        parent_number: int = 0,
+        message: str = "",
+        author: Author | None = None,
+        preview: bool = False,
+        request_id: str = "",
+    ) -> PickedCommit:
+        """Brings into a branch what a commit changed elsewhere, by a new commit.
+
+        Args:
+            commit: The commit, or what names it: a unique prefix, a tag or a branch.
+            branch: The branch that gets the new commit; the default branch if empty.
+            parent_number: For a merge: the parent that its changes are counted from.
+            message: The commit message; the subject of the commit if empty.
+            author: The author of the new commit; that of the commit if ``None``.
+            preview: Tells only what would change; nothing is written.
+            request_id: An id of your choice for this call; a new one if empty.
+
+        Raises:
+            AbortedError: The branch has changed the same otherwise; ``conflicts`` lists it. Nothing was written.
+        """
+        request = history.CherryPickRequest(
+            workspace=self._workspace,
+            revision=commit,
+            branch=branch,
+            parent_number=parent_number,
+            message=message,
+            author=author.to_wire() if author else None,
+            validate_only=preview,
+            request_id=request_id,
+        )
+        return PickedCommit.from_wire(await self._transport.call(request, history.CherryPickResponse))
 
     def tags(self) -> AsyncIterator[Tag]:
         """The tags, ordered by name."""

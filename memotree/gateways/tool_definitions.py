@@ -140,6 +140,8 @@ TOOLS: Final[tuple[Tool, ...]] = (
     Tool("create_branch", "Create a branch", "HistoryService.CreateBranch", required=("name",)),
     _read("preview_merge", "See what a merge would do", "HistoryService.PreviewMerge", "source"),
     Tool("merge_branch", "Merge a branch", "HistoryService.MergeBranch", required=("source",)),
+    Tool("revert_commit", "Take back what a commit changed", "HistoryService.RevertCommit", required=("revision",)),
+    Tool("cherry_pick", "Bring a commit into a branch", "HistoryService.CherryPick", required=("revision",)),
     _read("list_archives", "List archives", "WorkspaceService.ListArchives"),
     _read("list_workspaces", "List workspaces", "WorkspaceService.ListWorkspaces"),
     Tool("create_workspace", "Create a workspace", "WorkspaceService.CreateWorkspace", required=("name",)),

@@ -1,0 +1,130 @@
+"""``memotree revert | cherry-pick | undo``: new commits that take back, or bring in, what other commits changed."""
+
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from memotree.cli.arguments import completion
+from memotree.cli.arguments.options import YesOption
+from memotree.cli.arguments.revision_names import ALSO, REVISION_NAME
+from memotree.cli.commands.workspaces import confirm
+from memotree.cli.context import WORKSPACE, CliContext, command
+from memotree.cli.errors import CliError
+from memotree.cli.terminal import display
+from memotree.cli.terminal.output import counted, short
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from memotree.client import Commit, PickedCommit
+
+_LOOKED_AT: Final = 1000
+"""The commits among which the last one of an agent is looked for."""
+
+CommitArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="COMMIT",
+        help=f"A commit (or its first digits), tag or branch. {ALSO}.",
+        autocompletion=completion.revisions,
+    ),
+    REVISION_NAME,
+]
+BranchOption = Annotated[
+    str,
+    typer.Option(
+        "--branch", help="The branch that gets the new commit; the default branch.", autocompletion=completion.branches
+    ),
+]
+ParentOption = Annotated[
+    int, typer.Option("--parent", min=0, help="For a merge: the parent that its changes are counted from.")
+]
+MessageOption = Annotated[str, typer.Option("--message", "-m", help="The commit message; as git gives it otherwise.")]
+PreviewOption = Annotated[bool, typer.Option("--preview", help="Show what would change; write nothing.")]
+
+
+class NothingToUndoError(CliError):
+    """The branch has no commit of that agent."""
+
+    reason = "NOTHING_TO_UNDO"
+
+
+def _show(cli: CliContext, made: "PickedCommit", done: str, *, preview: bool) -> None:
+    """What was made or would be made; ``done`` says what was done."""
+
+    def look() -> RenderableType | None:
+        return display.entries(made.changes) if preview else None
+
+    cli.output.show(made, look)
+    changed = counted(made.change_count, "entry", "entries")
+    if preview:
+        cli.output.note(Text(f"{changed} would change.", "dim"))
+    else:
+        cli.output.done(f"{done} on {made.branch}, now at {short(made.commit_id)}; {changed} changed.")
+
+
+@command("revert", WORKSPACE)
+def revert(
+    cli: CliContext,
+    commit: CommitArgument,
+    branch: BranchOption = "",
+    parent: ParentOption = 0,
+    message: MessageOption = "",
+    preview: PreviewOption = False,
+) -> None:
+    """Take back what a commit changed, by a new commit; what was changed since stays."""
+    made = cli.workspace.revert(commit, branch, parent_number=parent, message=message, preview=preview)
+    _show(cli, made, f"{short(commit)} is reverted", preview=preview)
+
+
+@command("cherry-pick", WORKSPACE)
+def cherry_pick(
+    cli: CliContext,
+    commit: CommitArgument,
+    branch: BranchOption = "",
+    parent: ParentOption = 0,
+    message: MessageOption = "",
+    preview: PreviewOption = False,
+) -> None:
+    """Bring into a branch what a commit changed elsewhere, by a new commit."""
+    made = cli.workspace.cherry_pick(commit, branch, parent_number=parent, message=message, preview=preview)
+    _show(cli, made, f"{short(commit)} is picked", preview=preview)
+
+
+@command("undo", WORKSPACE)
+def undo(
+    cli: CliContext,
+    branch: BranchOption = "",
+    agent: Annotated[
+        str, typer.Option("--agent", help="Whose last commit; MEMOTREE_AGENT, else your login name, when not given.")
+    ] = "",
+    yes: YesOption = False,
+) -> None:
+    """Take back the last commit of an agent, after showing it; undoing again brings it back."""
+    from memotree.client.default_agent import default_agent  # noqa: PLC0415 - gRPC is loaded when the call is made
+
+    workspace = cli.workspace
+    who = agent or default_agent()
+    last = _last_of(workspace.at(branch).log(author=who), who)
+    where = branch or "the default branch"
+    if last is None:
+        raise NothingToUndoError(
+            f"{who} has no commit among the last {_LOOKED_AT:,} of {where}. Name another agent with --agent, or a "
+            "commit with `memotree revert`."
+        )
+    parent = 1 if len(last.parent_ids) > 1 else 0
+    told = workspace.revert(last.id, branch, parent_number=parent, preview=True)
+    if not yes:
+        shown = Group(display.commit_line(last), display.entries(told.changes))
+        cli.output.note(shown)
+        confirm(cli, f"Take back {short(last.id)}, {last.subject!r}?", yes=yes)
+    made = workspace.revert(last.id, branch, parent_number=parent)
+    _show(cli, made, f"{last.subject!r} is undone", preview=False)
+
+
+def _last_of(commits: "Iterator[Commit]", agent: str) -> "Commit | None":
+    """The newest commit whose author is exactly this agent."""
+    return next((each for each in islice(commits, _LOOKED_AT) if each.author.name == agent), None)

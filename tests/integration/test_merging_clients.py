@@ -1,0 +1,145 @@
+"""Merging and undoing from Python and from the terminal."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from integration.wires import Wire
+from typer.testing import CliRunner
+
+from memotree.cli.app import app
+from memotree.client import AbortedError, AsyncClient, FailedPreconditionError, Level
+from memotree.client.workspace import AsyncWorkspace
+
+pytestmark = pytest.mark.requirement("GIT-6", "GIT-7")
+
+TEXT = "The pool has ten connections. It waits five seconds. Nobody knows why."
+OURS = TEXT.replace("ten", "twenty")
+THEIRS = TEXT.replace("Nobody", "Anna")
+
+
+class Place:
+    """A workspace with a note that ``main`` and ``idea`` have changed in different sentences."""
+
+    def __init__(self, workspace: AsyncWorkspace, address: str, node_id: str) -> None:
+        self.workspace = workspace
+        self.node_id = node_id
+        names = {"ADDRESS": address, "WORKSPACE": workspace.name, "AGENT": "anna"}
+        self._environment = {f"MEMOTREE_{name}": value for name, value in names.items()}
+
+    async def content(self, at: str = "main") -> str:
+        return (await self.workspace.at(at).node(self.node_id, level=Level.DETAIL)).content
+
+    async def change(self, branch: str, content: str) -> str:
+        async with await self.workspace.session(agent="bob", branch=branch) as session:
+            await session.update(self.node_id, content=content)
+            return (await session.commit("Change the pool")).commit_id
+
+    async def run(self, *arguments: str, code: int = 0) -> tuple[str, str]:
+        """Run a command; what it prints, and what it says beside that."""
+        ran = await asyncio.to_thread(CliRunner().invoke, app, arguments, env=self._environment)
+        assert ran.exit_code == code, ran.stderr
+        return ran.stdout, ran.stderr
+
+    async def document(self, *arguments: str, code: int = 0) -> Any:
+        return json.loads((await self.run(*arguments, "--json", code=code))[0])
+
+
+@pytest.fixture
+async def place(wire: Wire, wire_server: Any) -> AsyncIterator[Place]:
+    node = await wire.create("Pool", content=TEXT)
+    await wire.commit()
+    async with AsyncClient(wire_server.address) as client:
+        workspace = client.workspace(wire.workspace)
+        await workspace.branch("idea")
+        found = Place(workspace, wire_server.address, node.id)
+        await found.change("main", OURS)
+        await found.change("idea", THEIRS)
+        yield found
+
+
+async def test_python_previews_and_merges(place: Place) -> None:
+    workspace = place.workspace
+    told = await workspace.preview_merge("idea")
+    assert ([change.node_id for change in told.changes], told.conflicts) == ([place.node_id], ())
+    assert any(change.diff for change in told.changes[0].fields)
+    made = await workspace.merge("idea", message="Take the idea in")
+    assert (made.branch, made.change_count, made.already_merged) == ("main", 1, False)
+    assert await place.content() == OURS.replace("Nobody", "Anna")
+    details = await workspace.show(made.commit_id)
+    assert details.commit.subject == "Take the idea in"
+    assert list(details.commit.parent_ids) == [told.branch_commit_id, told.source_commit_id]
+    assert (await workspace.merge("idea")).already_merged
+    assert (await workspace.merge("main", "idea", style="FAST_FORWARD")).commit_id == made.commit_id
+    with pytest.raises(ValueError, match="SQUASH"):
+        await workspace.merge("idea", style="octopus")  # type: ignore[arg-type] # what a program may give
+
+
+async def test_python_has_the_conflicts_of_a_merge(place: Place) -> None:
+    await place.change("main", "Nothing of it is left.")
+    with pytest.raises(AbortedError, match="preview_merge") as caught:
+        await place.workspace.merge("idea")
+    assert [conflict.field for conflict in caught.value.conflicts] == ["content"]
+    told = await place.workspace.preview_merge("idea")
+    assert [(one.base, one.ours, one.theirs) for one in told.conflicts] == [(TEXT, "Nothing of it is left.", THEIRS)]
+
+
+async def test_python_reverts_and_picks(place: Place) -> None:
+    workspace = place.workspace
+    told = await workspace.revert("main", preview=True)
+    made = await workspace.revert("main")
+    assert [one.node_id for one in made.changes] == [one.node_id for one in told.changes] == [place.node_id]
+    assert await place.content() == TEXT
+    picked = await workspace.cherry_pick("idea")
+    assert (picked.branch, await place.content()) == ("main", THEIRS)
+    with pytest.raises(FailedPreconditionError):
+        await workspace.cherry_pick("idea")
+
+
+async def test_the_terminal_previews_and_merges(place: Place) -> None:
+    out, _ = await place.run("branch", "merge", "idea", "--preview")
+    assert "+The pool has twenty connections. It waits five seconds. Anna knows why." in out
+    assert "1 entry would change; 0 conflicts." in out
+    assert await place.content() == OURS
+    _, err = await place.run("branch", "merge", "idea")
+    assert "idea is merged into main" in err
+    assert await place.content() == OURS.replace("Nobody", "Anna")
+    _, err = await place.run("branch", "merge", "idea")
+    assert "has all of idea already" in err
+
+
+async def test_the_terminal_shows_both_sides_of_a_conflict(place: Place) -> None:
+    await place.change("main", "Nothing of it is left.")
+    _, err = await place.run("branch", "merge", "idea", code=1)
+    assert "memotree branch merge --preview" in err
+    assert "On the other side" in err
+    out, _ = await place.run("branch", "merge", "idea", "--preview")
+    assert "1 conflict." in out
+    document = await place.document("branch", "merge", "idea", code=1)
+    assert document["error"]["reason"] == "MERGE_CONFLICT"
+
+
+async def test_the_terminal_undoes_the_last_commit_of_an_agent(place: Place) -> None:
+    _, err = await place.run("undo", code=2)
+    assert "anna has no commit" in err
+    _, err = await place.run("undo", "--agent", "bob", code=2)
+    assert "Confirm with --yes" in err
+    assert await place.content() == OURS
+    await place.run("undo", "--agent", "bob", "--yes")
+    assert await place.content() == TEXT
+    _, err = await place.run("undo", "--yes")
+    assert "is undone on main" in err
+    assert await place.content() == OURS
+
+
+async def test_the_terminal_reverts_and_picks(place: Place) -> None:
+    out, err = await place.run("revert", "main", "--preview")
+    assert "would change" in err
+    assert await place.content() == OURS
+    await place.run("revert", "main", "-m", "It is ten after all")
+    assert await place.content() == TEXT
+    await place.run("cherry-pick", "idea")
+    assert await place.content() == THEIRS
+    assert out
