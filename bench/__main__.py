@@ -12,7 +12,20 @@ import uvloop
 from memotree_storage.memory import return_freed_memory
 from rich.console import Console
 
-from bench import codec, commit_rate, curves, growth, past, recall_changes, rpc, scale, starts, store_commit, summaries
+from bench import (
+    codec,
+    commit_rate,
+    curves,
+    growth,
+    merges,
+    past,
+    recall_changes,
+    rpc,
+    scale,
+    starts,
+    store_commit,
+    summaries,
+)
 from bench.table import NOTHING_LOST, Row, keep, markdown, show
 from bench.worlds import world
 from memotree.server.logs import configure_logging
@@ -27,6 +40,7 @@ _PARTS = (
     "rate",
     "rpc",
     "past",
+    "merges",
     "scale",
     "recall",
     "growth",
@@ -106,6 +120,12 @@ async def _run(parts: list[str], *, quick: bool) -> list[Row]:
         say.print("history …")
         async with world() as place:
             rows += await past.run(place, commits=300 if quick else 10_000, rounds=rounds)
+    if "merges" in parts:
+        say.print("merges …")
+        async with world() as place:
+            rows += await merges.run(
+                place, nodes=200 if quick else 2_000, changed=29 if quick else 290, rounds=3 if quick else 15
+            )
     if "scale" in parts:
         for nodes in (1_000,) if quick else (10_000, big):
             say.print(f"{nodes:,} nodes …")

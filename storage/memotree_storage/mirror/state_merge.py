@@ -18,7 +18,7 @@ from memotree_storage.concurrency.threads import LONG_BYTES, in_store_thread, in
 from memotree_storage.conflicts import Conflict
 from memotree_storage.errors import FailedPreconditionError
 from memotree_storage.mirror.entries import EntryReader
-from memotree_storage.mirror.tree_check import check_tree
+from memotree_storage.mirror.tree_check import check_tree, named_by
 from memotree_storage.model.merge import MergeResult, deleted_and_changed, merge_entries
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.model.paths import ENTRY_PATHS, parse_path
@@ -203,19 +203,18 @@ class _Merging:
         before = await self._bases(self.bases, ids, 0)
         our_versions, ours = await self._alive(self.ours.commit_id, ids)
         their_versions, theirs = await self._alive(self.theirs, ids)
-        ids = [one for one in ids if _blob(our_versions.get(one)) != _blob(their_versions.get(one))]
+        unlike = [one for one in ids if _blob(our_versions.get(one)) != _blob(their_versions.get(one))]
         long = sum(len(entry.content) for entry in ours.values() if isinstance(entry, Node))
         merged = await in_store_thread_if(
-            len(ids) > _FEW or long > LONG_BYTES,
-            lambda: [_merged(one, before.get(one, (None,)), ours.get(one), theirs.get(one)) for one in ids],
+            len(unlike) > _FEW or long > LONG_BYTES,
+            lambda: [_merged(one, before.get(one, (None,)), ours.get(one), theirs.get(one)) for one in unlike],
         )
         changes = [change for change in merged if change.entry != change.ours or change.conflicts]
+        written = {change.entry_id: change.entry for change in changes if change.entry != change.ours}
+        around = Snapshot(self.conn, self.ours)
+        others = await tree.versions(around, named_by(written).difference(ids))
         checked = await check_tree(
-            Snapshot(self.conn, self.ours),
-            {change.entry_id: change.entry for change in changes if change.entry != change.ours},
-            set(),
-            max_depth=max_depth,
-            is_merge=True,
+            around, written, set(), at_head={**our_versions, **others}, max_depth=max_depth, is_merge=True
         )
         conflicts = [conflict for change in changes for conflict in change.conflicts]
         return StateMerge(
