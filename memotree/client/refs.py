@@ -93,7 +93,7 @@ class AsyncRefs:
             source=source,
             branch=into,
             include_fields=include_fields,
-            page_size=MOST_PER_PAGE if not include_fields else 0,
+            page_size=MOST_PER_PAGE,  # the server merges again for each page
         )
         answers = pages(self._transport, request, history.PreviewMergeResponse, lambda page: [page])
         return BranchMergePreview.from_wire([page async for page in answers])

@@ -44,7 +44,8 @@ class Merging:
         workspace = await self._committing.workspace(request.workspace)
         if not cursor:
             await mirror_pushed(self._store, workspace.workspace_id)
-        async with self._store.database.connection() as conn:
+        # One snapshot, since a fast-forward meanwhile gives commits other places in the mirror.
+        async with self._store.database.repeatable_read() as conn:
             if cursor:
                 ours, theirs = State(workspace.workspace_id, cursor["ours"]), cursor["theirs"]
             else:
@@ -100,7 +101,7 @@ class Merging:
             return pb.MergeBranchResponse(
                 commit_id=merged.commit_id,
                 branch=branch,
-                change_count=merged.merge.change_count,
+                change_count=merged.change_count,
                 already_merged=not merged.is_new,
             )
 

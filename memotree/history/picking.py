@@ -1,11 +1,13 @@
 """Reverting a commit, and bringing one from elsewhere into a branch."""
 
+from collections.abc import Sequence
+from functools import partial
 from typing import TypeVar
 
 from memotree_storage.commit.commit_pick import Pick, PickOrder, conflict_error, pick_commit, preview_pick
 from memotree_storage.commit.transaction import WorkspaceTransaction, repository_of
 from memotree_storage.concurrency.threads import in_store_thread
-from memotree_storage.mirror.state_merge import StateMerge
+from memotree_storage.mirror.state_merge import MergedEntry
 from memotree_storage.postgres.registry import Workspace
 from memotree_storage.store import Store
 
@@ -44,12 +46,13 @@ class Picking:
             return await self._previewed(request, response_type, workspace, branch, reverts=reverts)
 
         async def make(transaction: WorkspaceTransaction) -> Response:
-            await transaction.follow_git()
-            commit_id = await commit_of(transaction.conn, transaction.workspace_id, request.revision, "revision")
-            pick = Pick(commit_id, request.parent_number, reverts)
+            conn, workspace_id = transaction.conn, transaction.workspace_id
             keeps_author = not reverts and not request.HasField("author")
-            merged = await pick_commit(transaction, PickOrder(branch, pick, message, identity, keeps_author))
-            return await _response(response_type, merged.commit_id, branch, merged.merge)
+            order = PickOrder(branch, Pick("", request.parent_number, reverts), message, identity, keeps_author)
+            merged = await pick_commit(
+                transaction, order, partial(commit_of, conn, workspace_id, request.revision, "revision")
+            )
+            return await _response(response_type, merged.commit_id, branch, merged.changes, merged.change_count)
 
         return await self._committing.run(workspace, branch, request, response_type, make)
 
@@ -59,7 +62,7 @@ class Picking:
         workspace_id = workspace.workspace_id
         await mirror_pushed(self._store, workspace_id)
         repository = await repository_of(self._store, workspace_id)
-        async with self._store.database.connection() as conn:
+        async with self._store.database.repeatable_read() as conn:
             head = await head_of(conn, workspace_id, branch)
             pick = Pick(
                 await commit_of(conn, workspace_id, request.revision, "revision"), request.parent_number, reverts
@@ -68,10 +71,11 @@ class Picking:
             merge = await preview_pick(conn, entries, repository, head, pick, max_depth=max_depth)
         if merge.conflicts:
             raise conflict_error(merge)
-        return await _response(response_type, head.commit_id, branch, merge)
+        return await _response(response_type, head.commit_id, branch, merge.changed, merge.change_count)
 
 
-async def _response(response_type: type[Response], commit_id: str, branch: str, merge: StateMerge) -> Response:
-    changed = merge.changed
+async def _response(
+    response_type: type[Response], commit_id: str, branch: str, changed: Sequence[MergedEntry], count: int
+) -> Response:
     changes = await in_store_thread(told_changes, changed[:MAX_PAGE_SIZE], fields=False)
-    return response_type(commit_id=commit_id, branch=branch, changes=changes, change_count=len(changed))
+    return response_type(commit_id=commit_id, branch=branch, changes=changes, change_count=count)

@@ -14,7 +14,8 @@ from memotree_storage.mirror.state_merge import FileConflictError, UnreadableFil
 from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Archive, new_id
 from memotree_storage.model.paths import entry_path, node_path
-from memotree_storage.ports import CommitDraft
+from memotree_storage.model.validation import InvalidNodeError
+from memotree_storage.ports import CommitDraft, FileContent
 from memotree_storage.postgres.requests import RequestIdReusedError
 
 from memotree.v1 import history_service_pb2 as pb
@@ -270,6 +271,76 @@ async def test_files_that_are_no_nodes_come_along(sides: Sides) -> None:
     await sides.write({"LICENSE": b"Theirs.\n"}, "side")
     with pytest.raises(FileConflictError, match="LICENSE"):
         await sides.merge()
+
+
+async def test_an_edit_of_the_readme_comes_along(sides: Sides) -> None:
+    world = sides.world
+    await sides.fork(world.node())
+    await world.put(world.node())
+    readme = git(world, "show", "side:README.md").encode() + b"\nAsk Anna.\n"
+    await sides.write({"README.md": readme}, "side")
+    await sides.merge()
+    assert git(world, "show", "main:README.md").encode() == readme
+
+
+async def test_a_node_whose_file_was_only_renamed_is_no_obstacle(sides: Sides) -> None:
+    """A name may say anything; the blob is the same."""
+    world = sides.world
+    one, two = world.nodes(2)
+    await sides.fork(one, two)
+    await world.put(world.node())
+    await sides.write({entry_path(one): None, node_path(one.id, "Another name"): encode_entry(one)}, "side")
+    await world.put(replace(two, title="Theirs"), branch="side")
+    assert (await sides.merge()).change_count == 1
+    assert (sides.at(one.id), sides.at(two.id)) == (one, replace(two, title="Theirs"))
+    assert await differences(world) == []
+
+
+async def test_the_removal_of_a_file_that_is_no_node_comes_along(sides: Sides) -> None:
+    world = sides.world
+    stray = node_path(new_id())
+    await sides.write({stray: b"what is this?\n"}, "main")
+    await sides.fork(world.node())
+    await world.put(world.node())
+    await sides.write({stray: None}, "side")
+    await sides.merge()
+    assert stray not in git(world, "ls-tree", "-r", "--name-only", "main")
+    assert await differences(world) == []
+
+
+async def test_of_three_merge_bases_none_wins_alone(sides: Sides) -> None:
+    """From one base a side has changed nothing, from another one it has; which is right cannot be told."""
+    world = sides.world
+    one = world.node("Base")
+    first = await sides.fork(one)
+    by = world.repository.commit_info(first).author
+
+    def titled(title: str) -> dict[str, FileContent | None]:
+        node = replace(one, title=title)
+        return {entry_path(one): None, entry_path(node): encode_entry(node)}
+
+    tips = []
+    for number, title in enumerate(("First", "Base", "Base")):
+        draft = CommitDraft(first, titled(title), f"{title} {number}\n", by, by)
+        tips.append(world.repository.write_commit(draft).commit_id)
+    for name, title in (("main", "Base"), ("side", "First")):
+        draft = CommitDraft(tips[1], titled(title), f"Join for {name}\n", by, by, merged=(tips[0], tips[2]))
+        git(world, "update-ref", f"refs/heads/{name}", world.repository.write_commit(draft).commit_id)
+    await world.store.catch_up(world.workspace)
+    assert len((await sides.preview()).base_commit_ids) == 3
+    assert set(await sides.conflicts()) == {(one.id, "title")}
+
+
+async def test_what_exceeds_a_limit_only_together_is_told_by_the_preview(sides: Sides) -> None:
+    world = sides.world
+    one = world.node()
+    await sides.fork(one)
+    first, second = (tuple(f"{side}{number:02}" for number in range(60)) for side in ("a", "b"))
+    await world.put(replace(one, tags=first))
+    await world.put(replace(one, tags=second), branch="side")
+    for call in (sides.preview, sides.merge):
+        with pytest.raises(InvalidNodeError):
+            await call()
 
 
 async def test_files_of_nodes_that_cannot_be_read_are_not_merged(sides: Sides) -> None:

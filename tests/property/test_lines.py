@@ -178,7 +178,7 @@ class Histories(RuleBasedStateMachine):
             if base and any(all(point.files.get(key) for point in (base, ours, theirs)) for key in conflicts):
                 assert not self._git_merges(ours, theirs)
             return
-        assert not bases or merged.merge.is_merged == (theirs.commit_id in bases)
+        assert not bases or merged.is_new or theirs.commit_id in bases or (squash and expected == ours.files)
         if not merged.is_new:
             return
         info = self.repository.commit_info(merged.commit_id)
@@ -448,7 +448,11 @@ class Histories(RuleBasedStateMachine):
     async def _pick(self, ref: str, chosen: Pick, by: Signature) -> Merged | MemoTreeError:
         """Pick or revert a commit, or return why that is refused."""
         order = PickOrder(ref.removeprefix("refs/heads/"), chosen, "", Identity(by, by))
-        return await self._unless_refused(lambda transaction: pick_commit(transaction, order))
+
+        async def find() -> str:
+            return chosen.commit_id
+
+        return await self._unless_refused(lambda transaction: pick_commit(transaction, order, find))
 
     async def _unless_refused(
         self, work: Callable[[WorkspaceTransaction], Awaitable[Merged]]
@@ -483,7 +487,7 @@ class Histories(RuleBasedStateMachine):
         """What a merge from several bases gave, as Git has it; it keeps what their side has not changed."""
         files = dict(ours.files)
         decoder = EntryDecoder(self.repository)
-        for change in merged.merge.changes:
+        for change in merged.changes:
             found = entry_files(self.repository, merged.commit_id, [change.entry_id])[change.entry_id]
             files.pop(change.entry_id, None)
             if found:

@@ -9,12 +9,14 @@ from memotree_storage.commit.refs import FindCommit
 from memotree_storage.commit.transaction import WorkspaceTransaction
 from memotree_storage.commit.write_path import move_ref
 from memotree_storage.errors import FailedPreconditionError
-from memotree_storage.mirror.state_merge import StateMerge, merge_states
-from memotree_storage.postgres import registry
+from memotree_storage.mirror.state_merge import merge_states
+from memotree_storage.postgres import history, registry
 from memotree_storage.postgres.line_joins import join_lines
+from memotree_storage.postgres.merge_bases import is_ancestor
 from memotree_storage.postgres.refs import BRANCHES
 from memotree_storage.postgres.tree import State
 
+_EVERY: Final = 2_147_483_647
 _REMEDY: Final = "PreviewMerge lists them all. Make the nodes equal on both branches, and merge again."
 
 
@@ -78,38 +80,35 @@ async def merge_into_branch(transaction: WorkspaceTransaction, order: MergeOrder
         InvalidNodeError, InvalidArchiveError: A merged entry breaks a limit that each side kept.
         BranchBusyError: Another program kept moving the branch.
     """
-    conn, store = transaction.conn, transaction.store
+    conn, workspace_id, store = transaction.conn, transaction.workspace_id, transaction.store
 
     async def attempt(head: State) -> Merged | None:
         theirs = await find_commit()
+        if order.style is MergeStyle.FAST_FORWARD:
+            return await _fast_forward(transaction, order.branch, head, State(workspace_id, theirs))
         merge = await merge_states(conn, store.entries, transaction.repository, head, theirs, max_depth=store.max_depth)
-        if merge.is_merged:
-            return Merged(head.commit_id, merge, is_new=False)
-        record = _fast_forward if order.style is MergeStyle.FAST_FORWARD else _commit
-        return await record(transaction, order, merge)
+        squash = order.style is MergeStyle.SQUASH
+        if merge.is_merged or (squash and merge.is_empty):
+            return Merged(head.commit_id, is_new=False)
+        if merge.conflicts:
+            raise MergeConflictError.of(merge.conflicts, _REMEDY)
+        message = order.message or f"Merge {order.source} into {order.branch}"
+        parents = () if squash else (theirs,)
+        return await write_merge(transaction, order.branch, merge, order.identity, message, parents=parents)
 
     return await on_head(transaction, order.branch, order.identity.request, attempt)
 
 
-async def _commit(transaction: WorkspaceTransaction, order: MergeOrder, merge: StateMerge) -> Merged | None:
-    """Make the commit of a merge; ``None`` if the branch was moved meanwhile."""
-    if merge.conflicts:
-        raise MergeConflictError.of(merge.conflicts, _REMEDY)
-    squash = order.style is MergeStyle.SQUASH
-    if squash and merge.is_empty:
-        return Merged(merge.ours, merge, is_new=False)
-    message = order.message or f"Merge {order.source} into {order.branch}"
-    parents = () if squash else (merge.theirs,)
-    return await write_merge(transaction, order.branch, merge, order.identity, message, parents=parents)
-
-
-async def _fast_forward(transaction: WorkspaceTransaction, order: MergeOrder, merge: StateMerge) -> Merged | None:
-    """Move the branch to the other side; ``None`` if it was moved meanwhile."""
-    if not merge.is_fast_forward:
-        raise NotFastForwardError(order.branch)
-    conn, workspace_id, branch = transaction.conn, transaction.workspace_id, order.branch
-    if not await move_ref(transaction, BRANCHES + branch, merge.ours, merge.theirs, merge.theirs):
+async def _fast_forward(transaction: WorkspaceTransaction, branch: str, head: State, theirs: State) -> Merged | None:
+    """Move a branch to a commit that has all of its history; ``None`` if the branch was moved meanwhile."""
+    conn, workspace_id = transaction.conn, transaction.workspace_id
+    if await is_ancestor(conn, workspace_id, theirs.commit_id, head.commit_id):
+        return Merged(head.commit_id, is_new=False)
+    if not await is_ancestor(conn, workspace_id, head.commit_id, theirs.commit_id):
+        raise NotFastForwardError(branch)
+    changed = await history.count_differing(conn, head, theirs, limit=_EVERY)
+    if not await move_ref(transaction, BRANCHES + branch, head.commit_id, theirs.commit_id, theirs.commit_id):
         return None
     if branch == await registry.default_branch(conn, workspace_id):
-        await join_lines(conn, workspace_id, branch, merge.theirs)
-    return Merged(merge.theirs, merge, is_new=True)
+        await join_lines(conn, workspace_id, branch, theirs.commit_id)
+    return Merged(theirs.commit_id, changed.total)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from memotree_storage.commit.merge_commit import Identity, MergeConflictError, Merged, on_head, write_merge
+from memotree_storage.commit.refs import FindCommit
 from memotree_storage.commit.session_commit import NothingToCommitError
 from memotree_storage.commit.transaction import WorkspaceTransaction
 from memotree_storage.concurrency.threads import in_store_thread
@@ -31,7 +32,7 @@ class Pick:
     """A commit whose changes are brought into a branch, or taken back there.
 
     Attributes:
-        commit_id: The commit.
+        commit_id: The commit; "" as long as it is not looked up.
         parent_number: Which parent its changes are counted from, the first one is 1; 0 for its only parent.
         reverts: Whether they are taken back.
     """
@@ -87,8 +88,14 @@ def conflict_error(merge: StateMerge) -> MergeConflictError:
     return MergeConflictError.of(merge.conflicts, _REMEDY)
 
 
-async def pick_commit(transaction: WorkspaceTransaction, order: PickOrder) -> Merged:
+async def pick_commit(transaction: WorkspaceTransaction, order: PickOrder, find_commit: FindCommit) -> Merged:
     """Pick or revert a commit on a branch, in a transaction that holds the workspace.
+
+    Args:
+        transaction: Holds the workspace.
+        order: What to pick.
+        find_commit: Finds the commit. It is not called if this call has made its commit before: by then the name may
+            mean another one.
 
     Raises:
         BranchNotFoundError: There is no such branch.
@@ -97,9 +104,10 @@ async def pick_commit(transaction: WorkspaceTransaction, order: PickOrder) -> Me
         NothingToCommitError: The branch is as it would be already.
         BranchBusyError: Another program kept moving the branch.
     """
-    conn, store, repository, pick = transaction.conn, transaction.store, transaction.repository, order.pick
+    conn, store, repository = transaction.conn, transaction.store, transaction.repository
 
     async def attempt(head: State) -> Merged | None:
+        pick = replace(order.pick, commit_id=await find_commit())
         merge = await preview_pick(conn, store.entries, repository, head, pick, max_depth=store.max_depth)
         if merge.conflicts:
             raise conflict_error(merge)
@@ -110,7 +118,7 @@ async def pick_commit(transaction: WorkspaceTransaction, order: PickOrder) -> Me
             )
         info = await in_store_thread(repository.commit_info, pick.commit_id)
         identity = replace(order.identity, author=info.author) if order.keeps_author else order.identity
-        return await write_merge(transaction, order.branch, merge, identity, _message(info, order))
+        return await write_merge(transaction, order.branch, merge, identity, _message(info, replace(order, pick=pick)))
 
     return await on_head(transaction, order.branch, order.identity.request, attempt)
 

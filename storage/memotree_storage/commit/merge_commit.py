@@ -16,16 +16,15 @@ from memotree_storage import faults
 from memotree_storage.commit.group_commit import BranchBusyError
 from memotree_storage.commit.message import ListedChange, compose
 from memotree_storage.commit.refs import BranchNotFoundError
-from memotree_storage.commit.session_commit import check_limits
 from memotree_storage.commit.transaction import WorkspaceTransaction
 from memotree_storage.commit.write_path import NewCommit, write_commit
 from memotree_storage.concurrency.threads import in_store_thread_if
 from memotree_storage.conflicts import Conflict
 from memotree_storage.errors import AbortedError
-from memotree_storage.mirror.state_merge import StateMerge
+from memotree_storage.mirror.state_merge import MergedEntry, StateMerge
 from memotree_storage.model.trailers import Request
 from memotree_storage.ports import FileContent, Signature
-from memotree_storage.postgres import refs
+from memotree_storage.postgres import history, refs
 from memotree_storage.postgres.requests import commit_of_request
 from memotree_storage.postgres.tree import State
 
@@ -59,15 +58,16 @@ class Merged:
     """What a branch got.
 
     Attributes:
-        commit_id: The commit that the branch is at now.
-        merge: What it changed; nothing if the branch had all of it already, or if an earlier call with this request id
-            has made the commit, whose answer was lost.
+        commit_id: The commit that the branch is at now; of a call that was made before, the commit that it made.
+        change_count: How many entries it changed.
+        changes: These, as far as they were read for this.
         is_new: Whether the branch was moved.
     """
 
     commit_id: str
-    merge: StateMerge
-    is_new: bool
+    change_count: int = 0
+    changes: Sequence[MergedEntry] = ()
+    is_new: bool = True
 
 
 async def on_head(
@@ -96,7 +96,7 @@ async def on_head(
             raise BranchNotFoundError(branch)
         earlier = await commit_of_request(conn, workspace_id, request, head=head.commit_id)
         if earlier is not None:
-            return Merged(earlier.commit_id, StateMerge(head.commit_id, earlier.commit_id, ()), is_new=True)
+            return Merged(earlier.commit_id, await history.count_touched(conn, workspace_id, earlier.commit_id))
         merged = await attempt(head)
         if merged is not None:
             return merged
@@ -131,8 +131,6 @@ async def write_merge(
 
     def made() -> NewCommit:
         changed = merge.changed
-        for change in changed:
-            check_limits(change.entry)
         listed = [ListedChange(change.ours, change.entry) for change in changed]
         return NewCommit(
             branch=branch,
@@ -148,7 +146,7 @@ async def write_merge(
 
     faults.point("merge.planned")
     outcome = await write_commit(transaction, await in_store_thread_if(len(merge.changes) > _FEW, made))
-    return None if outcome is None else Merged(outcome.commit_id, merge, is_new=True)
+    return None if outcome is None else Merged(outcome.commit_id, merge.change_count, merge.changed)
 
 
 def _content(transaction: WorkspaceTransaction, blob: str | None) -> FileContent | None:

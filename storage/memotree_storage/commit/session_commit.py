@@ -23,13 +23,10 @@ from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_c
 from memotree_storage.concurrency.threads import in_store_thread, in_store_thread_if
 from memotree_storage.conflicts import Conflict
 from memotree_storage.errors import FailedPreconditionError, NotFoundError
-from memotree_storage.mirror.staged_merge import MergedChange, MergedChanges, check_merged, merge_onto
+from memotree_storage.mirror.staged_merge import MergedChange, MergedChanges, check_limits, check_merged, merge_onto
 from memotree_storage.mirror.tree_check import MissingChange
 from memotree_storage.model import trailers
-from memotree_storage.model.codec import READ_LIMITS
-from memotree_storage.model.node import Archive, Entry
 from memotree_storage.model.trailers import Request
-from memotree_storage.model.validation import check_archive, check_node
 from memotree_storage.ports import Signature, TagDraft
 from memotree_storage.postgres import history, refs, sessions, staging, tree
 from memotree_storage.postgres.projector import EntryChange
@@ -373,14 +370,6 @@ def _check_merged(changes: Iterable[MergedChange]) -> None:
     for item in changes:
         if item.theirs_blob != item.row.derived_blob:
             check_limits(item.entry)
-
-
-def check_limits(entry: Entry | None) -> None:
-    """Check the limits of merged entries: each side alone keeps them, but the merge may exceed them."""
-    if isinstance(entry, Archive):
-        check_archive(entry)
-    elif entry is not None:
-        check_node(entry, READ_LIMITS)
 
 
 def _settled(merging: MergedChanges) -> list[EntryChange]:

@@ -290,6 +290,8 @@ def _files(repository: CommitStore, new: NewCommit) -> dict[str, FileContent | N
         if entry is not None:
             files[entry_path(entry)] = partial(encode_entry, entry)
     readme = repository.read_path(new.parent, README_PATH)
+    if (merged := files.get(README_PATH)) is not None:
+        readme = merged if isinstance(merged, bytes) else merged()
     raised = None if readme is None else raise_version(readme)
     return files if raised is None else {**files, README_PATH: raised}
 

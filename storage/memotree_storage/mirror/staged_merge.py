@@ -4,13 +4,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from memotree_storage.concurrency.threads import LONG_BYTES, in_store_thread_if
+from memotree_storage.concurrency.threads import LONG_BYTES, LONG_TEXT, in_comparison_thread, in_store_thread_if
 from memotree_storage.conflicts import Conflict
 from memotree_storage.mirror.entries import EntryReader
 from memotree_storage.mirror.tree_check import TreeCheckResult, check_tree, named_by
+from memotree_storage.model.codec import READ_LIMITS
 from memotree_storage.model.merge import merge_entries
-from memotree_storage.model.node import Entry
+from memotree_storage.model.node import Archive, Entry
 from memotree_storage.model.paths import archive_path, node_path
+from memotree_storage.model.validation import check_archive, check_node
 from memotree_storage.postgres import staging, tree
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.staging import Staged
@@ -82,9 +84,15 @@ async def merge_onto(snapshot: Snapshot, entries: EntryReader, rows: Sequence[St
         if row.derived_blob and row.derived_blob != _blob(at_head.get(row.entry_id))
     }
     bases = await entries.read(snapshot.state.workspace_id, wanted)
-    merged = await in_store_thread_if(
-        _is_much(rows), lambda: [_merge(row, at_head.get(row.entry_id), theirs, bases) for row in rows]
-    )
+    both = [row for row in rows if row.derived_blob in bases]
+
+    def merge_all() -> list[MergedChange]:
+        return [_merge(row, at_head.get(row.entry_id), theirs, bases) for row in rows]
+
+    if sum(len(row.data) for row in both) > LONG_TEXT:
+        merged = await in_comparison_thread(merge_all)
+    else:
+        merged = await in_store_thread_if(_is_much(rows), merge_all)
     return MergedChanges(merged, at_head, around, looked_for)
 
 
@@ -120,6 +128,14 @@ def _blob(version: Version | None) -> str | None:
 def path_of(row: Staged) -> str:
     """A path of the entry of a staged change, which its decoder needs."""
     return archive_path(row.entry_id) if row.version.is_archive else node_path(row.entry_id)
+
+
+def check_limits(entry: Entry | None) -> None:
+    """Check the limits of merged entries: each side alone keeps them, but the merge may exceed them."""
+    if isinstance(entry, Archive):
+        check_archive(entry)
+    elif entry is not None:
+        check_node(entry, READ_LIMITS)
 
 
 async def carry_over(

@@ -7,23 +7,24 @@ Only entries that differ between the base and "theirs" are looked at; all others
 follows what their side changed, not the size of the tree.
 
 Histories that merged each other crosswise have several merge bases. As in git, these are merged first, and their result
-is the base. Where they conflict, no version is the base: the merge has to give the same whichever of them is taken.
+is the base. Where they conflict, or if there are more than two, no version is the base: the merge has to give the same
+whichever of them is taken.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from memotree_storage.concurrency.threads import LONG_BYTES, in_store_thread, in_store_thread_if
+from memotree_storage.concurrency.threads import LONG_TEXT, in_comparison_thread, in_store_thread, in_store_thread_if
 from memotree_storage.conflicts import Conflict
 from memotree_storage.errors import FailedPreconditionError
 from memotree_storage.mirror.entries import EntryReader
+from memotree_storage.mirror.staged_merge import check_limits
 from memotree_storage.mirror.tree_check import check_tree, named_by
 from memotree_storage.model.merge import MergeResult, deleted_and_changed, merge_entries
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.model.paths import ENTRY_PATHS, parse_path
-from memotree_storage.model.readme import README_PATH
-from memotree_storage.ports import CommitReader
+from memotree_storage.ports import CommitReader, PathChange
 from memotree_storage.postgres import history, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.merge_bases import merge_bases
@@ -36,6 +37,7 @@ _FEW: Final = 50
 _DEEPEST: Final = 8
 """How many times merge bases that have several merge bases are merged; beyond that each of them counts."""
 
+_TWO: Final = 2
 _MOST_FILES_TOLD: Final = 10
 _EVERY: Final = 2_147_483_647
 
@@ -55,8 +57,8 @@ class FileConflictError(FailedPreconditionError):
     def of(cls, paths: Sequence[str]) -> "FileConflictError":
         """The error for these paths."""
         return cls(
-            f"Both sides changed files that are no nodes: {_listed(paths)}. Nothing was written. Make them equal on "
-            "both branches with git, and merge again."
+            f"Both sides changed files that are no nodes: {_listed(paths)}. Nothing was written. Make them equal with "
+            "git first, or bring this change in with git."
         )
 
 
@@ -69,8 +71,8 @@ class UnreadableFilesError(FailedPreconditionError):
     def of(cls, paths: Sequence[str]) -> "UnreadableFilesError":
         """The error for these paths."""
         return cls(
-            f"The side to merge has files that cannot be read as nodes: {_listed(paths)}. Nothing was written. "
-            "ListFaults says what is wrong with them; mend or remove them there, and merge again."
+            f"The change to bring in has files that cannot be read as nodes: {_listed(paths)}. Nothing was written. "
+            "ListFaults says what is wrong with those of a branch; mend or remove them there, and send the call again."
         )
 
 
@@ -162,6 +164,7 @@ async def merge_states(
         UnrelatedHistoriesError: They have no common ancestor.
         FileConflictError: Both sides changed a file that is no entry.
         UnreadableFilesError: Their side changed a file of an entry that cannot be read.
+        InvalidNodeError, InvalidArchiveError: A merged entry breaks a limit that each side kept.
     """
     bases = await merge_bases(conn, ours.workspace_id, ours.commit_id, theirs)
     if not bases:
@@ -204,12 +207,18 @@ class _Merging:
         our_versions, ours = await self._alive(self.ours.commit_id, ids)
         their_versions, theirs = await self._alive(self.theirs, ids)
         unlike = [one for one in ids if _blob(our_versions.get(one)) != _blob(their_versions.get(one))]
-        long = sum(len(entry.content) for entry in ours.values() if isinstance(entry, Node))
-        merged = await in_store_thread_if(
-            len(unlike) > _FEW or long > LONG_BYTES,
-            lambda: [_merged(one, before.get(one, (None,)), ours.get(one), theirs.get(one)) for one in unlike],
-        )
+        compared = sum(_compared(before.get(one, ()), ours.get(one), theirs.get(one)) for one in unlike)
+
+        def merge_all() -> list[MergedEntry]:
+            return [_merged(one, before.get(one, (None,)), ours.get(one), theirs.get(one)) for one in unlike]
+
+        if compared > LONG_TEXT:
+            merged = await in_comparison_thread(merge_all)
+        else:
+            merged = await in_store_thread_if(len(unlike) > _FEW, merge_all)
         changes = [change for change in merged if change.entry != change.ours or change.conflicts]
+        for change in changes:
+            check_limits(change.entry)
         written = {change.entry_id: change.entry for change in changes if change.entry != change.ours}
         around = Snapshot(self.conn, self.ours)
         others = await tree.versions(around, named_by(written).difference(ids))
@@ -224,7 +233,7 @@ class _Merging:
             changes,
             {change.entry_id: our_versions[change.entry_id] for change in changes if change.entry_id in our_versions},
             [*conflicts, *checked.conflicts],
-            await in_store_thread(self._files, set(their_versions)),
+            await self._files(),
         )
 
     def _state(self, commit_id: str) -> State:
@@ -251,51 +260,86 @@ class _Merging:
             ids: The entries.
             depth: How many merges of merge bases this is for.
         """
-        newest, *others = bases
-        _, entries = await self._alive(newest, ids)
-        found: dict[str, tuple[Entry | None, ...]] = {one: (entries.get(one),) for one in ids}
-        for other in others:
-            _, entries = await self._alive(other, ids)
-            below = await merge_bases(self.conn, self.ours.workspace_id, newest, other) if depth < _DEEPEST else []
-            differing = [one for one in ids if found[one] != (entries.get(one),)]
-            before = await self._bases(below, differing, depth + 1) if below and differing else {}
-            for one in differing:
-                found[one] = _joined(before.get(one, ()), found[one], entries.get(one))
-        return found
+        found: dict[str, tuple[Entry | None, ...]] = dict.fromkeys(ids, ())
+        for base in bases:
+            _, entries = await self._alive(base, ids)
+            for one in ids:
+                if entries.get(one) not in found[one]:
+                    found[one] = (*found[one], entries.get(one))
+        unlike = [one for one in ids if len(found[one]) > 1]
+        if len(bases) != _TWO or not unlike or depth >= _DEEPEST:
+            return found
+        below = await merge_bases(self.conn, self.ours.workspace_id, *bases)
+        before = await self._bases(below, unlike, depth + 1) if below else {}
+        merged = await in_comparison_thread(
+            lambda: {one: _joined(before.get(one, ()), *found[one]) for one in unlike},
+        )
+        return found | merged
 
-    def _files(self, alive: set[str]) -> dict[str, str | None]:
-        """The files that are no entries and that only their side changed, by path. Blocks.
-
-        Args:
-            alive: The entries among those that differ that are alive on their side.
-        """
-        found: dict[str, str | None] = {}
-        clashing: list[str] = []
-        unreadable: list[str] = []
-        changed: dict[str, tuple[str | None, str | None]] = {}
-        for change in self.repository.diff(self.bases[0], self.theirs):
-            parsed = parse_path(change.path)
-            if parsed is None and ENTRY_PATHS.names(f"{change.path.rpartition('/')[0]}/") is None:
-                changed[change.path] = change.old_blob, change.new_blob
-            elif change.new_blob is not None and (parsed is None or parsed[1] not in alive):
-                unreadable.append(change.path)
-        changed.pop(README_PATH, None)
+    async def _files(self) -> dict[str, str | None]:
+        """The files that are no entries and that only their side changed, by path, the same from each merge base."""
+        found = [await in_store_thread(self._file_changes, base) for base in self.bases]
+        ids = {parsed[1] for changes in found for path in changes if (parsed := parse_path(path)) is not None}
+        alive = await tree.versions(Snapshot(self.conn, self._state(self.theirs)), sorted(ids))
+        unreadable = sorted(
+            {
+                path
+                for changes in found
+                for path, change in changes.items()
+                if change.new_blob is not None and _is_among_entries(path) and not _is_entry(path, alive)
+            }
+        )
         if unreadable:
             raise UnreadableFilesError.of(unreadable)
-        if not changed:
-            return found
-        our_changes = {
-            change.path: change.new_blob for change in self.repository.diff(self.bases[0], self.ours.commit_id)
-        }
-        for path, (old, new) in changed.items():
-            our = our_changes.get(path, old)
-            if our == old:
-                found[path] = new
-            elif our != new:
-                clashing.append(path)
+        others = [{path: change for path, change in changes.items() if not _is_entry(path, alive)} for changes in found]
+        if not any(others):
+            return {}
+        ours = [await in_store_thread(self._our_blobs, base) for base in self.bases]
+        taken = [_brought(their, our) for their, our in zip(others, ours, strict=True)]
+        paths = sorted({path for each in taken for path in each})
+        results = {path: {each.get(path, _CLASH) for each in taken} for path in paths}
+        clashing = [path for path, found_blobs in results.items() if _CLASH in found_blobs or len(found_blobs) > 1]
         if clashing:
             raise FileConflictError.of(clashing)
-        return found
+        return {path: blob for path, blob in taken[0].items() if not isinstance(blob, _Clash)}
+
+    def _file_changes(self, base: str) -> dict[str, PathChange]:
+        """What their side changed, by path. Blocks."""
+        return {change.path: change for change in self.repository.diff(base, self.theirs)}
+
+    def _our_blobs(self, base: str) -> dict[str, str | None]:
+        """What our side changed, by path. Blocks."""
+        return {change.path: change.new_blob for change in self.repository.diff(base, self.ours.commit_id)}
+
+
+class _Clash:
+    """Stands for a file that both sides changed differently."""
+
+
+_CLASH: Final = _Clash()
+
+
+def _brought(theirs: Mapping[str, PathChange], ours: Mapping[str, str | None]) -> dict[str, str | _Clash | None]:
+    """What their side's changes of files bring: the new blob, nothing where our side has it, or a clash."""
+    found: dict[str, str | _Clash | None] = {}
+    for path, change in theirs.items():
+        our = ours.get(path, change.old_blob)
+        if our == change.old_blob:
+            found[path] = change.new_blob
+        elif our != change.new_blob:
+            found[path] = _CLASH
+    return found
+
+
+def _is_among_entries(path: str) -> bool:
+    """Whether a file is where entries are."""
+    return parse_path(path) is not None or ENTRY_PATHS.names(f"{path.rpartition('/')[0]}/") is not None
+
+
+def _is_entry(path: str, alive: Mapping[str, Version]) -> bool:
+    """Whether a file has the name of an entry that is alive."""
+    parsed = parse_path(path)
+    return parsed is not None and parsed[1] in alive
 
 
 def _listed(paths: Sequence[str]) -> str:
@@ -307,15 +351,22 @@ def _blob(version: Version | None) -> str:
     return "" if version is None else version.blob
 
 
-def _joined(
-    before: Sequence[Entry | None], ones: Sequence[Entry | None], other: Entry | None
-) -> tuple[Entry | None, ...]:
-    """The merge of an entry at two merge bases; all its versions where that conflicts."""
-    merged = [merge_entries(base, one, other) for base in before for one in ones]
-    first = merged[0] if merged else None
-    if first is not None and all(not each.conflicts and each.entry == first.entry for each in merged):
-        return (first.entry,)
-    return (*ones, other)
+def _joined(before: Sequence[Entry | None], one: Entry | None, other: Entry | None) -> tuple[Entry | None, ...]:
+    """The merge of an entry at two merge bases; both its versions where that conflicts."""
+    merged = [merge_entries(base, one, other) for base in before]
+    if merged and all(not each.conflicts and each.entry == merged[0].entry for each in merged):
+        return (merged[0].entry,)
+    return one, other
+
+
+def _compared(bases: Sequence[Entry | None], ours: Entry | None, theirs: Entry | None) -> int:
+    """How many characters of contents are compared to merge an entry; 0 if one side alone changed its content."""
+    if not isinstance(ours, Node) or not isinstance(theirs, Node):
+        return 0
+    texts = [base.content for base in bases if isinstance(base, Node)]
+    if theirs.content == ours.content or all(text in (ours.content, theirs.content) for text in texts):
+        return 0
+    return len(ours.content) + len(theirs.content) + max(map(len, texts), default=0)
 
 
 def _merged(entry_id: str, bases: Sequence[Entry | None], ours: Entry | None, theirs: Entry | None) -> MergedEntry:

@@ -4,9 +4,11 @@ The changes are checked over the exact parent of the new commit, because two mov
 cycle together, or a chain that is too long.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from memotree_storage.concurrency.threads import in_store_thread_if
 from memotree_storage.conflicts import Absence, ChildValue, Conflict, FieldValue, Place
 from memotree_storage.model.field_values import entry_value, place_value
 from memotree_storage.model.node import Archive, Entry, Node
@@ -14,6 +16,9 @@ from memotree_storage.postgres import archive_versions, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
+
+_FEW: Final = 1000
+"""The ways of more nodes are followed in a thread, so that other calls can run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +145,9 @@ class _Check:
         parents = {node.parent_id for node in self._nodes.values() if node.parent_id}
         moved = [node.id for node in below if node.id in self._at_head]
         above = await tree.ancestors(Snapshot(self._conn, self._head), parents.union(moved))
+        depths = await in_store_thread_if(len(below) > _FEW, self._depths, below, above)
         for node in below:
-            depth = self._depth(node, above)
+            depth = depths[node.id]
             if depth is None:
                 if node.id in self._at_head:
                     theirs = place_value(self._at_head[node.id].to_node())
@@ -151,16 +157,48 @@ class _Check:
             elif self._max_depth is not None:
                 await self._check_depth(node, depth, len(above[node.id]) if node.id in self._at_head else -1)
 
-    def _depth(self, node: Node, above: Mapping[str, list[str]]) -> int | None:
-        """The depth of a node in the new commit; ``None`` if it is below itself. A cycle above it is passed once."""
-        seen = {node.id}
-        for entry_id in self._way_up(node, above):
-            if entry_id == node.id:
-                return None
-            if entry_id in seen:
-                break
-            seen.add(entry_id)
-        return len(seen) - 1
+    def _depths(self, below: Sequence[Node], above: Mapping[str, list[str]]) -> dict[str, int | None]:
+        """The depth of each node in the new commit; ``None`` if it is below itself.
+
+        What is below a cycle has the depth that it would have if the cycle were passed once. Each node that the commit
+        writes is passed once, however long the chains are that somebody has pushed.
+        """
+        found: dict[str, int | None] = {}
+        in_cycle: dict[str, int] = {}
+        for node in below:
+            chain: list[tuple[str, int]] = []
+            places: dict[str, int] = {}
+            entry_id: str | None = node.id
+            while entry_id is not None and entry_id not in found and entry_id not in places:
+                places[entry_id] = len(chain)
+                following, steps = self._next_above(entry_id, above)
+                chain.append((entry_id, steps))
+                entry_id = following
+            depth = 0
+            if entry_id in places:
+                cycle = chain[places[entry_id] :]
+                del chain[places[entry_id] :]
+                depth = sum(steps for _, steps in cycle) - 1
+                in_cycle |= dict.fromkeys((one for one, _ in cycle), depth)
+                found |= dict.fromkeys(one for one, _ in cycle)
+            elif entry_id is not None:
+                known = found[entry_id]
+                depth = in_cycle[entry_id] if known is None else known
+            for one, steps in reversed(chain):
+                depth += steps
+                found[one] = depth
+        return found
+
+    def _next_above(self, entry_id: str, above: Mapping[str, list[str]]) -> tuple[str | None, int]:
+        """The nearest node above one that the commit writes too, and how many levels that is; else all its levels."""
+        parent = self._nodes[entry_id].parent_id
+        if not parent or parent in self._nodes:
+            return parent or None, 1 if parent else 0
+        ancestors = above.get(parent, [])
+        for steps, ancestor in enumerate(reversed(ancestors), 2):
+            if ancestor in self._nodes:
+                return ancestor, steps
+        return None, 1 + len(ancestors)
 
     async def _check_depth(self, node: Node, depth: int, before: int) -> None:
         """Check how deep a node and what is below it get; one that does not get deeper may stay too deep."""
@@ -192,23 +230,6 @@ class _Check:
             return False
         node = self._nodes.get(entry_id)
         return node is None or self._is_placed_anew(node)
-
-    def _way_up(self, node: Node, above: Mapping[str, list[str]]) -> Iterator[str]:
-        """The ids above a node in the new commit; endless if there is a cycle."""
-        parent = node.parent_id
-        while parent:
-            yield parent
-            changed = self._nodes.get(parent)
-            if changed is not None:
-                parent = changed.parent_id
-                continue
-            for ancestor in reversed(above.get(parent, [])):
-                yield ancestor
-                if ancestor in self._nodes:
-                    parent = self._nodes[ancestor].parent_id
-                    break
-            else:
-                return
 
     async def _check_children(self, placed: list[Node]) -> None:
         """No node may stay below a deleted one, or below one that moved to another archive without it."""
@@ -264,7 +285,7 @@ class _Check:
         base = None if head is None else (head.to_archive() if head.is_archive else head.to_node())
         deleted = ours is None and head is not None
         advice = (
-            "Change it on one of the two sides, and merge again."
+            "Change it on one of the two sides, and send the call again."
             if self._is_merge
             else "Discard or change your edit of it, or rebase the session and look again."
         )

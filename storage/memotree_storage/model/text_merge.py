@@ -23,9 +23,9 @@ _SENTENCE_END: Final = re.compile(
     r"|[\u3002\uff01\uff1f]++[\u201d\u2019\u300d\u300f\uff09]*+\s*"  # the same in Chinese, which needs none
     r"|\n\s*"
 )
-_FENCE: Final = re.compile(r" {0,3}(```|~~~)")
-_AS_IT_IS: Final = re.compile(r"\t| {4}|\s*\|")
-"""Begins a line of code or of a table."""
+_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+_AS_IT_IS: Final = re.compile(r"^\t|^ {4}|\|")
+"""Is in a line of code, or of a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +68,23 @@ def merge_texts(base: str, ours: str, theirs: str) -> str | None:
 
 
 class _Prose:
-    """Which lines of a text are prose, where sentences can be told apart."""
+    """Which lines of a text are prose, where sentences can be told apart.
+
+    A fence ends with a bare line of its own mark that is at least as long, as in CommonMark.
+    """
 
     def __init__(self, lines: Sequence[str]) -> None:
         self._is_prose: list[bool] = []
         fence = ""
         for line in lines:
             mark = _FENCE.match(line)
-            is_prose = not fence and mark is None and not _AS_IT_IS.match(line)
-            if mark is not None and fence in ("", mark[1]):
-                fence = "" if fence else mark[1]
-            self._is_prose.append(is_prose)
+            self._is_prose.append(not fence and mark is None and not _AS_IT_IS.search(line))
+            if mark is None:
+                continue
+            if not fence:
+                fence = mark[1]
+            elif mark[1].startswith(fence) and not mark[2].strip():
+                fence = ""
 
     def holds(self, low: int, high: int) -> bool:
         """Whether all lines from ``low`` to ``high`` are prose."""
@@ -116,6 +122,8 @@ def _merge(
             continue
         before = base[region.low : region.high]
         if prose is None or not (before and our and their and prose.holds(region.low, region.high)):
+            return None
+        if not all(_Prose(part).holds(0, len(part)) for part in (our, their)):
             return None
         sentences = _merge(*(_sentences("\n".join(part)) for part in (before, our, their)), touching=False)
         if sentences is None:

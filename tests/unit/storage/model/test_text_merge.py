@@ -79,7 +79,13 @@ def test_one_sentence_changed_twice_is_a_conflict() -> None:
     assert merged("The boat is red. It sails.", "The boat is blue. It sails.", "The boat is green. It sails.") is None
 
 
-@pytest.mark.parametrize("code", ["```\n{}\n```", "~~~ sh\n{}\n~~~", "    {}", "| {} |"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        *("```\n{}\n```", "~~~ sh\n{}\n~~~", "````\n```\n{}\n````", "```\n```py\n{}\n```"),
+        *("    {}", "| {} |", "{} | x"),
+    ],
+)
 def test_code_and_tables_have_no_sentences(code: str) -> None:
     """Two statements that touch may depend on each other, though each was changed by one side only."""
     base, ours, theirs = ("run a. run b.", "run A. run b.", "run a. run B.")
