@@ -40,7 +40,7 @@ async def test_merging_checking_encoding_and_composing_leave_the_event_loop(
         return telling
 
     monkeypatch.setattr(staged_merge, "merge_entries", told(staged_merge.merge_entries))
-    monkeypatch.setattr(session_commit, "check_node", told(session_commit.check_node))
+    monkeypatch.setattr(staged_merge, "check_node", told(staged_merge.check_node))
     monkeypatch.setattr(session_commit, "compose", told(session_commit.compose))
     monkeypatch.setattr(codec, "_read_node", told(codec._read_node))
     monkeypatch.setattr(write_path, "_entry_change", told(write_path._entry_change))

@@ -210,15 +210,17 @@ class _Merging:
         compared = sum(_compared(before.get(one, ()), ours.get(one), theirs.get(one)) for one in unlike)
 
         def merge_all() -> list[MergedEntry]:
-            return [_merged(one, before.get(one, (None,)), ours.get(one), theirs.get(one)) for one in unlike]
+            found = [_merged(one, before.get(one, (None,)), ours.get(one), theirs.get(one)) for one in unlike]
+            for change in found:
+                if change.entry != change.ours:
+                    check_limits(change.entry)
+            return found
 
         if compared > LONG_TEXT:
             merged = await in_comparison_thread(merge_all)
         else:
             merged = await in_store_thread_if(len(unlike) > _FEW, merge_all)
         changes = [change for change in merged if change.entry != change.ours or change.conflicts]
-        for change in changes:
-            check_limits(change.entry)
         written = {change.entry_id: change.entry for change in changes if change.entry != change.ours}
         around = Snapshot(self.conn, self.ours)
         others = await tree.versions(around, named_by(written).difference(ids))
