@@ -52,12 +52,12 @@ class Conflict:
         node_id: The node or archive that both sides changed.
         field: The field that both changed, such as ``"title"``, ``"attributes.colour"`` or ``"parent"``.
         base: The value that both started from, as a text for a person; empty if it is not known.
-        ours: The value of the session, likewise.
-        theirs: The value on the branch, likewise.
+        ours: The value of the session, or in a merge, revert or cherry-pick that of the branch; likewise.
+        theirs: The value on the branch, or in those that of the other side; likewise.
         description: A sentence for a person.
         base_value: The value that both started from; ``None`` if it is not known.
-        our_value: The value of the session, likewise.
-        their_value: The value on the branch, likewise.
+        our_value: That of ``ours``, likewise.
+        their_value: That of ``theirs``, likewise.
     """
 
     node_id: str

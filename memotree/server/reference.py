@@ -40,8 +40,8 @@ in the domain `memotree`; the message says what to do next. Further details, by 
 | NOT_FOUND, ALREADY_EXISTS | `ResourceInfo` |
 | FAILED_PRECONDITION | `PreconditionFailure`: the reason, the subject if it is known, and the message; \
 `memotree.v1.NodeList` with further nodes that the call must include |
-| ABORTED | `memotree.v1.ConflictList`: for `CONFLICT` the conflicting edits with the values of both sides, for \
-`IMPORT_RACED` only ids; the other reasons have none |
+| ABORTED | `memotree.v1.ConflictList`: for `CONFLICT` and `MERGE_CONFLICT` the conflicting edits with the values \
+of both sides, for `IMPORT_RACED` only ids; the other reasons have none |
 | UNAVAILABLE, `TOO_MANY_CALLS`, `REQUEST_NOT_RECEIVED` | `RetryInfo`: the same call may be sent again |
 | INTERNAL | none: the cause is in the server's log |
 

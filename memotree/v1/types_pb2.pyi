@@ -661,11 +661,11 @@ class Conflict(_message.Message):
 
     @_builtins.property
     def our_value(self) -> Global___FieldValue:
-        """The value of the session; likewise."""
+        """The value of the session, or in a merge, revert or cherry-pick that of the branch; likewise."""
 
     @_builtins.property
     def their_value(self) -> Global___FieldValue:
-        """The value on the branch; likewise."""
+        """The value on the branch, or in those that of the other side; likewise."""
 
     def __init__(
         self,

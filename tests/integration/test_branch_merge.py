@@ -100,6 +100,16 @@ async def test_a_deletion_against_a_change_is_a_conflict_both_ways(sides: Sides)
     assert (found[one.id, ""].theirs, found[two.id, ""].ours) == (Absence.DELETED, Absence.DELETED)
 
 
+async def test_a_deletion_against_a_change_in_the_same_file_is_a_conflict_of_the_node(sides: Sides) -> None:
+    """Its title is the same, so its file has the same name on the side that changed it."""
+    world = sides.world
+    one, two = world.nodes(2)
+    await sides.fork(one, two)
+    await world.put(replace(one, content="Changed."), delete=[two])
+    await world.put(replace(two, content="Changed."), branch="side", delete=[one])
+    assert set(await sides.conflicts()) == {(one.id, ""), (two.id, "")}
+
+
 async def test_moves_that_make_a_cycle_together_are_a_conflict(sides: Sides) -> None:
     world = sides.world
     one, two = world.nodes(2)

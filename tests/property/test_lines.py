@@ -4,7 +4,6 @@ The model is a commit as a dictionary of entries. Branches, tags and merges only
 """
 
 import random
-import subprocess
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -27,16 +26,14 @@ from memotree_storage.commit.session_commit import NothingToCommitError
 from memotree_storage.commit.transaction import WorkspaceTransaction, workspace_transaction
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
 from memotree_storage.errors import MemoTreeError
-from memotree_storage.git.entry_files import EntryDecoder, entry_files
+from memotree_storage.git.entry_files import entry_files
 from memotree_storage.maintenance.line_collection import collect_unreachable_lines
 from memotree_storage.mirror.state_merge import UnreadableFilesError, UnrelatedHistoriesError
 from memotree_storage.model.codec import encode_entry
-from memotree_storage.model.merge import merge_entries
 from memotree_storage.model.node import Archive, Node, Relation
-from memotree_storage.model.paths import entry_path, parse_path
+from memotree_storage.model.paths import entry_path
 from memotree_storage.ports import CommitDraft, Signature, TagDraft
 from memotree_storage.postgres import archive_trees, misplaced, projector, registry, tree
-from memotree_storage.postgres.merge_bases import is_ancestor, merge_bases
 from memotree_storage.postgres.tree import Snapshot, State
 from property.line_histories import (
     BRANCHES,
@@ -54,6 +51,7 @@ from property.line_histories import (
     shuffled,
     sorting_after,
 )
+from property.line_merges import check_merge_bases, git_merges, merged_files, read_merge
 from property.store_harness import StoreHarness, effort, numbered_id
 from property.trees import ancestors, archive_tree, check_children, check_pages, children, shown, subtree
 
@@ -169,21 +167,21 @@ class Histories(RuleBasedStateMachine):
         ours = self._at(ref)
         bases = self.model.merge_bases(ours.commit_id, theirs.commit_id)
         base = self.model.points[next(iter(bases))] if len(bases) == 1 else None
-        expected, conflicts = self._merged(base, ours, theirs) if base else (None, [])
+        expected, conflicts = merged_files(base, ours, theirs) if base else (None, [])
         by = self._by()
         merged = self.harness.run(self._merge(ref, theirs.commit_id, by, squash=squash))
         if isinstance(merged, MemoTreeError):
             assert self.repository.refs()[ref] == ours.commit_id
             # Where a side lacks the entry, git may take its file with a new title for another file.
             if base and any(all(point.files.get(key) for point in (base, ours, theirs)) for key in conflicts):
-                assert not self._git_merges(ours, theirs)
+                assert not git_merges(self.repository, ours, theirs)
             return
         assert not bases or merged.is_new or theirs.commit_id in bases or (squash and expected == ours.files)
         if not merged.is_new:
             return
         info = self.repository.commit_info(merged.commit_id)
         assert info.parents == ((ours.commit_id,) if squash else (ours.commit_id, theirs.commit_id))
-        files = expected if expected is not None else self._read(merged, ours)
+        files = expected if expected is not None else read_merge(self.repository, merged, ours)
         assert files is not None
         self._note(merged.commit_id, info.parents, by, ours, files)
         self.model.refs[ref] = merged.commit_id
@@ -204,7 +202,7 @@ class Histories(RuleBasedStateMachine):
         point = self.model.points[pick(single, commit)]
         sides = self.model.points[point.parents[0]], point
         base, theirs = sides[::-1] if reverts else sides
-        expected, _ = self._merged(base, ours, theirs)
+        expected, _ = merged_files(base, ours, theirs)
         by = self._by()
         picked = self.harness.run(self._pick(ref, Pick(point.commit_id, reverts=reverts), by))
         if isinstance(picked, MemoTreeError):
@@ -246,15 +244,8 @@ class Histories(RuleBasedStateMachine):
             times = {point.commit_id: point.when for point in self.model.points.values()}
             for commit_id in known:
                 await self._check_point(conn, self.model.points[commit_id], times)
-            await self._check_merge_bases(conn, sorted(known))
+            await check_merge_bases(conn, self.workspace, self.model, sorted(known), self.count)
         assert await store._counts_agree(self.workspace)
-
-    async def _check_merge_bases(self, conn: Any, known: list[str]) -> None:
-        for step in range(3, 8 if known else 3):
-            one, other = pick(known, self.count * step), pick(known, self.count + step)
-            found = await merge_bases(conn, self.workspace, one, other)
-            assert sorted(found) == sorted(self.model.merge_bases(one, other))
-            assert await is_ancestor(conn, self.workspace, one, other) == (one in self.model.reachable(other))
 
     async def _check_point(self, conn: Any, point: Point, times: Mapping[str, datetime]) -> None:
         state, alive = State(self.workspace, point.commit_id), point.alive
@@ -465,47 +456,6 @@ class Histories(RuleBasedStateMachine):
             return await finish_past_commit_point(run)
         except (MergeConflictError, UnreadableFilesError, UnrelatedHistoriesError, NothingToCommitError) as error:
             return error
-
-    @staticmethod
-    def _merged(base: Point, ours: Point, theirs: Point) -> tuple[Files | None, list[str]]:
-        """What a merge from one base must give, or ``None`` and the entries that conflict."""
-        files = dict(ours.files)
-        conflicts: list[str] = []
-        for key in {*base.files, *theirs.files}:
-            start, our, their = (point.files.get(key) for point in (base, ours, theirs))
-            if their in (start, our):
-                continue
-            result = merge_entries(start, our, their)
-            if result.conflicts:
-                conflicts.append(key)
-            files[key] = result.entry
-            if result.entry is None:
-                del files[key]
-        return (None if conflicts else files), conflicts
-
-    def _read(self, merged: Merged, ours: Point) -> Files:
-        """What a merge from several bases gave, as Git has it; it keeps what their side has not changed."""
-        files = dict(ours.files)
-        decoder = EntryDecoder(self.repository)
-        for change in merged.changes:
-            found = entry_files(self.repository, merged.commit_id, [change.entry_id])[change.entry_id]
-            files.pop(change.entry_id, None)
-            if found:
-                files[change.entry_id] = decoder.decode(found[0])
-            assert files.get(change.entry_id) == change.entry
-        return files
-
-    def _git_merges(self, ours: Point, theirs: Point) -> bool:
-        """Whether git merges the two, and not by keeping two files of one entry beside each other."""
-        command = ["git", "-C", str(self.repository.path)]
-        merging = [*command, "merge-tree", "--write-tree", ours.commit_id, theirs.commit_id]
-        ended = subprocess.run(merging, capture_output=True, text=True, check=False)  # noqa: S603 - git, our own ids
-        if ended.returncode != 0:
-            return False
-        listing = [*command, "ls-tree", "-r", "--name-only", ended.stdout.split()[0]]
-        files = subprocess.run(listing, capture_output=True, text=True, check=True).stdout.splitlines()  # noqa: S603
-        ids = [parsed[1] for path in files if (parsed := parse_path(path)) is not None]
-        return len(set(ids)) == len(ids)
 
 
 @pytest.mark.timeout(1200)  # for profiles with more examples; the default profile takes seconds

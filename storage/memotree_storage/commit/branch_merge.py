@@ -16,7 +16,6 @@ from memotree_storage.postgres.merge_bases import is_ancestor
 from memotree_storage.postgres.refs import BRANCHES
 from memotree_storage.postgres.tree import State
 
-_EVERY: Final = 2_147_483_647
 _REMEDY: Final = "PreviewMerge lists them all. Make the nodes equal on both branches, and merge again."
 
 
@@ -106,7 +105,7 @@ async def _fast_forward(transaction: WorkspaceTransaction, branch: str, head: St
         return Merged(head.commit_id, is_new=False)
     if not await is_ancestor(conn, workspace_id, head.commit_id, theirs.commit_id):
         raise NotFastForwardError(branch)
-    changed = await history.count_differing(conn, head, theirs, limit=_EVERY)
+    changed = await history.count_differing(conn, head, theirs, limit=history.EVERY)
     if not await move_ref(transaction, BRANCHES + branch, head.commit_id, theirs.commit_id, theirs.commit_id):
         return None
     if branch == await registry.default_branch(conn, workspace_id):

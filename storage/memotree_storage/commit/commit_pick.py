@@ -50,8 +50,8 @@ class PickOrder:
         branch: The branch.
         pick: The commit.
         message: Subject and body; "" for those that git gives.
-        identity: Who commits. A picked commit keeps its author unless ``keeps_author`` is false.
-        keeps_author: Whether a picked commit keeps its author.
+        identity: Who commits.
+        keeps_author: Whether the author of the commit is kept, in place of that of ``identity``.
     """
 
     branch: str

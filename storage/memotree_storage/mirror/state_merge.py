@@ -11,7 +11,7 @@ is the base. Where they conflict, or if there are more than two, no version is t
 whichever of them is taken.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -39,7 +39,6 @@ _DEEPEST: Final = 8
 
 _TWO: Final = 2
 _MOST_FILES_TOLD: Final = 10
-_EVERY: Final = 2_147_483_647
 
 
 class UnrelatedHistoriesError(FailedPreconditionError):
@@ -235,7 +234,7 @@ class _Merging:
             changes,
             {change.entry_id: our_versions[change.entry_id] for change in changes if change.entry_id in our_versions},
             [*conflicts, *checked.conflicts],
-            await self._files(),
+            await self._files(ids, their_versions),
         )
 
     def _state(self, commit_id: str) -> State:
@@ -245,7 +244,9 @@ class _Merging:
         """The entries that differ between their side and any base."""
         found: set[str] = set()
         for base in self.bases:
-            found.update(await history.differing(self.conn, self._state(base), self._state(self.theirs), limit=_EVERY))
+            found.update(
+                await history.differing(self.conn, self._state(base), self._state(self.theirs), limit=history.EVERY)
+            )
         return sorted(found)
 
     async def _alive(self, commit_id: str, ids: Sequence[str]) -> tuple[dict[str, Version], dict[str, Entry]]:
@@ -273,41 +274,52 @@ class _Merging:
             return found
         below = await merge_bases(self.conn, self.ours.workspace_id, *bases)
         before = await self._bases(below, unlike, depth + 1) if below else {}
-        merged = await in_comparison_thread(
-            lambda: {one: _joined(before.get(one, ()), *found[one]) for one in unlike},
-        )
+        merged = await in_comparison_thread(lambda: {one: _joined(before.get(one, ()), *found[one]) for one in unlike})
         return found | merged
 
-    async def _files(self) -> dict[str, str | None]:
-        """The files that are no entries and that only their side changed, by path, the same from each merge base."""
-        found = [await in_store_thread(self._file_changes, base) for base in self.bases]
-        ids = {parsed[1] for changes in found for path in changes if (parsed := parse_path(path)) is not None}
-        alive = await tree.versions(Snapshot(self.conn, self._state(self.theirs)), sorted(ids))
-        unreadable = sorted(
-            {
-                path
-                for changes in found
-                for path, change in changes.items()
-                if change.new_blob is not None and _is_among_entries(path) and not _is_entry(path, alive)
-            }
-        )
+    async def _files(self, ids: Sequence[str], alive: Collection[str]) -> dict[str, str | None]:
+        """The files that are no entries and that only their side changed, by path, the same from each merge base.
+
+        Args:
+            ids: The entries that were merged, whose files are not looked at.
+            alive: Those of them that are alive on their side.
+        """
+        merged = set(ids)
+        found = [await in_store_thread(self._file_changes, base, merged, alive) for base in self.bases]
+        if not any(found):
+            return {}
+        # What is left is seldom much: an entry's file that only has another name, or a file that is no entry.
+        named = {parsed[1] for changes in found for path in changes if (parsed := parse_path(path)) is not None}
+        renamed = await tree.versions(Snapshot(self.conn, self._state(self.theirs)), sorted(named - merged))
+        others = [
+            {path: change for path, change in changes.items() if not _is_entry(path, renamed)} for changes in found
+        ]
+        unreadable = {
+            path
+            for changes in others
+            for path, change in changes.items()
+            if change.new_blob is not None and _is_among_entries(path)
+        }
         if unreadable:
-            raise UnreadableFilesError.of(unreadable)
-        others = [{path: change for path, change in changes.items() if not _is_entry(path, alive)} for changes in found]
+            raise UnreadableFilesError.of(sorted(unreadable))
         if not any(others):
             return {}
         ours = [await in_store_thread(self._our_blobs, base) for base in self.bases]
         taken = [_brought(their, our) for their, our in zip(others, ours, strict=True)]
-        paths = sorted({path for each in taken for path in each})
-        results = {path: {each.get(path, _CLASH) for each in taken} for path in paths}
-        clashing = [path for path, found_blobs in results.items() if _CLASH in found_blobs or len(found_blobs) > 1]
+        results = {path: {each.get(path, _CLASH) for each in taken} for each in taken for path in each}
+        clashing = [path for path, blobs in results.items() if _CLASH in blobs or len(blobs) > 1]
         if clashing:
-            raise FileConflictError.of(clashing)
+            raise FileConflictError.of(sorted(clashing))
         return {path: blob for path, blob in taken[0].items() if not isinstance(blob, _Clash)}
 
-    def _file_changes(self, base: str) -> dict[str, PathChange]:
-        """What their side changed, by path. Blocks."""
-        return {change.path: change for change in self.repository.diff(base, self.theirs)}
+    def _file_changes(self, base: str, merged: Collection[str], alive: Collection[str]) -> dict[str, PathChange]:
+        """What their side changed, by path, without files of merged entries that can be read or are gone. Blocks."""
+        found: dict[str, PathChange] = {}
+        for change in self.repository.diff(base, self.theirs):
+            parsed = parse_path(change.path)
+            if parsed is None or parsed[1] not in merged or (change.new_blob is not None and parsed[1] not in alive):
+                found[change.path] = change
+        return found
 
     def _our_blobs(self, base: str) -> dict[str, str | None]:
         """What our side changed, by path. Blocks."""

@@ -17,6 +17,9 @@ from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import FIELDS, Version
 from memotree_storage.postgres.tree import Snapshot, State
 
+EVERY: Final = 2_147_483_647
+"""A limit that is none."""
+
 NOTHING: Final = ""
 """The commit id of the state before the first commit: it has no lineage, so nothing is alive there."""
 
