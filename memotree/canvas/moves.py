@@ -59,7 +59,7 @@ async def move(editor: SessionEditor, request: pb.MoveNodeRequest, message: str)
     note = request.commit_message or message
     await editor.put(moved_to(node, parent_id or None, archive_id, position), version, note, _MOVED.translate)
     if archive_id != version.archive_id:
-        await _take_along(editor, version.entry_id, archive_id, note, _MOVED)
+        await take_along(editor, version.entry_id, archive_id, note, _MOVED)
     return EditResult(await editor.placed(version.entry_id), node.content)
 
 
@@ -101,7 +101,10 @@ async def _living_archive(editor: SessionEditor, version: Version, archive_id: s
     raise lookup.ArchiveNotFoundError(archive_id)
 
 
-async def _take_along(editor: SessionEditor, top: str, archive_id: str, note: str, fields: RequestFields) -> None:
+async def take_along(
+    editor: SessionEditor, top: str, archive_id: str, note: str, fields: RequestFields = _MOVED
+) -> None:
+    """Stage the archive of all nodes below one that has moved to it."""
     below = [item.entry_id for item in await tree.subtree(editor.snapshot, [top]) if item.depth > 0]
     for version in (await tree.versions(editor.snapshot, below)).values():
         node = await editor.load_node(version)
@@ -242,7 +245,7 @@ async def _adopt(editor: SessionEditor, old: Version, new: Version, depth: int, 
         node = await editor.load_node(version)
         await editor.put(moved_to(node, new.entry_id, new.archive_id, place), version, note, _MERGED.translate)
         if version.archive_id != new.archive_id:
-            await _take_along(editor, version.entry_id, new.archive_id, note, _MERGED)
+            await take_along(editor, version.entry_id, new.archive_id, note, _MERGED)
 
 
 async def _bend(editor: SessionEditor, target: str, gone: set[str], note: str) -> int:

@@ -9,11 +9,15 @@ from memotree_storage.commit.transaction import WorkspaceTransaction
 from memotree_storage.concurrency.threads import in_comparison_thread, in_store_thread
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.mirror.state_merge import MergedEntry, StateMerge, merge_states
+from memotree_storage.ports import CommitReader
+from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.sessions import Session
 from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 
 from memotree.history.committing import Committing, commit_of, head_of, message_of
 from memotree.history.entry_diff import entry_change
+from memotree.history.in_session import SessionMerge, stage_in_session
 from memotree.request import lookup
 from memotree.request.conflicts import conflict_message
 from memotree.request.pages import PageTokens, fitting, page_size
@@ -90,6 +94,8 @@ class Merging:
         style = _STYLES.get(request.style)
         if style is None:
             raise InvalidInputError.at("style", "is no MergeStyle.")
+        if request.session_id:
+            return await self._in_session(request, style)
         message, identity = message_of(request.message), self._committing.identity(request)
         workspace = await self._committing.workspace(request.workspace)
         branch = request.branch or workspace.default_branch
@@ -106,6 +112,27 @@ class Merging:
             )
 
         return await self._committing.run(workspace, branch, request, pb.MergeBranchResponse, make)
+
+    async def _in_session(self, request: pb.MergeBranchRequest, style: MergeStyle) -> pb.MergeBranchResponse:
+        if style is MergeStyle.FAST_FORWARD:
+            raise InvalidInputError.at("style", "FAST_FORWARD moves a branch, so it cannot be staged in a session.")
+
+        async def merge_onto(conn: Connection, repository: CommitReader, session: Session) -> SessionMerge:
+            theirs = await commit_of(conn, session.workspace_id, request.source, "source")
+            entries, max_depth = self._store.entries, self._store.max_depth
+            merge = await merge_states(conn, entries, repository, session.tree, theirs, max_depth=max_depth)
+            merged = None if style is MergeStyle.SQUASH or merge.is_merged else theirs
+            return SessionMerge(merge, merged, f"Merge {request.source}")
+
+        def told(session: Session, merge: StateMerge, conflicts: int) -> pb.MergeBranchResponse:
+            return pb.MergeBranchResponse(
+                branch=session.branch,
+                change_count=merge.change_count,
+                already_merged=merge.is_merged,
+                conflict_count=conflicts,
+            )
+
+        return await stage_in_session(self._store, request, pb.MergeBranchResponse, "merge_branch", merge_onto, told)
 
 
 def told_changes(changes: Sequence[MergedEntry], *, fields: bool) -> list[pb.EntryChange]:

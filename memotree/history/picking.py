@@ -7,11 +7,15 @@ from typing import TypeVar
 from memotree_storage.commit.commit_pick import Pick, PickOrder, conflict_error, pick_commit, preview_pick
 from memotree_storage.commit.transaction import WorkspaceTransaction, repository_of
 from memotree_storage.concurrency.threads import in_store_thread
-from memotree_storage.mirror.state_merge import MergedEntry
+from memotree_storage.mirror.state_merge import MergedEntry, StateMerge
+from memotree_storage.ports import CommitReader
+from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.registry import Workspace
+from memotree_storage.postgres.sessions import Session
 from memotree_storage.store import Store
 
 from memotree.history.committing import Committing, commit_of, head_of, message_of
+from memotree.history.in_session import SessionMerge, stage_in_session
 from memotree.history.merging import told_changes
 from memotree.request import lookup
 from memotree.request.pages import MAX_PAGE_SIZE
@@ -39,6 +43,8 @@ class Picking:
 
     async def _run(self, request: Request, response_type: type[Response], *, reverts: bool) -> Response:
         lookup.needed("revision", request.revision)
+        if request.session_id and not request.validate_only:
+            return await self._in_session(request, response_type, reverts=reverts)
         message, identity = message_of(request.message), self._committing.identity(request)
         workspace = await self._committing.workspace(request.workspace)
         branch = request.branch or workspace.default_branch
@@ -55,6 +61,22 @@ class Picking:
             return await _response(response_type, merged.commit_id, branch, merged.changes, merged.change_count)
 
         return await self._committing.run(workspace, branch, request, response_type, make)
+
+    async def _in_session(self, request: Request, response_type: type[Response], *, reverts: bool) -> Response:
+        async def merge_onto(conn: Connection, repository: CommitReader, session: Session) -> SessionMerge:
+            commit_id = await commit_of(conn, session.workspace_id, request.revision, "revision")
+            pick = Pick(commit_id, request.parent_number, reverts)
+            entries, max_depth = self._store.entries, self._store.max_depth
+            merge = await preview_pick(conn, entries, repository, session.tree, pick, max_depth=max_depth)
+            return SessionMerge(merge, None, f"{'Revert' if reverts else 'Cherry-pick'} {commit_id}")
+
+        def told(session: Session, merge: StateMerge, conflicts: int) -> Response:
+            changes = told_changes(merge.changed[:MAX_PAGE_SIZE], fields=False)
+            count = merge.change_count
+            return response_type(branch=session.branch, changes=changes, change_count=count, conflict_count=conflicts)
+
+        tool = "revert_commit" if reverts else "cherry_pick"
+        return await stage_in_session(self._store, request, response_type, tool, merge_onto, told)
 
     async def _previewed(
         self, request: Request, response_type: type[Response], workspace: Workspace, branch: str, *, reverts: bool

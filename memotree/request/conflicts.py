@@ -27,6 +27,7 @@ Shorten = Callable[[str], str]
 def conflict_message(conflict: Conflict, shorten: Shorten = str) -> types_pb2.Conflict:
     """The message of a conflict; ``shorten`` is applied to every text in it."""
     return types_pb2.Conflict(
+        kind=types_pb2.ConflictKind.Value(f"CONFLICT_KIND_{conflict.kind.value}"),
         node_id=shorten(conflict.node_id),
         field=shorten(conflict.field),
         description=shorten(conflict.description),

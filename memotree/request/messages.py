@@ -193,6 +193,8 @@ def session_message(session: Session) -> session_service_pb2.Session:
         update_time=timestamp(session.used_at),
         expire_time=timestamp(session.expires_at),
         change_count=session.change_count,
+        conflict_count=session.conflict_count,
+        merge_commit_id=session.merged or "",
     )
 
 

@@ -12,6 +12,7 @@ from memotree_storage.qdrant.index import QdrantIndex
 from memotree_storage.store import Store
 
 from memotree.canvas import NodeOperations, ViewOperations
+from memotree.canvas.conflict_resolution import ConflictResolution
 from memotree.forest.asking.ask import Ask
 from memotree.forest.asking.drill_down import DrillDown
 from memotree.forest.documents.reader import DocumentReader, ReadingLimits
@@ -60,7 +61,7 @@ async def compose(settings: Settings, embedded: EmbeddedServers | None = None) -
         reader = DocumentReader(ReadingLimits(settings.document_time, settings.document_memory))
         stack.push_async_callback(reader.close)
         forest = forest_operations(store, models, runner, limits, summaries, reader, settings)
-        sessions = SessionOperations(store, pages, limits, summaries)
+        sessions = SessionOperations(store, pages, limits, summaries, ConflictResolution(store, limits))
         stack.push_async_callback(sessions.finish)
         maintenance = MaintenanceOperations(
             store,

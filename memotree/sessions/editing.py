@@ -3,16 +3,16 @@
 Edits are staged one by one, so that a later edit of a call sees the earlier ones. If the call fails, all are undone.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from google.protobuf.message import Message
 from memotree_storage import faults
 from memotree_storage.commit.transaction import session_transaction
 from memotree_storage.concurrency.threads import LONG_BYTES, in_store_thread_if
 from memotree_storage.errors import AbortedError, FieldViolation, TooLargeError
-from memotree_storage.mirror.staged_merge import mark_unfit
+from memotree_storage.mirror.staged_merge import recheck_tree
 from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Archive, Entry, Node
 from memotree_storage.model.position import between
@@ -30,6 +30,8 @@ from memotree.request.idempotency import run_once
 from memotree.request.limits import ServiceLimits
 
 _NOTE_CHARS = 2000
+_FEW: Final = 50
+"""More entries are checked in a thread, so that other calls can run."""
 
 Response = TypeVar("Response", bound=Message)
 
@@ -96,6 +98,20 @@ class SessionEditor:
                 return entry
         return (await self.store.entries.load(self.session.workspace_id, [version]))[version.blob]
 
+    async def load_all(self, versions: Sequence[Version]) -> dict[str, Entry]:
+        """The entries of versions of this session, with their contents, by id."""
+        committed = [version for version in versions if version.commit_id is not None]
+        read = await self.store.entries.load(self.session.workspace_id, committed)
+        found = {version.entry_id: read[version.blob] for version in committed}
+        others = [version.entry_id for version in versions if version.commit_id is None]
+        if others:
+            for row in await staging.staged(self.conn, self.session.session_id, ids=others):
+                entry = await _entry_of(row)
+                if entry is not None:
+                    found[row.entry_id] = entry
+                    self.derived[row.entry_id] = row.derived_blob
+        return found
+
     async def load_node(self, version: Version) -> Node:
         """The node of a version, with its content."""
         entry = await self.load(version)
@@ -158,6 +174,39 @@ class SessionEditor:
         check_archive(archive, self.limits.node, _archive_fault)
         await self._stage(archive, before, message)
 
+    async def put_all(self, changes: Sequence[tuple[Entry, Version]], message: str, paths: Mapping[str, str]) -> None:
+        """Stage changed entries in canonical form, each with its version until now.
+
+        Args:
+            changes: The entries.
+            message: The reason for the change.
+            paths: The path of the argument that changes each entry, by its id, for faults.
+
+        Raises:
+            InvalidNodeError, InvalidArchiveError: A field breaks a rule.
+            ContentTooLargeError: A content exceeds the limit.
+        """
+        check_note(message)
+        is_much = len(changes) > _FEW or sum(map(_chars, changes)) > LONG_BYTES
+        edits = await in_store_thread_if(is_much, self._edits, changes, message, paths)
+        for entry_id in await staging.stage(self.conn, self.session, edits, self.derived):
+            self.derived.pop(entry_id, None)
+
+    def _edits(self, changes: Sequence[tuple[Entry, Version]], message: str, paths: Mapping[str, str]) -> list[Edit]:
+        edits = []
+        for entry, before in changes:
+
+            def translate(fault: FieldViolation, _: object = None, *, entry_id: str = entry.id) -> FieldViolation:
+                sentence = f"leads to {entry_id}, whose {fault.field} {fault.description}"
+                return FieldViolation(paths[entry_id], sentence)
+
+            if isinstance(entry, Node):
+                edits.append(Edit(_checked(entry, self.limits, translate), before, message, self.tool))
+            else:
+                check_archive(entry, self.limits.node, translate)
+                edits.append(Edit(entry, before, message, self.tool))
+        return edits
+
     async def remove(self, versions: Sequence[Version], message: str) -> None:
         """Stage the removal of entries."""
         check_note(message)
@@ -192,6 +241,11 @@ class SessionEditor:
         for entry_id in dropped:  # what is staged next is derived from the base again
             self.derived.pop(entry_id, None)
         return dropped
+
+
+def _chars(change: tuple[Entry, Version]) -> int:
+    entry, _ = change
+    return len(entry.content) if isinstance(entry, Node) else 0
 
 
 def _checked(entry: Node, limits: ServiceLimits, translate: TranslateFault | None) -> Node:
@@ -265,8 +319,8 @@ async def edit_session(
         async def run() -> Response:
             session = await sessions.hold_session(conn, workspace, session_id)
             response = await make(SessionEditor(conn, store, session, limits, tool))
-            if session.has_conflicts:  # the edit may have ended them, or another change may conflict now
-                await mark_unfit(Snapshot(conn, session.base), store.entries, session_id, store.max_depth)
+            if session.has_conflicts:  # the edit may have ended those of the tree, or there may be others now
+                await recheck_session(conn, store, session)
             return response
 
         if request.request_id:
@@ -278,6 +332,12 @@ async def edit_session(
         faults.point("stage.written")
     faults.point("stage.recorded")
     return response
+
+
+async def recheck_session(conn: Connection, store: Store, session: Session) -> None:
+    """Look again for conflicts of a session with the tree, in the transaction that holds it."""
+    base, is_merge = Snapshot(conn, session.base), session.merged is not None
+    await recheck_tree(base, session.session_id, store.max_depth, is_merge=is_merge)
 
 
 def moved_to(node: Node, parent_id: str | None, archive_id: str, position: str) -> Node:

@@ -25,9 +25,8 @@ from memotree_storage.commit.transaction import (
     workspace_transaction,
 )
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
-from memotree_storage.concurrency.threads import in_store_thread
+from memotree_storage.concurrency.threads import in_comparison_thread, in_store_thread
 from memotree_storage.errors import InvalidInputError, MemoTreeError
-from memotree_storage.mirror.staged_merge import mark_unfit
 from memotree_storage.model.changes import fields_changed
 from memotree_storage.model.node import Entry, is_id, is_id_prefix, new_id
 from memotree_storage.model.validation import check_author
@@ -35,6 +34,7 @@ from memotree_storage.ports import Signature
 from memotree_storage.postgres import refs, registry, sessions, staging
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.registry import Workspace
+from memotree_storage.postgres.session_conflicts import SessionConflict, by_entry, conflicts_of, end_conflicts_of
 from memotree_storage.postgres.sessions import Session
 from memotree_storage.postgres.staging import Staged
 from memotree_storage.postgres.tree import Snapshot, State
@@ -48,6 +48,8 @@ from memotree.request.messages import check_message, read_author, session_messag
 from memotree.request.naming import check_tag_name
 from memotree.request.pages import PageTokens, page_size
 from memotree.sessions.discarding import check_discard
+from memotree.sessions.editing import recheck_session
+from memotree.sessions.listed_conflicts import told_conflicts
 from memotree.sessions.pushed import mirror_pushed
 from memotree.v1 import session_service_pb2 as pb
 from memotree.v1 import types_pb2
@@ -77,6 +79,14 @@ class SummaryRenewer(Protocol):
         ...
 
 
+class ConflictResolver(Protocol):
+    """Resolves conflicts of sessions by edits of nodes."""
+
+    async def resolve(self, request: pb.ResolveConflictsRequest) -> pb.ResolveConflictsResponse:
+        """Resolve conflicts; all of a call, or none."""
+        ...
+
+
 class SessionOperations:
     """Opens, reads, commits and closes working sessions.
 
@@ -85,15 +95,22 @@ class SessionOperations:
         pages: Makes page tokens.
         limits: What the service allows.
         summaries: Renews stale summaries; without it they wait for the next RenewSummaries.
+        resolver: Resolves conflicts by edits of nodes.
     """
 
     def __init__(
-        self, store: Store, pages: PageTokens, limits: ServiceLimits, summaries: SummaryRenewer | None = None
+        self,
+        store: Store,
+        pages: PageTokens,
+        limits: ServiceLimits,
+        summaries: SummaryRenewer | None = None,
+        resolver: ConflictResolver | None = None,
     ) -> None:
         self._store = store
         self._pages = pages
         self._limits = limits
         self._summaries = summaries
+        self._resolver = resolver
 
     async def open_session(self, request: pb.OpenSessionRequest) -> pb.OpenSessionResponse:
         """Open a session at the head of a branch."""
@@ -165,17 +182,39 @@ class SessionOperations:
         async with self._store.database.connection() as conn:
             workspace, session = await self._find(conn, request.workspace, request.session_id)
             rows = await staging.staged(conn, session.session_id, after=cursor["id"] if cursor else "", limit=size + 1)
+            ids = [row.entry_id for row in rows[:size]]
+            conflicts = by_entry(await conflicts_of(conn, session.session_id, ids=ids) if ids else [])
         more = len(rows) > size
         rows = rows[:size]
 
         def listed() -> list[pb.StagedChange]:
             bases = read_bases(self._store, workspace.workspace_id, rows, lost=session.state != "open")
-            return [_change_message(row, bases.get(row.entry_id)) for row in rows]
+            return [_change_message(row, bases.get(row.entry_id), conflicts.get(row.entry_id, ())) for row in rows]
 
         return pb.ListChangesResponse(
             changes=await in_store_thread(listed),
             next_page_token=self._pages.write(request, {"id": rows[-1].entry_id} if more else None),
         )
+
+    async def list_conflicts(self, request: pb.ListConflictsRequest) -> pb.ListConflictsResponse:
+        """List the conflicts of a session that are not resolved, each whole."""
+        size = page_size(request.page_size)
+        cursor = self._pages.read(request, {"id": str, "number": int})
+        after = (cursor["id"], cursor["number"]) if cursor else ("", -1)
+        async with self._store.database.connection() as conn:
+            _, session = await self._find(conn, request.workspace, request.session_id)
+            found = await conflicts_of(conn, session.session_id, after=after, limit=size + 1)
+        listed = await in_comparison_thread(told_conflicts, [one.conflict for one in found[:size]])
+        last = found[len(listed) - 1] if len(listed) < len(found) else None
+        more = None if last is None else {"id": last.conflict.node_id, "number": last.number}
+        return pb.ListConflictsResponse(conflicts=listed, next_page_token=self._pages.write(request, more))
+
+    async def resolve_conflicts(self, request: pb.ResolveConflictsRequest) -> pb.ResolveConflictsResponse:
+        """Resolve conflicts of a session."""
+        if self._resolver is None:
+            message = "these operations were made without a resolver of conflicts"
+            raise RuntimeError(message)
+        return await self._resolver.resolve(request)
 
     async def discard_changes(self, request: pb.DiscardChangesRequest) -> pb.DiscardChangesResponse:
         """Drop some staged changes."""
@@ -191,8 +230,8 @@ class SessionOperations:
             await check_discard(conn, session, rows, ids)
             await staging.unstage(conn, session.session_id, sorted(ids))
             if session.has_conflicts:
-                base, store = Snapshot(conn, session.base), self._store
-                await mark_unfit(base, store.entries, session.session_id, store.max_depth)
+                await end_conflicts_of(conn, session.session_id, ids)
+                await recheck_session(conn, self._store, session)
             session = await sessions.find_session(conn, workspace.workspace_id, session.session_id)
             return pb.DiscardChangesResponse(session=session_message(session))
 
@@ -218,7 +257,8 @@ class SessionOperations:
         async with workspace_transaction(self._store, workspace_id, commit_point, session_id=session_id) as held:
             session = await sessions.hold_session(held.conn, workspace_id, session_id)
             head = await _head(held.conn, workspace_id, session.branch)
-            await rebase_session(Snapshot(held.conn, head), self._store, session_id)
+            target, keep = Snapshot(held.conn, head), request.keep_conflicts
+            await rebase_session(target, self._store, session, keep_conflicts=keep)
             rebased = await sessions.find_session(held.conn, workspace_id, session_id)
         await pin_base(self._store, workspace_id, session_id, session.base_commit, head.commit_id)
         return pb.RebaseSessionResponse(session=session_message(rebased))
@@ -391,7 +431,7 @@ def _staged_id(rows: Mapping[str, Staged], text: str, field: str) -> str:
     return found[0].entry_id if found else text
 
 
-def _change_message(row: Staged, base: Entry | None) -> pb.StagedChange:
+def _change_message(row: Staged, base: Entry | None, kept: Sequence[SessionConflict]) -> pb.StagedChange:
     if row.version.dead:
         kind = types_pb2.CHANGE_KIND_DELETED
     elif row.derived_blob is None:
@@ -406,5 +446,5 @@ def _change_message(row: Staged, base: Entry | None) -> pb.StagedChange:
         commit_messages=row.messages,
         is_archive=row.version.is_archive,
         tools=row.tools,
-        conflicts=[conflict_message(each) for each in row.conflicts],
+        conflicts=[conflict_message(each.conflict) for each in kept],
     )

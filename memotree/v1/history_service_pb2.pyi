@@ -958,6 +958,7 @@ class MergeBranchRequest(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     AUTHOR_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
     """Name or id of the workspace."""
     source: _builtins.str
@@ -970,6 +971,12 @@ class MergeBranchRequest(_message.Message):
     """The commit message, its first line is the subject; "Merge <source> into <branch>" when empty."""
     request_id: _builtins.str
     """Makes the call safe to repeat: calls with the same id merge once."""
+    session_id: _builtins.str
+    """Stages the merge in this open session instead of committing it; its branch is merged into. What conflicts is kept
+    there until it is resolved (ListConflicts, ResolveConflicts); "our" is the session then. CommitChanges makes the
+    merge commit, with both as parents (with MERGE_STYLE_SQUASH, without the second one). branch, message and author must
+    be empty.
+    """
     @_builtins.property
     def author(self) -> _types_pb2.CommitAuthor:
         """The author; when absent, "agent" with the current time."""
@@ -984,10 +991,11 @@ class MergeBranchRequest(_message.Message):
         message: _builtins.str = ...,
         author: _types_pb2.CommitAuthor | None = ...,
         request_id: _builtins.str = ...,
+        session_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["author", b"author"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "branch", b"branch", "message", b"message", "request_id", b"request_id", "source", b"source", "style", b"style", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "branch", b"branch", "message", b"message", "request_id", b"request_id", "session_id", b"session_id", "source", b"source", "style", b"style", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1003,6 +1011,7 @@ class MergeBranchResponse(_message.Message):
     BRANCH_FIELD_NUMBER: _builtins.int
     CHANGE_COUNT_FIELD_NUMBER: _builtins.int
     ALREADY_MERGED_FIELD_NUMBER: _builtins.int
+    CONFLICT_COUNT_FIELD_NUMBER: _builtins.int
     commit_id: _builtins.str
     """The head of the branch after the merge, 40 hexadecimal digits."""
     branch: _builtins.str
@@ -1011,6 +1020,8 @@ class MergeBranchResponse(_message.Message):
     """How many nodes and archives changed on the branch."""
     already_merged: _builtins.bool
     """Whether the branch had all of the other side already; nothing was written then."""
+    conflict_count: _builtins.int
+    """With session_id: how many conflicts the session has now; commit_id is empty then."""
     def __init__(
         self,
         *,
@@ -1018,10 +1029,11 @@ class MergeBranchResponse(_message.Message):
         branch: _builtins.str = ...,
         change_count: _builtins.int = ...,
         already_merged: _builtins.bool = ...,
+        conflict_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["already_merged", b"already_merged", "branch", b"branch", "change_count", b"change_count", "commit_id", b"commit_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["already_merged", b"already_merged", "branch", b"branch", "change_count", b"change_count", "commit_id", b"commit_id", "conflict_count", b"conflict_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1041,6 +1053,7 @@ class RevertCommitRequest(_message.Message):
     AUTHOR_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
     """Name or id of the workspace."""
     revision: _builtins.str
@@ -1055,6 +1068,10 @@ class RevertCommitRequest(_message.Message):
     """Makes the call safe to repeat: calls with the same id make only one commit."""
     validate_only: _builtins.bool
     """Whether to tell only what would change, or conflict; nothing is written then."""
+    session_id: _builtins.str
+    """Stages the changes in this open session instead of committing them. What conflicts is kept there until it is
+    resolved (ListConflicts, ResolveConflicts); "our" is the session then. branch, message and author must be empty.
+    """
     @_builtins.property
     def author(self) -> _types_pb2.CommitAuthor:
         """The author; when absent, "agent" with the current time."""
@@ -1070,10 +1087,11 @@ class RevertCommitRequest(_message.Message):
         author: _types_pb2.CommitAuthor | None = ...,
         request_id: _builtins.str = ...,
         validate_only: _builtins.bool = ...,
+        session_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["author", b"author"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "branch", b"branch", "message", b"message", "parent_number", b"parent_number", "request_id", b"request_id", "revision", b"revision", "validate_only", b"validate_only", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "branch", b"branch", "message", b"message", "parent_number", b"parent_number", "request_id", b"request_id", "revision", b"revision", "session_id", b"session_id", "validate_only", b"validate_only", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1089,12 +1107,15 @@ class RevertCommitResponse(_message.Message):
     BRANCH_FIELD_NUMBER: _builtins.int
     CHANGES_FIELD_NUMBER: _builtins.int
     CHANGE_COUNT_FIELD_NUMBER: _builtins.int
+    CONFLICT_COUNT_FIELD_NUMBER: _builtins.int
     commit_id: _builtins.str
     """The new commit, 40 hexadecimal digits; the head of the branch with validate_only."""
     branch: _builtins.str
     """The branch."""
     change_count: _builtins.int
     """The number of all entries it changes."""
+    conflict_count: _builtins.int
+    """With session_id: how many conflicts the session has now; commit_id is empty then."""
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___EntryChange]:
         """What it changes, at most 1000 entries."""
@@ -1106,10 +1127,11 @@ class RevertCommitResponse(_message.Message):
         branch: _builtins.str = ...,
         changes: _abc.Iterable[Global___EntryChange] | None = ...,
         change_count: _builtins.int = ...,
+        conflict_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch", "change_count", b"change_count", "changes", b"changes", "commit_id", b"commit_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch", "change_count", b"change_count", "changes", b"changes", "commit_id", b"commit_id", "conflict_count", b"conflict_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1129,6 +1151,7 @@ class CherryPickRequest(_message.Message):
     AUTHOR_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
     """Name or id of the workspace."""
     revision: _builtins.str
@@ -1143,6 +1166,10 @@ class CherryPickRequest(_message.Message):
     """Makes the call safe to repeat: calls with the same id make only one commit."""
     validate_only: _builtins.bool
     """Whether to tell only what would change, or conflict; nothing is written then."""
+    session_id: _builtins.str
+    """Stages the changes in this open session instead of committing them. What conflicts is kept there until it is
+    resolved (ListConflicts, ResolveConflicts); "our" is the session then. branch, message and author must be empty.
+    """
     @_builtins.property
     def author(self) -> _types_pb2.CommitAuthor:
         """The author; when absent, that of the commit."""
@@ -1158,10 +1185,11 @@ class CherryPickRequest(_message.Message):
         author: _types_pb2.CommitAuthor | None = ...,
         request_id: _builtins.str = ...,
         validate_only: _builtins.bool = ...,
+        session_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["author", b"author"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "branch", b"branch", "message", b"message", "parent_number", b"parent_number", "request_id", b"request_id", "revision", b"revision", "validate_only", b"validate_only", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "branch", b"branch", "message", b"message", "parent_number", b"parent_number", "request_id", b"request_id", "revision", b"revision", "session_id", b"session_id", "validate_only", b"validate_only", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1177,12 +1205,15 @@ class CherryPickResponse(_message.Message):
     BRANCH_FIELD_NUMBER: _builtins.int
     CHANGES_FIELD_NUMBER: _builtins.int
     CHANGE_COUNT_FIELD_NUMBER: _builtins.int
+    CONFLICT_COUNT_FIELD_NUMBER: _builtins.int
     commit_id: _builtins.str
     """The new commit, 40 hexadecimal digits; the head of the branch with validate_only."""
     branch: _builtins.str
     """The branch."""
     change_count: _builtins.int
     """The number of all entries it changes."""
+    conflict_count: _builtins.int
+    """With session_id: how many conflicts the session has now; commit_id is empty then."""
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___EntryChange]:
         """What it changes, at most 1000 entries."""
@@ -1194,10 +1225,11 @@ class CherryPickResponse(_message.Message):
         branch: _builtins.str = ...,
         changes: _abc.Iterable[Global___EntryChange] | None = ...,
         change_count: _builtins.int = ...,
+        conflict_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch", "change_count", b"change_count", "changes", b"changes", "commit_id", b"commit_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch", "change_count", b"change_count", "changes", b"changes", "commit_id", b"commit_id", "conflict_count", b"conflict_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

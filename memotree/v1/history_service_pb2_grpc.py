@@ -201,8 +201,8 @@ class HistoryServiceServicer:
         both as parents, unless another style is given. If the branch has all of the other side already, nothing is written.
         After OK the commit is on stable storage; see CommitChanges for what an error means and for request_id.
         Errors: ABORTED with a ConflictList when both sides changed one field differently, or when their changes together
-        leave no tree (a list too long for a status is cut; PreviewMerge has all), and without one when the branch kept
-        moving; FAILED_PRECONDITION for a fast-forward that is not possible, and as PreviewMerge; INVALID_ARGUMENT;
+        leave no tree (a list too long for a status is cut; PreviewMerge has all, and with session_id they are resolved in
+        a session), and without one when the branch kept moving; FAILED_PRECONDITION for a fast-forward that is not possible, and as PreviewMerge; INVALID_ARGUMENT;
         UNAVAILABLE when the disk or PostgreSQL does not answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -73,8 +73,8 @@ class HistoryServiceStub:
     both as parents, unless another style is given. If the branch has all of the other side already, nothing is written.
     After OK the commit is on stable storage; see CommitChanges for what an error means and for request_id.
     Errors: ABORTED with a ConflictList when both sides changed one field differently, or when their changes together
-    leave no tree (a list too long for a status is cut; PreviewMerge has all), and without one when the branch kept
-    moving; FAILED_PRECONDITION for a fast-forward that is not possible, and as PreviewMerge; INVALID_ARGUMENT;
+    leave no tree (a list too long for a status is cut; PreviewMerge has all, and with session_id they are resolved in
+    a session), and without one when the branch kept moving; FAILED_PRECONDITION for a fast-forward that is not possible, and as PreviewMerge; INVALID_ARGUMENT;
     UNAVAILABLE when the disk or PostgreSQL does not answer.
     """
     RevertCommit: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.RevertCommitRequest, _history_service_pb2.RevertCommitResponse]
@@ -142,8 +142,8 @@ class HistoryServiceAsyncStub(HistoryServiceStub):
     both as parents, unless another style is given. If the branch has all of the other side already, nothing is written.
     After OK the commit is on stable storage; see CommitChanges for what an error means and for request_id.
     Errors: ABORTED with a ConflictList when both sides changed one field differently, or when their changes together
-    leave no tree (a list too long for a status is cut; PreviewMerge has all), and without one when the branch kept
-    moving; FAILED_PRECONDITION for a fast-forward that is not possible, and as PreviewMerge; INVALID_ARGUMENT;
+    leave no tree (a list too long for a status is cut; PreviewMerge has all, and with session_id they are resolved in
+    a session), and without one when the branch kept moving; FAILED_PRECONDITION for a fast-forward that is not possible, and as PreviewMerge; INVALID_ARGUMENT;
     UNAVAILABLE when the disk or PostgreSQL does not answer.
     """
     RevertCommit: _aio.UnaryUnaryMultiCallable[_history_service_pb2.RevertCommitRequest, _history_service_pb2.RevertCommitResponse]  # type: ignore[assignment]
@@ -268,8 +268,8 @@ class HistoryServiceServicer(metaclass=_abc_1.ABCMeta):
         both as parents, unless another style is given. If the branch has all of the other side already, nothing is written.
         After OK the commit is on stable storage; see CommitChanges for what an error means and for request_id.
         Errors: ABORTED with a ConflictList when both sides changed one field differently, or when their changes together
-        leave no tree (a list too long for a status is cut; PreviewMerge has all), and without one when the branch kept
-        moving; FAILED_PRECONDITION for a fast-forward that is not possible, and as PreviewMerge; INVALID_ARGUMENT;
+        leave no tree (a list too long for a status is cut; PreviewMerge has all, and with session_id they are resolved in
+        a session), and without one when the branch kept moving; FAILED_PRECONDITION for a fast-forward that is not possible, and as PreviewMerge; INVALID_ARGUMENT;
         UNAVAILABLE when the disk or PostgreSQL does not answer.
         """
 

@@ -80,6 +80,8 @@ class Session(_message.Message):
     UPDATE_TIME_FIELD_NUMBER: _builtins.int
     EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     CHANGE_COUNT_FIELD_NUMBER: _builtins.int
+    CONFLICT_COUNT_FIELD_NUMBER: _builtins.int
+    MERGE_COMMIT_ID_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Sixteen characters of lower-case base 32."""
     workspace_id: _builtins.str
@@ -94,6 +96,12 @@ class Session(_message.Message):
     """Its state."""
     change_count: _builtins.int
     """How many nodes and archives it has changed."""
+    conflict_count: _builtins.int
+    """How many conflicts are not resolved; see ListConflicts."""
+    merge_commit_id: _builtins.str
+    """The commit that it merges into its branch, by MergeBranch: its next commit has it as the second parent. Empty for
+    none.
+    """
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When it was opened."""
@@ -119,10 +127,12 @@ class Session(_message.Message):
         update_time: _timestamp_pb2.Timestamp | None = ...,
         expire_time: _timestamp_pb2.Timestamp | None = ...,
         change_count: _builtins.int = ...,
+        conflict_count: _builtins.int = ...,
+        merge_commit_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "expire_time", b"expire_time", "update_time", b"update_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "base_commit_id", b"base_commit_id", "branch", b"branch", "change_count", b"change_count", "create_time", b"create_time", "expire_time", b"expire_time", "id", b"id", "state", b"state", "update_time", b"update_time", "workspace_id", b"workspace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "base_commit_id", b"base_commit_id", "branch", b"branch", "change_count", b"change_count", "conflict_count", b"conflict_count", "create_time", b"create_time", "expire_time", b"expire_time", "id", b"id", "merge_commit_id", b"merge_commit_id", "state", b"state", "update_time", b"update_time", "workspace_id", b"workspace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -164,9 +174,7 @@ class StagedChange(_message.Message):
 
     @_builtins.property
     def conflicts(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Conflict]:
-        """Why it does not fit the session's base, found when a commit of other changes moved that to a newer commit. Change
-        or discard it, or it ends the next commit with ABORTED.
-        """
+        """Its conflicts that are not resolved, as in ListConflicts."""
 
     def __init__(
         self,
@@ -542,19 +550,25 @@ class RebaseSessionRequest(_message.Message):
 
     WORKSPACE_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
+    KEEP_CONFLICTS_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
     """Name or id of the workspace."""
     session_id: _builtins.str
     """The session."""
+    keep_conflicts: _builtins.bool
+    """Whether to rebase it also if there are conflicts. The session keeps them until they are resolved (ListConflicts,
+    ResolveConflicts), and has its own values of those fields.
+    """
     def __init__(
         self,
         *,
         workspace: _builtins.str = ...,
         session_id: _builtins.str = ...,
+        keep_conflicts: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["session_id", b"session_id", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keep_conflicts", b"keep_conflicts", "session_id", b"session_id", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -583,6 +597,236 @@ class RebaseSessionResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RebaseSessionResponse: _TypeAlias = RebaseSessionResponse  # noqa: Y015
+
+@_typing.final
+class ListConflictsRequest(_message.Message):
+    """Request of ListConflicts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    workspace: _builtins.str
+    """Name or id of the workspace."""
+    session_id: _builtins.str
+    """The session."""
+    page_size: _builtins.int
+    """The most items on a page; 50 when 0, at most 1000. A page has fewer if they are long."""
+    page_token: _builtins.str
+    """The next_page_token of the previous response; empty for the first page."""
+    def __init__(
+        self,
+        *,
+        workspace: _builtins.str = ...,
+        session_id: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "session_id", b"session_id", "workspace", b"workspace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListConflictsRequest: _TypeAlias = ListConflictsRequest  # noqa: Y015
+
+@_typing.final
+class ListConflictsResponse(_message.Message):
+    """Response of ListConflicts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONFLICTS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """The page_token for the next page; empty on the last page."""
+    @_builtins.property
+    def conflicts(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Conflict]:
+        """Ordered by node id."""
+
+    def __init__(
+        self,
+        *,
+        conflicts: _abc.Iterable[_types_pb2.Conflict] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conflicts", b"conflicts", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListConflictsResponse: _TypeAlias = ListConflictsResponse  # noqa: Y015
+
+@_typing.final
+class HunkResolution(_message.Message):
+    """What to choose for the parts of a text that both sides changed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SIDE_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    side: _types_pb2.ConflictSide.ValueType
+    """The part of this side."""
+    text: _builtins.str
+    """This text, which may be empty."""
+    def __init__(
+        self,
+        *,
+        side: _types_pb2.ConflictSide.ValueType = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["choice", b"choice", "side", b"side", "text", b"text"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["choice", b"choice", "side", b"side", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_choice: _TypeAlias = _typing.Literal["side", "text"]  # noqa: Y015
+    _WhichOneofArgType_choice: _TypeAlias = _typing.Literal["choice", b"choice"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_choice) -> _WhichOneofReturnType_choice | None: ...
+
+Global___HunkResolution: _TypeAlias = HunkResolution  # noqa: Y015
+
+@_typing.final
+class HunkResolutions(_message.Message):
+    """What to choose for each of the parts of a content."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HUNKS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def hunks(self) -> _containers.RepeatedCompositeFieldContainer[Global___HunkResolution]:
+        """One for each of the hunks of the conflict, in their order."""
+
+    def __init__(
+        self,
+        *,
+        hunks: _abc.Iterable[Global___HunkResolution] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hunks", b"hunks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HunkResolutions: _TypeAlias = HunkResolutions  # noqa: Y015
+
+@_typing.final
+class ConflictResolution(_message.Message):
+    """What to choose for a conflict."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    FIELD_FIELD_NUMBER: _builtins.int
+    SIDE_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    HUNKS_FIELD_NUMBER: _builtins.int
+    node_id: _builtins.str
+    """The node or archive of the conflict: its id, or a prefix of four characters or more that no other conflict has."""
+    field: _builtins.str
+    """The field of the conflict, as in Conflict; empty for every conflict of the node."""
+    side: _types_pb2.ConflictSide.ValueType
+    """What this side has."""
+    @_builtins.property
+    def value(self) -> _types_pb2.FieldValue:
+        """This value, of the kind that Conflict.field has; an absence removes an attribute, relation or source."""
+
+    @_builtins.property
+    def hunks(self) -> Global___HunkResolutions:
+        """Part by part; for a content whose conflict has hunks."""
+
+    def __init__(
+        self,
+        *,
+        node_id: _builtins.str = ...,
+        field: _builtins.str = ...,
+        side: _types_pb2.ConflictSide.ValueType = ...,
+        value: _types_pb2.FieldValue | None = ...,
+        hunks: Global___HunkResolutions | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["choice", b"choice", "hunks", b"hunks", "side", b"side", "value", b"value"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["choice", b"choice", "field", b"field", "hunks", b"hunks", "node_id", b"node_id", "side", b"side", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_choice: _TypeAlias = _typing.Literal["side", "value", "hunks"]  # noqa: Y015
+    _WhichOneofArgType_choice: _TypeAlias = _typing.Literal["choice", b"choice"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_choice) -> _WhichOneofReturnType_choice | None: ...
+
+Global___ConflictResolution: _TypeAlias = ConflictResolution  # noqa: Y015
+
+@_typing.final
+class ResolveConflictsRequest(_message.Message):
+    """Request of ResolveConflicts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    RESOLUTIONS_FIELD_NUMBER: _builtins.int
+    OTHERS_FIELD_NUMBER: _builtins.int
+    COMMIT_MESSAGE_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    workspace: _builtins.str
+    """Name or id of the workspace."""
+    session_id: _builtins.str
+    """The session."""
+    others: _types_pb2.ConflictSide.ValueType
+    """What to choose for all other conflicts; they stay when it is not given."""
+    commit_message: _builtins.str
+    """The reason, for the body of the commit."""
+    request_id: _builtins.str
+    """Makes the call safe to repeat."""
+    @_builtins.property
+    def resolutions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConflictResolution]:
+        """What to choose, at most 1000, and for each conflict once."""
+
+    def __init__(
+        self,
+        *,
+        workspace: _builtins.str = ...,
+        session_id: _builtins.str = ...,
+        resolutions: _abc.Iterable[Global___ConflictResolution] | None = ...,
+        others: _types_pb2.ConflictSide.ValueType = ...,
+        commit_message: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_message", b"commit_message", "others", b"others", "request_id", b"request_id", "resolutions", b"resolutions", "session_id", b"session_id", "workspace", b"workspace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResolveConflictsRequest: _TypeAlias = ResolveConflictsRequest  # noqa: Y015
+
+@_typing.final
+class ResolveConflictsResponse(_message.Message):
+    """Response of ResolveConflicts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_FIELD_NUMBER: _builtins.int
+    RESOLVED_COUNT_FIELD_NUMBER: _builtins.int
+    resolved_count: _builtins.int
+    """How many conflicts of the session have ended."""
+    @_builtins.property
+    def session(self) -> Global___Session:
+        """The current state of the session; conflict_count tells how many conflicts are left."""
+
+    def __init__(
+        self,
+        *,
+        session: Global___Session | None = ...,
+        resolved_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["session", b"session"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["resolved_count", b"resolved_count", "session", b"session"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResolveConflictsResponse: _TypeAlias = ResolveConflictsResponse  # noqa: Y015
 
 @_typing.final
 class CommitChangesRequest(_message.Message):

@@ -71,6 +71,16 @@ class SessionServiceStub:
                 request_serializer=memotree_dot_v1_dot_session__service__pb2.RebaseSessionRequest.SerializeToString,
                 response_deserializer=memotree_dot_v1_dot_session__service__pb2.RebaseSessionResponse.FromString,
                 _registered_method=True)
+        self.ListConflicts = channel.unary_unary(
+                '/memotree.v1.SessionService/ListConflicts',
+                request_serializer=memotree_dot_v1_dot_session__service__pb2.ListConflictsRequest.SerializeToString,
+                response_deserializer=memotree_dot_v1_dot_session__service__pb2.ListConflictsResponse.FromString,
+                _registered_method=True)
+        self.ResolveConflicts = channel.unary_unary(
+                '/memotree.v1.SessionService/ResolveConflicts',
+                request_serializer=memotree_dot_v1_dot_session__service__pb2.ResolveConflictsRequest.SerializeToString,
+                response_deserializer=memotree_dot_v1_dot_session__service__pb2.ResolveConflictsResponse.FromString,
+                _registered_method=True)
         self.CommitChanges = channel.unary_unary(
                 '/memotree.v1.SessionService/CommitChanges',
                 request_serializer=memotree_dot_v1_dot_session__service__pb2.CommitChangesRequest.SerializeToString,
@@ -135,8 +145,37 @@ class SessionServiceServicer:
 
     def RebaseSession(self, request, context):
         """Moves the session's base to the head of its branch; each staged change is merged per field.
-        Errors: NOT_FOUND; ABORTED with a ConflictList (nothing is changed then); FAILED_PRECONDITION for a session that is
-        not open, as when its branch was deleted.
+        Errors: NOT_FOUND; without keep_conflicts ABORTED with a ConflictList (nothing is changed then);
+        FAILED_PRECONDITION for a session that is not open, as when its branch was deleted.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListConflicts(self, request, context):
+        """Lists the conflicts that a session keeps until they are resolved, each whole, ordered by node. They come from
+        RebaseSession with keep_conflicts, from a commit of other changes, and from MergeBranch, RevertCommit and CherryPick
+        with session_id. Until a conflict is resolved, the session has our value.
+        Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResolveConflicts(self, request, context):
+        """Resolves conflicts of a session: by a side, by a value, or part by part. All of a call are resolved, or none.
+
+        Other calls resolve too: an edit of the field, the deletion of the node, and DiscardChanges. A conflict about the
+        tree (PARENT_DELETED, PARENT_MOVED, CYCLE, TOO_DEEP, HAS_CHILDREN, NAME_TAKEN) is looked for again after each change,
+        so it ends when the tree is whole, and a resolution that does not mend it leaves it in the list.
+
+        The sides of those conflicts: a place moves the node there. Where a side has no place, the node goes back to its
+        place at the base, or is deleted if it had none. For HAS_CHILDREN, the side that deleted the node deletes also what
+        stands below it, and the other side keeps the node where it was. For NAME_TAKEN, a text is the name, and a side that
+        has the other archive gives back the name at the base.
+
+        Errors: NOT_FOUND, also for a conflict that the session does not have; INVALID_ARGUMENT for a value that the field
+        cannot have; FAILED_PRECONDITION for a session that is not open.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -151,7 +190,7 @@ class SessionServiceServicer:
         first result if there is one and commits otherwise.
 
         Errors: ABORTED with a ConflictList when the branch has moved and both sides changed the same field, or their
-        changes together leave no tree, and without one when the branch kept moving; NOT_FOUND, also for a chosen node that
+        changes together leave no tree, or when the session has conflicts that are not resolved; and without one when the branch kept moving; NOT_FOUND, also for a chosen node that
         has no staged change; FAILED_PRECONDITION for a session without changes or one that is not open, a branch that was
         deleted, or a choice of nodes that would leave an orphan (NodeList has the nodes and archives to choose as well);
         ALREADY_EXISTS for the tag; INVALID_ARGUMENT; UNAVAILABLE when the disk or PostgreSQL does not answer.
@@ -197,6 +236,16 @@ def add_SessionServiceServicer_to_server(servicer, server):
                     servicer.RebaseSession,
                     request_deserializer=memotree_dot_v1_dot_session__service__pb2.RebaseSessionRequest.FromString,
                     response_serializer=memotree_dot_v1_dot_session__service__pb2.RebaseSessionResponse.SerializeToString,
+            ),
+            'ListConflicts': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListConflicts,
+                    request_deserializer=memotree_dot_v1_dot_session__service__pb2.ListConflictsRequest.FromString,
+                    response_serializer=memotree_dot_v1_dot_session__service__pb2.ListConflictsResponse.SerializeToString,
+            ),
+            'ResolveConflicts': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResolveConflicts,
+                    request_deserializer=memotree_dot_v1_dot_session__service__pb2.ResolveConflictsRequest.FromString,
+                    response_serializer=memotree_dot_v1_dot_session__service__pb2.ResolveConflictsResponse.SerializeToString,
             ),
             'CommitChanges': grpc.unary_unary_rpc_method_handler(
                     servicer.CommitChanges,
@@ -395,6 +444,60 @@ class SessionService:
             '/memotree.v1.SessionService/RebaseSession',
             memotree_dot_v1_dot_session__service__pb2.RebaseSessionRequest.SerializeToString,
             memotree_dot_v1_dot_session__service__pb2.RebaseSessionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListConflicts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memotree.v1.SessionService/ListConflicts',
+            memotree_dot_v1_dot_session__service__pb2.ListConflictsRequest.SerializeToString,
+            memotree_dot_v1_dot_session__service__pb2.ListConflictsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResolveConflicts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memotree.v1.SessionService/ResolveConflicts',
+            memotree_dot_v1_dot_session__service__pb2.ResolveConflictsRequest.SerializeToString,
+            memotree_dot_v1_dot_session__service__pb2.ResolveConflictsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -63,8 +63,29 @@ class SessionServiceStub:
     """
     RebaseSession: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.RebaseSessionRequest, _session_service_pb2.RebaseSessionResponse]
     """Moves the session's base to the head of its branch; each staged change is merged per field.
-    Errors: NOT_FOUND; ABORTED with a ConflictList (nothing is changed then); FAILED_PRECONDITION for a session that is
-    not open, as when its branch was deleted.
+    Errors: NOT_FOUND; without keep_conflicts ABORTED with a ConflictList (nothing is changed then);
+    FAILED_PRECONDITION for a session that is not open, as when its branch was deleted.
+    """
+    ListConflicts: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.ListConflictsRequest, _session_service_pb2.ListConflictsResponse]
+    """Lists the conflicts that a session keeps until they are resolved, each whole, ordered by node. They come from
+    RebaseSession with keep_conflicts, from a commit of other changes, and from MergeBranch, RevertCommit and CherryPick
+    with session_id. Until a conflict is resolved, the session has our value.
+    Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
+    """
+    ResolveConflicts: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.ResolveConflictsRequest, _session_service_pb2.ResolveConflictsResponse]
+    """Resolves conflicts of a session: by a side, by a value, or part by part. All of a call are resolved, or none.
+
+    Other calls resolve too: an edit of the field, the deletion of the node, and DiscardChanges. A conflict about the
+    tree (PARENT_DELETED, PARENT_MOVED, CYCLE, TOO_DEEP, HAS_CHILDREN, NAME_TAKEN) is looked for again after each change,
+    so it ends when the tree is whole, and a resolution that does not mend it leaves it in the list.
+
+    The sides of those conflicts: a place moves the node there. Where a side has no place, the node goes back to its
+    place at the base, or is deleted if it had none. For HAS_CHILDREN, the side that deleted the node deletes also what
+    stands below it, and the other side keeps the node where it was. For NAME_TAKEN, a text is the name, and a side that
+    has the other archive gives back the name at the base.
+
+    Errors: NOT_FOUND, also for a conflict that the session does not have; INVALID_ARGUMENT for a value that the field
+    cannot have; FAILED_PRECONDITION for a session that is not open.
     """
     CommitChanges: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.CommitChangesRequest, _session_service_pb2.CommitChangesResponse]
     """Makes one Git commit of the session's changes (or of some of them), and a tag if requested.
@@ -75,7 +96,7 @@ class SessionServiceStub:
     first result if there is one and commits otherwise.
 
     Errors: ABORTED with a ConflictList when the branch has moved and both sides changed the same field, or their
-    changes together leave no tree, and without one when the branch kept moving; NOT_FOUND, also for a chosen node that
+    changes together leave no tree, or when the session has conflicts that are not resolved; and without one when the branch kept moving; NOT_FOUND, also for a chosen node that
     has no staged change; FAILED_PRECONDITION for a session without changes or one that is not open, a branch that was
     deleted, or a choice of nodes that would leave an orphan (NodeList has the nodes and archives to choose as well);
     ALREADY_EXISTS for the tag; INVALID_ARGUMENT; UNAVAILABLE when the disk or PostgreSQL does not answer.
@@ -116,8 +137,29 @@ class SessionServiceAsyncStub(SessionServiceStub):
     """
     RebaseSession: _aio.UnaryUnaryMultiCallable[_session_service_pb2.RebaseSessionRequest, _session_service_pb2.RebaseSessionResponse]  # type: ignore[assignment]
     """Moves the session's base to the head of its branch; each staged change is merged per field.
-    Errors: NOT_FOUND; ABORTED with a ConflictList (nothing is changed then); FAILED_PRECONDITION for a session that is
-    not open, as when its branch was deleted.
+    Errors: NOT_FOUND; without keep_conflicts ABORTED with a ConflictList (nothing is changed then);
+    FAILED_PRECONDITION for a session that is not open, as when its branch was deleted.
+    """
+    ListConflicts: _aio.UnaryUnaryMultiCallable[_session_service_pb2.ListConflictsRequest, _session_service_pb2.ListConflictsResponse]  # type: ignore[assignment]
+    """Lists the conflicts that a session keeps until they are resolved, each whole, ordered by node. They come from
+    RebaseSession with keep_conflicts, from a commit of other changes, and from MergeBranch, RevertCommit and CherryPick
+    with session_id. Until a conflict is resolved, the session has our value.
+    Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
+    """
+    ResolveConflicts: _aio.UnaryUnaryMultiCallable[_session_service_pb2.ResolveConflictsRequest, _session_service_pb2.ResolveConflictsResponse]  # type: ignore[assignment]
+    """Resolves conflicts of a session: by a side, by a value, or part by part. All of a call are resolved, or none.
+
+    Other calls resolve too: an edit of the field, the deletion of the node, and DiscardChanges. A conflict about the
+    tree (PARENT_DELETED, PARENT_MOVED, CYCLE, TOO_DEEP, HAS_CHILDREN, NAME_TAKEN) is looked for again after each change,
+    so it ends when the tree is whole, and a resolution that does not mend it leaves it in the list.
+
+    The sides of those conflicts: a place moves the node there. Where a side has no place, the node goes back to its
+    place at the base, or is deleted if it had none. For HAS_CHILDREN, the side that deleted the node deletes also what
+    stands below it, and the other side keeps the node where it was. For NAME_TAKEN, a text is the name, and a side that
+    has the other archive gives back the name at the base.
+
+    Errors: NOT_FOUND, also for a conflict that the session does not have; INVALID_ARGUMENT for a value that the field
+    cannot have; FAILED_PRECONDITION for a session that is not open.
     """
     CommitChanges: _aio.UnaryUnaryMultiCallable[_session_service_pb2.CommitChangesRequest, _session_service_pb2.CommitChangesResponse]  # type: ignore[assignment]
     """Makes one Git commit of the session's changes (or of some of them), and a tag if requested.
@@ -128,7 +170,7 @@ class SessionServiceAsyncStub(SessionServiceStub):
     first result if there is one and commits otherwise.
 
     Errors: ABORTED with a ConflictList when the branch has moved and both sides changed the same field, or their
-    changes together leave no tree, and without one when the branch kept moving; NOT_FOUND, also for a chosen node that
+    changes together leave no tree, or when the session has conflicts that are not resolved; and without one when the branch kept moving; NOT_FOUND, also for a chosen node that
     has no staged change; FAILED_PRECONDITION for a session without changes or one that is not open, a branch that was
     deleted, or a choice of nodes that would leave an orphan (NodeList has the nodes and archives to choose as well);
     ALREADY_EXISTS for the tag; INVALID_ARGUMENT; UNAVAILABLE when the disk or PostgreSQL does not answer.
@@ -208,8 +250,41 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_session_service_pb2.RebaseSessionResponse, _abc.Awaitable[_session_service_pb2.RebaseSessionResponse]]:
         """Moves the session's base to the head of its branch; each staged change is merged per field.
-        Errors: NOT_FOUND; ABORTED with a ConflictList (nothing is changed then); FAILED_PRECONDITION for a session that is
-        not open, as when its branch was deleted.
+        Errors: NOT_FOUND; without keep_conflicts ABORTED with a ConflictList (nothing is changed then);
+        FAILED_PRECONDITION for a session that is not open, as when its branch was deleted.
+        """
+
+    @_abc_1.abstractmethod
+    def ListConflicts(
+        self,
+        request: _session_service_pb2.ListConflictsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_session_service_pb2.ListConflictsResponse, _abc.Awaitable[_session_service_pb2.ListConflictsResponse]]:
+        """Lists the conflicts that a session keeps until they are resolved, each whole, ordered by node. They come from
+        RebaseSession with keep_conflicts, from a commit of other changes, and from MergeBranch, RevertCommit and CherryPick
+        with session_id. Until a conflict is resolved, the session has our value.
+        Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
+        """
+
+    @_abc_1.abstractmethod
+    def ResolveConflicts(
+        self,
+        request: _session_service_pb2.ResolveConflictsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_session_service_pb2.ResolveConflictsResponse, _abc.Awaitable[_session_service_pb2.ResolveConflictsResponse]]:
+        """Resolves conflicts of a session: by a side, by a value, or part by part. All of a call are resolved, or none.
+
+        Other calls resolve too: an edit of the field, the deletion of the node, and DiscardChanges. A conflict about the
+        tree (PARENT_DELETED, PARENT_MOVED, CYCLE, TOO_DEEP, HAS_CHILDREN, NAME_TAKEN) is looked for again after each change,
+        so it ends when the tree is whole, and a resolution that does not mend it leaves it in the list.
+
+        The sides of those conflicts: a place moves the node there. Where a side has no place, the node goes back to its
+        place at the base, or is deleted if it had none. For HAS_CHILDREN, the side that deleted the node deletes also what
+        stands below it, and the other side keeps the node where it was. For NAME_TAKEN, a text is the name, and a side that
+        has the other archive gives back the name at the base.
+
+        Errors: NOT_FOUND, also for a conflict that the session does not have; INVALID_ARGUMENT for a value that the field
+        cannot have; FAILED_PRECONDITION for a session that is not open.
         """
 
     @_abc_1.abstractmethod
@@ -226,7 +301,7 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         first result if there is one and commits otherwise.
 
         Errors: ABORTED with a ConflictList when the branch has moved and both sides changed the same field, or their
-        changes together leave no tree, and without one when the branch kept moving; NOT_FOUND, also for a chosen node that
+        changes together leave no tree, or when the session has conflicts that are not resolved; and without one when the branch kept moving; NOT_FOUND, also for a chosen node that
         has no staged change; FAILED_PRECONDITION for a session without changes or one that is not open, a branch that was
         deleted, or a choice of nodes that would leave an orphan (NodeList has the nodes and archives to choose as well);
         ALREADY_EXISTS for the tag; INVALID_ARGUMENT; UNAVAILABLE when the disk or PostgreSQL does not answer.

@@ -186,6 +186,86 @@ side puts the node.
 """
 Global___Absence: _TypeAlias = Absence  # noqa: Y015
 
+class _ConflictKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ConflictKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ConflictKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CONFLICT_KIND_UNSPECIFIED: _ConflictKind.ValueType  # 0
+    """Not given."""
+    CONFLICT_KIND_BOTH_CHANGED: _ConflictKind.ValueType  # 1
+    """Both sides changed the field differently."""
+    CONFLICT_KIND_CHANGED_AND_DELETED: _ConflictKind.ValueType  # 2
+    """One side deleted the node or archive, and the other changed it."""
+    CONFLICT_KIND_CREATED_TWICE: _ConflictKind.ValueType  # 3
+    """Both sides created a node or archive with this id, with different values of the field."""
+    CONFLICT_KIND_PARENT_DELETED: _ConflictKind.ValueType  # 4
+    """One side puts a node below a parent, or into an archive, that the other side deleted."""
+    CONFLICT_KIND_PARENT_MOVED: _ConflictKind.ValueType  # 5
+    """One side puts a node below a parent that the other side moved to another archive."""
+    CONFLICT_KIND_CYCLE: _ConflictKind.ValueType  # 6
+    """A node would be below itself."""
+    CONFLICT_KIND_TOO_DEEP: _ConflictKind.ValueType  # 7
+    """A node would be deeper than the limit."""
+    CONFLICT_KIND_HAS_CHILDREN: _ConflictKind.ValueType  # 8
+    """One side deleted or moved a node or archive below which the other side has a node."""
+    CONFLICT_KIND_NAME_TAKEN: _ConflictKind.ValueType  # 9
+    """Both sides have an archive of this name."""
+
+class ConflictKind(_ConflictKind, metaclass=_ConflictKindEnumTypeWrapper):
+    """Why two edits exclude each other."""
+
+CONFLICT_KIND_UNSPECIFIED: ConflictKind.ValueType  # 0
+"""Not given."""
+CONFLICT_KIND_BOTH_CHANGED: ConflictKind.ValueType  # 1
+"""Both sides changed the field differently."""
+CONFLICT_KIND_CHANGED_AND_DELETED: ConflictKind.ValueType  # 2
+"""One side deleted the node or archive, and the other changed it."""
+CONFLICT_KIND_CREATED_TWICE: ConflictKind.ValueType  # 3
+"""Both sides created a node or archive with this id, with different values of the field."""
+CONFLICT_KIND_PARENT_DELETED: ConflictKind.ValueType  # 4
+"""One side puts a node below a parent, or into an archive, that the other side deleted."""
+CONFLICT_KIND_PARENT_MOVED: ConflictKind.ValueType  # 5
+"""One side puts a node below a parent that the other side moved to another archive."""
+CONFLICT_KIND_CYCLE: ConflictKind.ValueType  # 6
+"""A node would be below itself."""
+CONFLICT_KIND_TOO_DEEP: ConflictKind.ValueType  # 7
+"""A node would be deeper than the limit."""
+CONFLICT_KIND_HAS_CHILDREN: ConflictKind.ValueType  # 8
+"""One side deleted or moved a node or archive below which the other side has a node."""
+CONFLICT_KIND_NAME_TAKEN: ConflictKind.ValueType  # 9
+"""Both sides have an archive of this name."""
+Global___ConflictKind: _TypeAlias = ConflictKind  # noqa: Y015
+
+class _ConflictSide:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ConflictSideEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ConflictSide.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CONFLICT_SIDE_UNSPECIFIED: _ConflictSide.ValueType  # 0
+    """Not given."""
+    CONFLICT_SIDE_OURS: _ConflictSide.ValueType  # 1
+    """our_value."""
+    CONFLICT_SIDE_THEIRS: _ConflictSide.ValueType  # 2
+    """their_value."""
+    CONFLICT_SIDE_BASE: _ConflictSide.ValueType  # 3
+    """base_value."""
+
+class ConflictSide(_ConflictSide, metaclass=_ConflictSideEnumTypeWrapper):
+    """One of the sides of a conflict."""
+
+CONFLICT_SIDE_UNSPECIFIED: ConflictSide.ValueType  # 0
+"""Not given."""
+CONFLICT_SIDE_OURS: ConflictSide.ValueType  # 1
+"""our_value."""
+CONFLICT_SIDE_THEIRS: ConflictSide.ValueType  # 2
+"""their_value."""
+CONFLICT_SIDE_BASE: ConflictSide.ValueType  # 3
+"""base_value."""
+Global___ConflictSide: _TypeAlias = ConflictSide  # noqa: Y015
+
 @_typing.final
 class Relation(_message.Message):
     """A typed relation from one node to another; type and target together identify it."""
@@ -627,9 +707,39 @@ class FieldValue(_message.Message):
 Global___FieldValue: _TypeAlias = FieldValue  # noqa: Y015
 
 @_typing.final
+class ConflictHunk(_message.Message):
+    """A part of a text that both sides changed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BASE_FIELD_NUMBER: _builtins.int
+    OURS_FIELD_NUMBER: _builtins.int
+    THEIRS_FIELD_NUMBER: _builtins.int
+    base: _builtins.str
+    """The part as both sides started from it; it may be empty, as each of the three."""
+    ours: _builtins.str
+    """The part in our_value."""
+    theirs: _builtins.str
+    """The part in their_value."""
+    def __init__(
+        self,
+        *,
+        base: _builtins.str = ...,
+        ours: _builtins.str = ...,
+        theirs: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base", b"base", "ours", b"ours", "theirs", b"theirs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConflictHunk: _TypeAlias = ConflictHunk  # noqa: Y015
+
+@_typing.final
 class Conflict(_message.Message):
     """Two conflicting edits of a field or node. In the details of a status, long texts in it are cut (ErrorInfo.metadata
-    has "shortened"); ListChanges has them whole.
+    has "shortened"); ListConflicts and ListChanges have them whole.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -640,6 +750,8 @@ class Conflict(_message.Message):
     BASE_VALUE_FIELD_NUMBER: _builtins.int
     OUR_VALUE_FIELD_NUMBER: _builtins.int
     THEIR_VALUE_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    HUNKS_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     """The node or archive that both sides changed."""
     field: _builtins.str
@@ -653,6 +765,8 @@ class Conflict(_message.Message):
     """
     description: _builtins.str
     """A sentence for a person."""
+    kind: Global___ConflictKind.ValueType
+    """Why the two exclude each other."""
     @_builtins.property
     def base_value(self) -> Global___FieldValue:
         """The value that both sides started from; not set if the reason is IMPORT_RACED, which only names what
@@ -667,6 +781,12 @@ class Conflict(_message.Message):
     def their_value(self) -> Global___FieldValue:
         """The value on the branch, or in those that of the other side; likewise."""
 
+    @_builtins.property
+    def hunks(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConflictHunk]:
+        """Of a content in ListConflicts: the parts that both sides changed, in the order of the text. What
+        is between them merges by itself. Empty if only the whole can be chosen.
+        """
+
     def __init__(
         self,
         *,
@@ -676,10 +796,12 @@ class Conflict(_message.Message):
         base_value: Global___FieldValue | None = ...,
         our_value: Global___FieldValue | None = ...,
         their_value: Global___FieldValue | None = ...,
+        kind: Global___ConflictKind.ValueType = ...,
+        hunks: _abc.Iterable[Global___ConflictHunk] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["base_value", b"base_value", "our_value", b"our_value", "their_value", b"their_value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_value", b"base_value", "description", b"description", "field", b"field", "node_id", b"node_id", "our_value", b"our_value", "their_value", b"their_value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_value", b"base_value", "description", b"description", "field", b"field", "hunks", b"hunks", "kind", b"kind", "node_id", b"node_id", "our_value", b"our_value", "their_value", b"their_value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

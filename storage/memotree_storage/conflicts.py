@@ -79,35 +79,66 @@ FieldValue = str | Absence | Place | RelationValue | SourceValue | NodeValue | A
 """The value of one side; a ``str`` for a field that is a text, and for the value of an attribute."""
 
 
+class ConflictKind(Enum):
+    """Why two edits exclude each other."""
+
+    BOTH_CHANGED = "BOTH_CHANGED"
+    """Both sides changed the field differently."""
+
+    CHANGED_AND_DELETED = "CHANGED_AND_DELETED"
+    """One side deleted the node or archive, and the other changed it."""
+
+    CREATED_TWICE = "CREATED_TWICE"
+    """Both sides created a node or archive with this id, with different values of the field."""
+
+    PARENT_DELETED = "PARENT_DELETED"
+    """One side puts a node below a parent, or into an archive, that the other side deleted."""
+
+    PARENT_MOVED = "PARENT_MOVED"
+    """One side puts a node below a parent that the other side moved to another archive."""
+
+    CYCLE = "CYCLE"
+    """A node would be below itself."""
+
+    TOO_DEEP = "TOO_DEEP"
+    """A node would be deeper than the limit."""
+
+    HAS_CHILDREN = "HAS_CHILDREN"
+    """One side deleted or moved a node or archive below which the other side has a node."""
+
+    NAME_TAKEN = "NAME_TAKEN"
+    """Both sides have an archive of this name."""
+
+    @property
+    def is_of_values(self) -> bool:
+        """Whether one of two values has to be chosen. The others are about the tree, and end as soon as it is whole."""
+        return self in _OF_VALUES
+
+
+_OF_VALUES: Final = {ConflictKind.BOTH_CHANGED, ConflictKind.CHANGED_AND_DELETED, ConflictKind.CREATED_TWICE}
+
+
 @dataclass(frozen=True, slots=True)
 class Conflict:
     """Two edits of the same thing that exclude each other.
 
     Attributes:
+        kind: Why they do.
         node_id: The node (or archive) that both sides changed.
         field: The field that both changed, or ``""`` if the conflict is about the whole node.
         base: The value that both started from; ``None`` if it is not known.
-        ours: The value in the session, likewise.
-        theirs: The value on the branch, likewise.
+        ours: The value in the session, or in a merge of commits that of the branch; likewise.
+        theirs: The value on the branch, or in those that of the other side; likewise.
         description: A sentence for a person.
     """
 
+    kind: ConflictKind
     node_id: str
     field: str
     base: FieldValue | None
     ours: FieldValue | None
     theirs: FieldValue | None
     description: str
-
-    def to_json(self) -> list[Any]:
-        """All but the id, as PostgreSQL keeps it with a staged change."""
-        return [self.field, *map(_to_json, (self.base, self.ours, self.theirs)), self.description]
-
-    @classmethod
-    def from_json(cls, node_id: str, kept: list[Any]) -> "Conflict":
-        """Read what `to_json` wrote."""
-        field, base, ours, theirs, description = kept
-        return cls(node_id, field, _from_json(base), _from_json(ours), _from_json(theirs), description)
 
 
 _KINDS: Final[Mapping[str, type[Any]]] = {
@@ -122,14 +153,15 @@ _KINDS: Final[Mapping[str, type[Any]]] = {
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 
 
-def _to_json(value: FieldValue | None) -> Any:
-    """A text as it is; any other value as its kind and its fields."""
+def value_to_json(value: FieldValue | None) -> Any:
+    """A value as JSON: a text as it is; any other value as its kind and its fields."""
     if value is None or isinstance(value, str):
         return value
     return [_NAMES[type(value)], value.value if isinstance(value, Absence) else asdict(value)]
 
 
-def _from_json(kept: Any) -> Any:
+def value_from_json(kept: Any) -> Any:
+    """Read what `value_to_json` wrote."""
     if kept is None or isinstance(kept, str):
         return kept
     name, fields = kept

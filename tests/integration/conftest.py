@@ -31,6 +31,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from memotree.canvas import NodeOperations, ViewOperations
+from memotree.canvas.conflict_resolution import ConflictResolution
 from memotree.history import HistoryOperations
 from memotree.models.builtin import WordllamaEmbedder
 from memotree.request.limits import ServiceLimits
@@ -182,7 +183,7 @@ async def wire_server(
     pages, limits = PageTokens(), ServiceLimits()
     operations = {
         "WorkspaceService": WorkspaceOperations(store, pages, limits),
-        "SessionService": SessionOperations(store, pages, limits),
+        "SessionService": SessionOperations(store, pages, limits, resolver=ConflictResolution(store, limits)),
         "NodeService": NodeOperations(store, pages, limits),
         "ViewService": ViewOperations(store, pages),
         "HistoryService": HistoryOperations(store, pages, limits),

@@ -40,7 +40,7 @@ async def test_a_change_below_a_node_that_others_deleted_is_told_until_it_is_mov
     await world.put(delete=[parent])
     made = await commit(world, session_id, other.id)
     assert made.remaining_changes == 1
-    assert any(moved.id in warning and "ListChanges" in warning for warning in made.warnings)
+    assert any(moved.id in warning and "ListConflicts" in warning for warning in made.warnings)
     ((found,),) = (await conflicts(world, session_id)).values()
     assert f"its parent {parent.id} was deleted" in found.description
     with pytest.raises(ConflictError):

@@ -107,10 +107,12 @@ class Wire:
         return wire
 
     def request(self, method: str, **fields: Any) -> Message:
-        """The request of a call; workspace and session are filled in."""
-        kind = message_factory.GetMessageClass(_methods()[method].input_type)
+        """The request of a call; workspace and session are filled in, but the session of a call that may have none."""
+        found = _methods()[method]
+        kind = message_factory.GetMessageClass(found.input_type)
         names = kind.DESCRIPTOR.fields_by_name
-        own = {"workspace": self.workspace, "session_id": self.session}
+        session = "" if found.containing_service.name == "HistoryService" else self.session
+        own = {"workspace": self.workspace, "session_id": session}
         given = {name: value for name, value in own.items() if name in names and value}
         return kind(**given | fields)
 

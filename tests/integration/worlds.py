@@ -15,6 +15,7 @@ from memotree_storage.postgres.staging import Edit
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
+from memotree.canvas.conflict_resolution import ConflictResolution
 from memotree.request.limits import ServiceLimits
 from memotree.request.pages import PageTokens
 from memotree.sessions import SessionOperations
@@ -41,7 +42,7 @@ class World:
             store=store,
             pages=pages,
             limits=limits,
-            sessions=SessionOperations(store, pages, limits),
+            sessions=SessionOperations(store, pages, limits, resolver=ConflictResolution(store, limits)),
             workspace=info.workspace_id,
             archive=Archive(new_id(), "notes", "an-agent", "What the tests remember."),
         )
@@ -50,7 +51,8 @@ class World:
 
     def on(self, store: Store) -> "World":
         """The same workspace in another store."""
-        return replace(self, store=store, sessions=SessionOperations(store, self.pages, self.limits))
+        resolver = ConflictResolution(store, self.limits)
+        return replace(self, store=store, sessions=SessionOperations(store, self.pages, self.limits, resolver=resolver))
 
     @property
     def repository(self) -> GitRepository:

@@ -35,6 +35,7 @@ from property.store_harness import StoreHarness, effort, numbered_id
 from property.trees import ancestors, archive_tree, check_children, check_pages, children, faults, subtree
 
 from memotree.canvas import NodeOperations
+from memotree.canvas.conflict_resolution import ConflictResolution
 from memotree.request.limits import ServiceLimits
 from memotree.request.pages import PageTokens
 from memotree.sessions import SessionOperations
@@ -62,7 +63,9 @@ class SessionMachine(RuleBasedStateMachine):
         self.harness = harness
         limits, pages = ServiceLimits(), PageTokens()
         self.nodes = NodeOperations(harness.store, pages, limits)
-        self.sessions = SessionOperations(harness.store, pages, limits)
+        self.sessions = SessionOperations(
+            harness.store, pages, limits, resolver=ConflictResolution(harness.store, limits)
+        )
         self.workspaces = WorkspaceOperations(harness.store, pages, limits)
         self.head: dict[str, Entry] = {}
         self.open: list[Session] = []

@@ -14,7 +14,7 @@ from memotree_storage.commit.transaction import WorkspaceTransaction, workspace_
 from memotree_storage.commit.write_path import NewCommit, write_commit
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
 from memotree_storage.concurrency.threads import in_store_thread
-from memotree_storage.conflicts import Conflict
+from memotree_storage.conflicts import Conflict, ConflictKind
 from memotree_storage.errors import AbortedError, FailedPreconditionError, FieldViolation, MemoTreeError
 from memotree_storage.mirror.tree_check import check_tree, named_by
 from memotree_storage.model.codec import encode_entry
@@ -195,7 +195,12 @@ def _check_expected(order: _ImportRequest, at_head: Mapping[str, Version]) -> No
         raise ImportRacedError(
             f"On branch {order.branch}, {told} changed since the import was prepared; nothing was committed. Read them "
             "again and repeat the import.",
-            [Conflict(entry_id, "", None, None, None, f"{entry_id} was changed meanwhile.") for entry_id in raced],
+            [
+                Conflict(
+                    ConflictKind.BOTH_CHANGED, entry_id, "", None, None, None, f"{entry_id} was changed meanwhile."
+                )
+                for entry_id in raced
+            ],
         )
 
 

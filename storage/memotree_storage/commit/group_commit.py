@@ -122,7 +122,7 @@ async def commit_of_session(
         WorkspaceSetAsideError: It could not be recovered.
         BranchBusyError: Another program kept moving the branch.
     """
-    if alone or session is None or _is_much(session):
+    if alone or session is None or session.merged is not None or _is_much(session):
         held = workspace_transaction(store, workspace_id, commit_point, session_id=session_id, follow=False)
         async with held as opened:
             return await work(opened)

@@ -4,10 +4,12 @@ from collections.abc import Iterable, Sequence
 
 from memotree_storage.conflicts import Conflict
 from memotree_storage.errors import AbortedError
-from memotree_storage.mirror.staged_merge import check_merged, merge_onto, path_of
+from memotree_storage.mirror.staged_merge import check_merged, merge_onto, path_of, restage_merged
 from memotree_storage.model.codec import decode_entry
 from memotree_storage.model.node import Entry
 from memotree_storage.postgres import sessions, staging
+from memotree_storage.postgres.session_conflicts import set_tree_conflicts
+from memotree_storage.postgres.sessions import Session
 from memotree_storage.postgres.staging import Staged
 from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
@@ -19,12 +21,21 @@ class ConflictError(AbortedError):
     reason = "CONFLICT"
 
     @classmethod
+    def unresolved(cls, conflicts: Sequence[Conflict]) -> "ConflictError":
+        """The error for conflicts that the session keeps."""
+        return cls(
+            f"{len(conflicts)} conflict(s) of this session are not resolved. Nothing was committed and everything is "
+            "still staged. Choose for each of them (ListConflicts, ResolveConflicts), and commit again.",
+            conflicts,
+        )
+
+    @classmethod
     def of(cls, conflicts: Sequence[Conflict]) -> "ConflictError":
         """The error for these conflicts."""
         return cls(
             f"The branch has moved and {len(conflicts)} change(s) of this session conflict with it. Nothing was "
-            "committed and everything is still staged. Discard those changes (DiscardChanges), rebase the session "
-            "(RebaseSession) and make them again.",
+            "committed and everything is still staged. Rebase the session with keep_conflicts (RebaseSession), and "
+            "choose for each of them (ListConflicts, ResolveConflicts); or discard those changes (DiscardChanges).",
             conflicts,
         )
 
@@ -46,19 +57,24 @@ def read_bases(store: Store, workspace_id: str, rows: Iterable[Staged], *, lost:
     return found
 
 
-async def rebase_session(snapshot: Snapshot, store: Store, session_id: str) -> None:
+async def rebase_session(snapshot: Snapshot, store: Store, session: Session, *, keep_conflicts: bool = False) -> None:
     """Rebase all changes of a session onto another commit, in a transaction that holds the session.
+
+    Args:
+        snapshot: The commit.
+        store: An open store.
+        session: The session.
+        keep_conflicts: Rebase it also if there are conflicts, which the session keeps until they are resolved.
 
     Raises:
         ConflictError: Both sides changed the same field, or the result would not be a tree; nothing was changed.
     """
-    merging = await merge_onto(snapshot, store.entries, await staging.staged(snapshot.conn, session_id))
-    checked = await check_merged(snapshot, merging, set(), store.max_depth)
+    conn, session_id = snapshot.conn, session.session_id
+    merging = await merge_onto(snapshot, store.entries, await staging.staged(conn, session_id))
+    checked = await check_merged(snapshot, merging, set(), store.max_depth, is_merge=session.merged is not None)
     conflicts = [*merging.conflicts, *checked.conflicts]
-    if conflicts:
+    if conflicts and not keep_conflicts:
         raise ConflictError.of(conflicts)
-    for item in merging.merged:
-        if item.theirs_blob != item.row.derived_blob:
-            await staging.restage(snapshot.conn, session_id, item.row, item.entry, item.theirs_blob)
-    await staging.mark_conflicts(snapshot.conn, session_id, [])
-    await sessions.set_base(snapshot.conn, session_id, snapshot.state.commit_id)
+    await restage_merged(conn, session_id, merging)
+    await set_tree_conflicts(conn, session_id, checked.conflicts)
+    await sessions.set_base(conn, session_id, snapshot.state.commit_id)

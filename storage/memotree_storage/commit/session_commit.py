@@ -16,6 +16,7 @@ from memotree_storage.commit import refs as ref_changes
 from memotree_storage.commit.group_commit import BranchBusyError, commit_of_session
 from memotree_storage.commit.message import ListedChange, compose
 from memotree_storage.commit.rebase import ConflictError
+from memotree_storage.commit.session_merge import files_at
 from memotree_storage.commit.session_pins import pin_base
 from memotree_storage.commit.transaction import WorkspaceTransaction
 from memotree_storage.commit.write_path import NewCommit, SettledSession, place_tag, write_commit
@@ -29,9 +30,11 @@ from memotree_storage.model import trailers
 from memotree_storage.model.trailers import Request
 from memotree_storage.ports import Signature, TagDraft
 from memotree_storage.postgres import history, refs, sessions, staging, tree
+from memotree_storage.postgres.merge_bases import is_ancestor
 from memotree_storage.postgres.projector import EntryChange
 from memotree_storage.postgres.refs import BRANCHES, TAGS
 from memotree_storage.postgres.requests import commit_of_request
+from memotree_storage.postgres.session_conflicts import conflicts_of
 from memotree_storage.postgres.sessions import Session
 from memotree_storage.postgres.staging import Staged
 from memotree_storage.postgres.tree import Snapshot, State
@@ -208,14 +211,21 @@ async def commit_and_drop_session(
 class _SessionCommit:
     """One commit of a session's changes, in a transaction that holds the workspace and the session.
 
-    ``is_lasting`` says whether the session stays, so that the commit settles it.
+    Attributes:
+        transaction: Holds both.
+        session: The session.
+        order: What to commit.
+        is_lasting: Whether the session stays, so that the commit settles it.
+        merging: The chosen changes on the head.
+        parents: The further parents of the commit.
     """
 
     transaction: WorkspaceTransaction
     session: Session
     order: CommitOrder
-    merging: MergedChanges = field(default_factory=MergedChanges)
     is_lasting: bool = True
+    merging: MergedChanges = field(default_factory=MergedChanges)
+    parents: Sequence[str] = ()
 
     async def run(self) -> CommitResult:
         for _ in range(_ATTEMPTS):
@@ -224,11 +234,14 @@ class _SessionCommit:
             if self.order.tag:
                 await ref_changes.check_new_tag(self.transaction, self.order.tag)
             rows, left_out = await self._choose()
+            await self._check_resolved(rows)
+            self.parents = await self._parents(head)
             faults.point("commit.frozen")
             self.merging = await self._merge(head, rows, left_out)
             faults.point("commit.merged")
             effective = _effective(self.merging)
-            new = await in_store_thread_if(self.merging.is_much, self._new_commit, head, effective)
+            is_much = self.merging.is_much or bool(self.session.files)
+            new = await in_store_thread_if(is_much, self._new_commit, head, effective)
             outcome = await write_commit(self.transaction, new)
             if outcome is not None:
                 tag = "" if outcome.warnings else self.order.tag
@@ -254,26 +267,54 @@ class _SessionCommit:
     async def _choose(self) -> tuple[list[Staged], set[str]]:
         """The staged changes to commit, and the ids of the others."""
         rows = await staging.staged(self.transaction.conn, self.session.session_id)
-        if not rows:
+        if not rows and not self._brings_more:
             raise NothingToCommitError("The session has no changes. Change a node first.")
         if not self.order.choice:
             return rows, set()
+        if self.session.merged is not None:
+            raise IncompleteChoiceError(
+                f"The session merges commit {self.session.merged}, and a merge is committed whole. Commit all changes; "
+                "what the merge shall not bring, change or discard in the session first."
+            )
         chosen = set(self.order.choice)
         check_chosen(chosen, {row.entry_id for row in rows})
         return [row for row in rows if row.entry_id in chosen], {row.entry_id for row in rows} - chosen
+
+    @property
+    def _brings_more(self) -> bool:
+        """Whether the commit is for more than the staged changes."""
+        return self.session.merged is not None or bool(self.session.files)
+
+    async def _check_resolved(self, rows: Sequence[Staged]) -> None:
+        if not self.session.has_conflicts:
+            return
+        ids = [row.entry_id for row in rows] if self.order.choice else None
+        kept = await conflicts_of(self.transaction.conn, self.session.session_id, ids=ids)
+        if unresolved := [one.conflict for one in kept if one.conflict.kind.is_of_values]:
+            raise ConflictError.unresolved(unresolved)
+
+    async def _parents(self, head: State) -> Sequence[str]:
+        """The commit that the session merges, unless the branch has it by now."""
+        merged = self.session.merged
+        if merged is None or await is_ancestor(
+            self.transaction.conn, self.transaction.workspace_id, merged, head.commit_id
+        ):
+            return ()
+        return (merged,)
 
     async def _merge(self, head: State, rows: list[Staged], left_out: set[str]) -> MergedChanges:
         """Merge changes onto the head and check the result against it."""
         snapshot, store = Snapshot(self.transaction.conn, head), self.transaction.store
         merging = await merge_onto(snapshot, store.entries, rows)
-        checked = await check_merged(snapshot, merging, left_out, store.max_depth)
+        is_merge = self.session.merged is not None
+        checked = await check_merged(snapshot, merging, left_out, store.max_depth, is_merge=is_merge)
         if checked.missing:
             raise await self._incomplete(checked.missing)
         conflicts = [*merging.conflicts, *checked.conflicts]
         if conflicts:
             raise ConflictError.of(conflicts)
         effective = _effective(merging)
-        if not effective:
+        if not effective and not self.parents and not self.session.files:
             raise NothingToCommitError("The branch has all changes of the session already. Rebase or discard it.")
         await in_store_thread_if(merging.is_much, _check_merged, effective)
         return merging
@@ -308,6 +349,8 @@ class _SessionCommit:
             author=order.author,
             committer=order.committer,
             tag=_tag_draft(order) if order.tag else None,
+            merged=self.parents,
+            files=files_at(self.transaction.repository, self.session.files, head.commit_id),
             session=SettledSession(self.session.session_id, _settled(self.merging)) if self.is_lasting else None,
         )
 
@@ -355,8 +398,8 @@ def _unfit(conflicts: Sequence[Conflict]) -> list[str]:
         return []
     told = f"{', '.join(ids[:_MOST_TOLD])}{' and others' if len(ids) > _MOST_TOLD else ''}"
     sentence = (
-        f"{len(ids)} of the remaining changes do not fit what the branch has now: {told}. ListChanges says why. Change "
-        "or discard them; until then the session's tree may miss nodes, and they cannot be committed."
+        f"{len(ids)} of the remaining changes do not fit what the branch has now: {told}. ListConflicts says why. "
+        "ResolveConflicts chooses for them; until then the session's tree may miss nodes, and they cannot be committed."
     )
     return [sentence]
 

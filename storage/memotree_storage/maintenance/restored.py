@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.git.repository import GitRepository
-from memotree_storage.model.workspace import KEEP_PREFIX
+from memotree_storage.model.workspace import KEEP_PREFIX, MERGED_SUFFIX
 from memotree_storage.postgres import projector, requests, sessions
 from memotree_storage.postgres.database import Connection
 
@@ -36,25 +36,29 @@ async def forget_lost(conn: Connection, workspace_id: str, repository: GitReposi
         taken_at: The time of the backup, for people.
     """
     forgotten = await requests.forget_requests(conn, workspace_id)
-    bases = await sessions.unclosed_bases(conn, workspace_id)
-    there = {session_id for session_id, base in bases.items() if await in_store_thread(repository.exists, base)}
-    lost = sorted(bases.keys() - there)
+    unclosed = await sessions.unclosed_commits(conn, workspace_id)
+    there = await in_store_thread(
+        lambda: {one for one, commits in unclosed.items() if all(map(repository.exists, filter(None, commits)))}
+    )
+    lost = sorted(unclosed.keys() - there)
     await sessions.detach(
         conn,
         lost,
         f"lost its base commit: the workspace was restored from a backup of {taken_at}. ListChanges still shows what "
         "it staged",
     )
-    await in_store_thread(_protect, repository, {session_id: bases[session_id] for session_id in there})
+    held = {one: unclosed[one][0] for one in there}
+    held |= {f"{one}{MERGED_SUFFIX}": merged for one in there if (merged := unclosed[one][1]) is not None}
+    await in_store_thread(_protect, repository, held)
     known = await projector.known_commits(conn, workspace_id)
     ahead = await in_store_thread(lambda: not all(map(repository.exists, known)))
     return Forgotten(forgotten, len(lost), mirror_is_ahead=ahead)
 
 
-def _protect(repository: GitRepository, bases: Mapping[str, str]) -> None:
-    """Make the refs that protect the bases of sessions from ``git gc``; a backup has none of them."""
+def _protect(repository: GitRepository, held: Mapping[str, str]) -> None:
+    """Make the refs that protect commits of sessions from ``git gc``; a backup has none of them."""
     refs = repository.refs()
-    for session_id, base in bases.items():
-        ref = f"{KEEP_PREFIX}{session_id}"
-        if refs.get(ref) != base:
-            repository.move_ref(ref, refs.get(ref), base)
+    for name, commit_id in held.items():
+        ref = f"{KEEP_PREFIX}{name}"
+        if refs.get(ref) != commit_id:
+            repository.move_ref(ref, refs.get(ref), commit_id)

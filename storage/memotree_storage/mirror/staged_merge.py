@@ -14,7 +14,9 @@ from memotree_storage.model.node import Archive, Entry
 from memotree_storage.model.paths import archive_path, node_path
 from memotree_storage.model.validation import check_archive, check_node
 from memotree_storage.postgres import staging, tree
+from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.session_conflicts import SessionConflict, add_conflicts, set_tree_conflicts
 from memotree_storage.postgres.staging import Staged
 from memotree_storage.postgres.tree import Snapshot
 
@@ -97,12 +99,19 @@ async def merge_onto(snapshot: Snapshot, entries: EntryReader, rows: Sequence[St
 
 
 async def check_merged(
-    snapshot: Snapshot, merging: MergedChanges, left_out: set[str], max_depth: int | None
+    snapshot: Snapshot,
+    merging: MergedChanges,
+    left_out: set[str],
+    max_depth: int | None,
+    *,
+    is_merge: bool = False,
 ) -> TreeCheckResult:
     """Check that merged changes leave a tree on the state that they were merged onto; see `check_tree`."""
     entries: dict[str, Entry | None] = {item.row.entry_id: item.entry for item in merging.merged}
     others = await tree.versions(snapshot, named_by(entries).difference(merging.looked_for))
-    return await check_tree(snapshot, entries, left_out, at_head={**merging.around, **others}, max_depth=max_depth)
+    return await check_tree(
+        snapshot, entries, left_out, at_head={**merging.around, **others}, max_depth=max_depth, is_merge=is_merge
+    )
 
 
 def _is_much(rows: Sequence[Staged]) -> bool:
@@ -138,13 +147,31 @@ def check_limits(entry: Entry | None) -> None:
         check_node(entry, READ_LIMITS)
 
 
+def found_by(merging: MergedChanges) -> list[SessionConflict]:
+    """The conflicts of values of merged changes, as the session keeps them: it has our values, derived from theirs."""
+    return [
+        SessionConflict(conflict, base_blob=item.row.derived_blob or "", their_blob=item.theirs_blob or "")
+        for item in merging.merged
+        for conflict in item.conflicts
+    ]
+
+
+async def restage_merged(conn: Connection, session_id: str, merging: MergedChanges) -> None:
+    """Base the staged changes of a session on the state that they were merged onto.
+
+    A field in conflict keeps the session's value, and the conflict is noted. So nothing of either side is lost, and
+    what is chosen later is merged already.
+    """
+    for item in merging.merged:
+        if item.theirs_blob != item.row.derived_blob:
+            await staging.restage(conn, session_id, item.row, item.entry, item.theirs_blob)
+    await add_conflicts(conn, session_id, found_by(merging))
+
+
 async def carry_over(
     snapshot: Snapshot, entries: EntryReader, session_id: str, max_depth: int | None = None
 ) -> list[Conflict]:
-    """Rebase what is still staged in a session onto its new base, and mark what does not fit there.
-
-    Clean merges get the new base. A change that conflicts keeps the blob that it came from, so it is merged again when
-    it is committed; that commit then reports the conflict.
+    """Rebase what is still staged in a session onto its new base, and note what does not fit there.
 
     Args:
         snapshot: The new base.
@@ -155,28 +182,26 @@ async def carry_over(
     Returns:
         Why some changes do not fit: others may have changed what they change, or deleted what they stand below.
     """
-    rows = await staging.staged(snapshot.conn, session_id)
-    merging = await merge_onto(snapshot, entries, rows)
-    for item in merging.merged:
-        if not item.conflicts and item.theirs_blob != item.row.derived_blob:
-            await staging.restage(snapshot.conn, session_id, item.row, item.entry, item.theirs_blob)
-    return await _mark(snapshot, session_id, merging, max_depth)
-
-
-async def mark_unfit(
-    snapshot: Snapshot, entries: EntryReader, session_id: str, max_depth: int | None = None
-) -> list[Conflict]:
-    """Mark the staged changes of a session that do not fit its base, and no others; for the arguments see `carry_over`.
-
-    Returns:
-        Why these do not fit.
-    """
     merging = await merge_onto(snapshot, entries, await staging.staged(snapshot.conn, session_id))
-    return await _mark(snapshot, session_id, merging, max_depth)
+    await restage_merged(snapshot.conn, session_id, merging)
+    return [*merging.conflicts, *await recheck_tree(snapshot, session_id, max_depth)]
 
 
-async def _mark(snapshot: Snapshot, session_id: str, merging: MergedChanges, max_depth: int | None) -> list[Conflict]:
-    checked = await check_merged(snapshot, merging, set(), max_depth)
-    conflicts = [*merging.conflicts, *checked.conflicts]
-    await staging.mark_conflicts(snapshot.conn, session_id, conflicts)
-    return conflicts
+async def recheck_tree(
+    base: Snapshot, session_id: str, max_depth: int | None = None, *, is_merge: bool = False
+) -> list[Conflict]:
+    """Note anew which staged changes of a session leave no tree on its base; return these conflicts.
+
+    Args:
+        base: The base of the session, which the transaction holds.
+        session_id: The session.
+        max_depth: The greatest depth of a node, if there is a limit.
+        is_merge: Whether the session merges another commit; see `check_tree`.
+    """
+    entries: dict[str, Entry | None] = {}
+    for row in await staging.staged(base.conn, session_id, data=False):
+        shell = row.version.to_archive() if row.version.is_archive else row.version.to_node()
+        entries[row.entry_id] = None if row.version.dead else shell
+    checked = await check_tree(base, entries, set(), max_depth=max_depth, is_merge=is_merge)
+    await set_tree_conflicts(base.conn, session_id, checked.conflicts)
+    return checked.conflicts

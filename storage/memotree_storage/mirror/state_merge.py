@@ -12,7 +12,7 @@ whichever of them is taken.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from memotree_storage.concurrency.threads import LONG_TEXT, in_comparison_thread, in_store_thread, in_store_thread_if
@@ -25,7 +25,7 @@ from memotree_storage.model.merge import MergeResult, deleted_and_changed, merge
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.model.paths import ENTRY_PATHS, parse_path
 from memotree_storage.ports import CommitReader, PathChange
-from memotree_storage.postgres import history, tree
+from memotree_storage.postgres import history, staging, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.merge_bases import merge_bases
 from memotree_storage.postgres.rows import Version
@@ -84,12 +84,14 @@ class MergedEntry:
         entry: The merged entry; ``None`` if it is deleted. A field in conflict has our value.
         ours: The entry on our side; ``None`` if it is not alive there.
         conflicts: The fields that both sides changed differently.
+        blobs: The files of the whole entry at the merge base and on their side; "" for a side that lacks it.
     """
 
     entry_id: str
     entry: Entry | None
     ours: Entry | None
     conflicts: tuple[Conflict, ...] = ()
+    blobs: tuple[str, str] = ("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ class StateMerge:
         bases: Their merge bases, the newest first.
         changes: The entries that it changes on our side, or that conflict; by id.
         at_ours: The alive versions of these entries on our side, by id.
-        conflicts: Why it cannot be made: of fields, then those of the tree.
+        tree_conflicts: Why the result would not be a tree.
         files: Files that are no entries and that only their side changed, with the new blob; ``None`` removes the file.
     """
 
@@ -111,8 +113,13 @@ class StateMerge:
     bases: Sequence[str]
     changes: Sequence[MergedEntry] = ()
     at_ours: Mapping[str, Version] = field(default_factory=dict)
-    conflicts: Sequence[Conflict] = ()
+    tree_conflicts: Sequence[Conflict] = ()
     files: Mapping[str, str | None] = field(default_factory=dict)
+
+    @property
+    def conflicts(self) -> list[Conflict]:
+        """Why it cannot be made: conflicts of fields, then those of the tree."""
+        return [*(conflict for change in self.changes for conflict in change.conflicts), *self.tree_conflicts]
 
     @property
     def is_merged(self) -> bool:
@@ -155,7 +162,7 @@ async def merge_states(
         conn: Reads the mirror, which has both commits.
         entries: Reads entries.
         repository: The repository of the workspace.
-        ours: The commit that is merged into.
+        ours: The commit that is merged into, or a session.
         theirs: The commit that is merged.
         max_depth: The greatest depth of a node that gets another place; ``None`` for no limit.
 
@@ -203,8 +210,8 @@ class _Merging:
     async def run(self, max_depth: int | None) -> StateMerge:
         ids = await self._changed()
         before = await self._bases(self.bases, ids, 0)
-        our_versions, ours = await self._alive(self.ours.commit_id, ids)
-        their_versions, theirs = await self._alive(self.theirs, ids)
+        our_versions, ours = await self._alive(self.ours, ids)
+        their_versions, theirs = await self._alive(self._state(self.theirs), ids)
         unlike = [one for one in ids if _blob(our_versions.get(one)) != _blob(their_versions.get(one))]
         compared = sum(_compared(before.get(one, ()), ours.get(one), theirs.get(one)) for one in unlike)
 
@@ -226,14 +233,13 @@ class _Merging:
         checked = await check_tree(
             around, written, set(), at_head={**our_versions, **others}, max_depth=max_depth, is_merge=True
         )
-        conflicts = [conflict for change in changes for conflict in change.conflicts]
         return StateMerge(
             self.ours.commit_id,
             self.theirs,
             self.bases,
-            changes,
+            await self._with_blobs(changes, their_versions),
             {change.entry_id: our_versions[change.entry_id] for change in changes if change.entry_id in our_versions},
-            [*conflicts, *checked.conflicts],
+            checked.conflicts,
             await self._files(ids, their_versions),
         )
 
@@ -249,11 +255,25 @@ class _Merging:
             )
         return sorted(found)
 
-    async def _alive(self, commit_id: str, ids: Sequence[str]) -> tuple[dict[str, Version], dict[str, Entry]]:
-        """The versions and entries that are alive at a commit, by id."""
-        versions = await tree.versions(Snapshot(self.conn, self._state(commit_id)), ids)
-        read = await self.entries.load(self.ours.workspace_id, versions.values())
-        return versions, {entry_id: read[version.blob] for entry_id, version in versions.items()}
+    async def _alive(self, state: State, ids: Sequence[str]) -> tuple[dict[str, Version], dict[str, Entry]]:
+        """The versions and entries that are alive in a state, by id."""
+        versions = await tree.versions(Snapshot(self.conn, state), ids)
+        committed = [version for version in versions.values() if version.commit_id is not None]
+        read = await self.entries.load(self.ours.workspace_id, committed)
+        found = {version.entry_id: read[version.blob] for version in committed}
+        if state.session_id is not None and len(committed) < len(versions):
+            rows = await staging.staged(self.conn, state.session_id, ids=versions.keys() - found.keys())
+            found |= {row.entry_id: entry for row in rows if (entry := row.entry) is not None}
+        return versions, found
+
+    async def _with_blobs(self, changes: Sequence[MergedEntry], theirs: Mapping[str, Version]) -> Sequence[MergedEntry]:
+        """The changes, those with a conflict about the whole entry with its files."""
+        whole = [change.entry_id for change in changes if any(not conflict.field for conflict in change.conflicts)]
+        if not whole:
+            return changes
+        before = await tree.versions(Snapshot(self.conn, self._state(self.bases[0])), whole)
+        blobs = {one: (_blob(before.get(one)), _blob(theirs.get(one))) for one in whole}
+        return [replace(change, blobs=blobs.get(change.entry_id, ("", ""))) for change in changes]
 
     async def _bases(self, bases: Sequence[str], ids: Sequence[str], depth: int) -> dict[str, tuple[Entry | None, ...]]:
         """What each entry was at the base: one version, or several where the merge bases conflict.
@@ -265,7 +285,7 @@ class _Merging:
         """
         found: dict[str, tuple[Entry | None, ...]] = dict.fromkeys(ids, ())
         for base in bases:
-            _, entries = await self._alive(base, ids)
+            _, entries = await self._alive(self._state(base), ids)
             for one in ids:
                 if entries.get(one) not in found[one]:
                     found[one] = (*found[one], entries.get(one))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from memotree_storage.concurrency.threads import in_store_thread_if
-from memotree_storage.conflicts import Absence, ChildValue, Conflict, FieldValue, Place
+from memotree_storage.conflicts import Absence, ChildValue, Conflict, ConflictKind, FieldValue, Place
 from memotree_storage.model.field_values import entry_value, place_value
 from memotree_storage.model.node import Archive, Entry, Node
 from memotree_storage.postgres import archive_versions, tree
@@ -120,13 +120,21 @@ class _Check:
                 self._verdict.missing.append(MissingChange(above, node.id, "it stands above"))
             else:
                 what = "parent" if node.parent_id else "archive"
-                self._conflict(node.id, what, Absence.DELETED, f"its {what} {above} was deleted")
+                self._conflict(
+                    ConflictKind.PARENT_DELETED, node.id, what, Absence.DELETED, f"its {what} {above} was deleted"
+                )
         elif node.parent_id and self._archive_of(node.parent_id) != node.archive_id:
             if node.parent_id in self._left_out:
                 self._verdict.missing.append(MissingChange(node.parent_id, node.id, "it changes the archive with it"))
             else:
                 theirs = Place(self._archive_of(node.parent_id), node.parent_id)
-                self._conflict(node.id, "archive", theirs, f"its parent {node.parent_id} is in another archive")
+                self._conflict(
+                    ConflictKind.PARENT_MOVED,
+                    node.id,
+                    "archive",
+                    theirs,
+                    f"its parent {node.parent_id} is in another archive",
+                )
 
     def _archive_of(self, node_id: str) -> str:
         node = self._nodes.get(node_id)
@@ -151,9 +159,11 @@ class _Check:
             if depth is None:
                 if node.id in self._at_head:
                     theirs = place_value(self._at_head[node.id].to_node())
-                    self._conflict(node.id, "parent", theirs, "the moves of both sides together make a cycle")
+                    self._conflict(
+                        ConflictKind.CYCLE, node.id, "parent", theirs, "the moves of both sides together make a cycle"
+                    )
                 elif self._is_merge:
-                    self._conflict(node.id, "parent", Absence.NONE, "it is below itself")
+                    self._conflict(ConflictKind.CYCLE, node.id, "parent", Absence.NONE, "it is below itself")
             elif self._max_depth is not None:
                 await self._check_depth(node, depth, len(above[node.id]) if node.id in self._at_head else -1)
 
@@ -211,7 +221,11 @@ class _Check:
         if deepest > most:
             theirs = place_value(self._at_head[node.id].to_node()) if before >= 0 else Absence.NONE
             self._conflict(
-                node.id, "parent", theirs, f"it would put a node at depth {deepest}, and the limit is {most}"
+                ConflictKind.TOO_DEEP,
+                node.id,
+                "parent",
+                theirs,
+                f"it would put a node at depth {deepest}, and the limit is {most}",
             )
 
     async def _height(self, top: str, room: int) -> int:
@@ -262,7 +276,7 @@ class _Check:
         if child in self._left_out:
             self._verdict.missing.append(MissingChange(child, above, "it stood below"))
         else:
-            self._conflict(above, "", ChildValue(child), f"{child} stands below it")
+            self._conflict(ConflictKind.HAS_CHILDREN, above, "", ChildValue(child), f"{child} stands below it")
 
     async def _check_archives(self) -> None:
         """Check that archive names stay unique."""
@@ -277,9 +291,11 @@ class _Check:
         for archive in changed:
             other = names.setdefault(archive.name, archive)
             if other.id != archive.id:
-                self._conflict(archive.id, "name", entry_value(other), f"archive {other.id} has that name")
+                self._conflict(
+                    ConflictKind.NAME_TAKEN, archive.id, "name", entry_value(other), f"archive {other.id} has that name"
+                )
 
-    def _conflict(self, entry_id: str, field: str, theirs: FieldValue, description: str) -> None:
+    def _conflict(self, kind: ConflictKind, entry_id: str, field: str, theirs: FieldValue, description: str) -> None:
         """Note a conflict. The base is the value at the head: had the branch changed it, the merge would have it."""
         head, ours = self._at_head.get(entry_id), self._entries.get(entry_id)
         base = None if head is None else (head.to_archive() if head.is_archive else head.to_node())
@@ -292,7 +308,7 @@ class _Check:
         sides = Absence.DELETED if deleted else _value_of(field, ours), theirs
         our, their = sides[::-1] if self._is_merge else sides
         self._verdict.conflicts.append(
-            Conflict(entry_id, field, _value_of(field, base), our, their, f"{entry_id}: {description}. {advice}")
+            Conflict(kind, entry_id, field, _value_of(field, base), our, their, f"{entry_id}: {description}. {advice}")
         )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from memotree_storage.conflicts import Absence, Conflict, FieldValue, RelationValue
+from memotree_storage.conflicts import Absence, Conflict, ConflictKind, FieldValue, RelationValue
 from memotree_storage.model.attribute_names import BRIEF_BY, RESERVED, SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING, VALID_TO
 from memotree_storage.model.field_values import entry_value, place_value, source_value
 from memotree_storage.model.node import Archive, Entry, Node, Relation, Source
@@ -63,9 +63,9 @@ def merge_entries(base: Entry | None, ours: Entry | None, theirs: Entry | None) 
     if base is not None and (ours is None or theirs is None):
         return deleted_and_changed(base, ours, theirs)
     if isinstance(ours, Node) and isinstance(theirs, Node) and (base is None or isinstance(base, Node)):
-        return _Merge(ours.id).nodes(base, ours, theirs)
+        return _Merge(ours.id, base).nodes(base, ours, theirs)
     if isinstance(ours, Archive) and isinstance(theirs, Archive) and (base is None or isinstance(base, Archive)):
-        return _Merge(ours.id).archives(base, ours, theirs)
+        return _Merge(ours.id, base).archives(base, ours, theirs)
     return _kinds_differ(base, ours, theirs)
 
 
@@ -76,21 +76,24 @@ def deleted_and_changed(base: Entry, ours: Entry | None, theirs: Entry | None) -
         f"{deleted} side deleted it and {changed} side changed it; delete it on both sides or keep the change."
     )
     our, their = (Absence.DELETED if side is None else entry_value(side) for side in (ours, theirs))
-    return MergeResult(ours, (Conflict(base.id, "", entry_value(base), our, their, description),))
+    kind = ConflictKind.CHANGED_AND_DELETED
+    return MergeResult(ours, (Conflict(kind, base.id, "", entry_value(base), our, their, description),))
 
 
 def _kinds_differ(base: Entry | None, ours: Entry | None, theirs: Entry | None) -> MergeResult:
     entry_id = next(entry.id for entry in (ours, theirs) if entry is not None)
     description = "One side has a node of this id and the other an archive; keep one of them."
     start, our, their = map(entry_value, (base, ours, theirs))
-    return MergeResult(ours, (Conflict(entry_id, "", start, our, their, description),))
+    kind = ConflictKind.CREATED_TWICE if base is None else ConflictKind.BOTH_CHANGED
+    return MergeResult(ours, (Conflict(kind, entry_id, "", start, our, their, description),))
 
 
 class _Merge:
     """One merge: chooses each value and collects the conflicts."""
 
-    def __init__(self, entry_id: str) -> None:
+    def __init__(self, entry_id: str, base: Entry | None) -> None:
         self._id = entry_id
+        self._kind = ConflictKind.CREATED_TWICE if base is None else ConflictKind.BOTH_CHANGED
         self._conflicts: list[Conflict] = []
 
     def nodes(self, base: Node | None, ours: Node, theirs: Node) -> MergeResult:
@@ -102,7 +105,7 @@ class _Merge:
         given = [without_provenance(side.attributes) if side else {} for side in (base, ours, theirs)]
         records = _records(base, summary, brief, content)
         attributes = self._items("attributes", *given)
-        self._check_valid_time(attributes, base, ours, theirs)
+        attributes = self._with_valid_time(attributes, base, ours, theirs)
         node = replace(
             ours,
             archive_id=archive_id,
@@ -126,13 +129,19 @@ class _Merge:
 
     def _conflict(self, field: str, base: FieldValue, ours: FieldValue, theirs: FieldValue) -> None:
         description = f"Both sides changed {field} differently; choose one value, or write a new one."
-        self._conflicts.append(Conflict(self._id, field, base, ours, theirs, description))
+        self._conflicts.append(Conflict(self._kind, self._id, field, base, ours, theirs, description))
 
-    def _check_valid_time(self, merged: Mapping[str, str], base: Node | None, ours: Node, theirs: Node) -> None:
-        """Note a conflict if the end of the valid time comes from one side and a later beginning from the other."""
-        if any(validity_faults(merged)) and not any(any(validity_faults(side.attributes)) for side in (ours, theirs)):
-            given = [side.attributes if side else {} for side in (base, ours, theirs)]
-            self._conflict(f"attributes.{VALID_TO}", *(side.get(VALID_TO, Absence.NONE) for side in given))
+    def _with_valid_time(self, merged: dict[str, str], base: Node | None, ours: Node, theirs: Node) -> dict[str, str]:
+        """Note a conflict if the end of the valid time comes from one side and a later beginning from the other.
+
+        The end is that of our side then.
+        """
+        if not any(validity_faults(merged)) or any(any(validity_faults(side.attributes)) for side in (ours, theirs)):
+            return merged
+        given = [side.attributes if side else {} for side in (base, ours, theirs)]
+        self._conflict(f"attributes.{VALID_TO}", *(side.get(VALID_TO, Absence.NONE) for side in given))
+        others = {name: value for name, value in merged.items() if name != VALID_TO}
+        return others | ({VALID_TO: ours.attributes[VALID_TO]} if VALID_TO in ours.attributes else {})
 
     def _taken(self, field: str, base: Node | None, ours: Node, theirs: Node, side: _Side | None) -> Node:
         """The side whose brief or summary is taken; without one, a conflict is noted and ours is returned."""

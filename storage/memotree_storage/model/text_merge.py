@@ -67,6 +67,48 @@ def merge_texts(base: str, ours: str, theirs: str) -> str | None:
     return None if merged is None else "\n".join(merged)
 
 
+@dataclass(frozen=True, slots=True)
+class Hunk:
+    """A part of a text that both sides changed differently.
+
+    Attributes:
+        base: The part that both started from; "" if there is none.
+        ours: The part of our side, likewise.
+        theirs: The part of their side, likewise.
+        is_of_lines: Whether it is of whole lines, each with its end, and not of sentences.
+    """
+
+    base: str
+    ours: str
+    theirs: str
+    is_of_lines: bool
+
+
+def parts_of(base: str, ours: str, theirs: str) -> list[str | Hunk]:
+    """The parts of a text that does not merge: what both sides agree on, and the hunks between.
+
+    Joined, with a choice for each hunk, they are the text with one more line end. If too many lines differ to be
+    compared, the whole text is one hunk.
+    """
+    sides = [text.split("\n") for text in (base, ours, theirs)]
+    found: list[str | Hunk] = []
+    for part in _parts(*sides, prose=_Prose(sides[0])):
+        if isinstance(part, _Sentences):
+            found += [*(_part(section, "") for section in part.sections), "\n"]
+        else:
+            found.append(_part(part, "\n"))
+    return [part for part in found if part]
+
+
+def _part(section: "_Section", end: str) -> str | Hunk:
+    if not isinstance(section, _Clash):
+        return "".join(f"{item}{end}" for item in section)
+    base, ours, theirs = (
+        "".join(f"{item}{end}" for item in side) for side in (section.base, section.ours, section.theirs)
+    )
+    return Hunk(base, ours, theirs, is_of_lines=bool(end))
+
+
 class _Prose:
     """Which lines of a text are prose, where sentences can be told apart.
 
@@ -91,45 +133,92 @@ class _Prose:
         return all(self._is_prose[low:high])
 
 
+@dataclass(frozen=True, slots=True)
+class _Clash:
+    """Lines or sentences that both sides replaced differently; the first one of the base is number ``low`` there."""
+
+    low: int
+    base: Sequence[str]
+    ours: Sequence[str]
+    theirs: Sequence[str]
+
+
+_Section = Sequence[str] | _Clash
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentences:
+    """Lines of prose whose sentences do not all merge: those that do, and clashes."""
+
+    sections: Sequence[_Section]
+
+
 def _merge(
-    base: Sequence[str],
-    ours: Sequence[str],
-    theirs: Sequence[str],
-    *,
-    prose: _Prose | None = None,
-    touching: bool = True,
+    base: Sequence[str], ours: Sequence[str], theirs: Sequence[str], *, prose: _Prose | None = None
 ) -> list[str] | None:
-    """Merge lines, or sentences; ``None`` for a conflict.
+    """Merge lines; ``None`` for a conflict. For the arguments see `_parts`."""
+    merged: list[str] = []
+    for part in _parts(base, ours, theirs, prose=prose):
+        if isinstance(part, _Clash | _Sentences):
+            return None
+        merged += part
+    return merged
+
+
+def _parts(
+    base: Sequence[str], ours: Sequence[str], theirs: Sequence[str], *, prose: _Prose | None = None
+) -> Iterator[_Section | _Sentences]:
+    """The merged lines, and what does not merge, in the order of the text.
 
     Args:
         base: What both sides started from.
         ours: One side.
         theirs: The other one.
         prose: Where lines are compared again by sentences; without it nowhere.
-        touching: Whether changes that touch are a conflict, as overlapping ones are.
+    """
+    for section in _sections(base, ours, theirs, touching=True):
+        sentences = _by_sentences(section, prose) if isinstance(section, _Clash) and prose is not None else None
+        if sentences is None:
+            yield section
+        elif any(isinstance(each, _Clash) for each in sentences):
+            yield _Sentences(sentences)
+        else:
+            yield ["".join("".join(each) for each in sentences if not isinstance(each, _Clash))]
+
+
+def _by_sentences(clash: _Clash, prose: _Prose) -> list[_Section] | None:
+    """The sentences of lines that clash; ``None`` if they are not prose on all sides."""
+    sides = clash.base, clash.ours, clash.theirs
+    if not all(sides) or not prose.holds(clash.low, clash.low + len(clash.base)):
+        return None
+    if not all(_Prose(part).holds(0, len(part)) for part in sides[1:]):
+        return None
+    return list(_sections(*(_sentences("\n".join(part)) for part in sides), touching=False))
+
+
+def _sections(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str], *, touching: bool) -> Iterator[_Section]:
+    """What merges and what clashes, in the order of the text; everything clashes if there is too much to compare.
+
+    Args:
+        base: What both sides started from.
+        ours: One side.
+        theirs: The other one.
+        touching: Whether changes that touch clash, as overlapping ones do.
     """
     our_changes, their_changes = _changes(base, ours), _changes(base, theirs)
     if our_changes is None or their_changes is None:
-        return None
-    merged: list[str] = []
+        yield _Clash(0, base, ours, theirs)
+        return
     done = 0
     for region in _regions(our_changes, their_changes, touching=touching):
-        merged += base[done : region.low]
+        yield base[done : region.low]
         done = region.high
         our, their = _replaced(region, region.ours, ours), _replaced(region, region.theirs, theirs)
         if our is None or their is None or our == their:
-            merged += our or their or []
-            continue
-        before = base[region.low : region.high]
-        if prose is None or not (before and our and their and prose.holds(region.low, region.high)):
-            return None
-        if not all(_Prose(part).holds(0, len(part)) for part in (our, their)):
-            return None
-        sentences = _merge(*(_sentences("\n".join(part)) for part in (before, our, their)), touching=False)
-        if sentences is None:
-            return None
-        merged.append("".join(sentences))
-    return [*merged, *base[done:]]
+            yield our or their or []
+        else:
+            yield _Clash(region.low, base[region.low : region.high], our, their)
+    yield base[done:]
 
 
 def _changes(base: Sequence[str], side: Sequence[str]) -> list[_Change] | None:

@@ -9,7 +9,10 @@ from memotree_storage.ports import Signature
 
 WORKSPACE_REF: Final = "refs/memotree/workspace"
 KEEP_PREFIX: Final = "refs/memotree/keep/"
-"""Refs that protect the base commits of open sessions from ``git gc``."""
+"""Refs that protect the base commits of open sessions from ``git gc``; the id of the session follows."""
+
+MERGED_SUFFIX: Final = ".merged"
+"""Follows the id in the ref that protects the commit which a session merges."""
 
 DEFAULT_BRANCH: Final = "main"
 SERVICE_NAME: Final = "MemoTree"

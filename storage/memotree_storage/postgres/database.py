@@ -49,6 +49,7 @@ WORK_MIGRATIONS: Final = (
     "work_0007.sql",
     "work_0008.sql",
     "work_0009.sql",
+    "work_0010.sql",
 )
 """The migrations of the schema ``work``, in order. A released migration never changes."""
 

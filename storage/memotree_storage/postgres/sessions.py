@@ -1,11 +1,12 @@
 """Working sessions: opened on a base commit, locked while they are changed, closed when they expire."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
 
 from memotree_storage.errors import FailedPreconditionError, NotFoundError
 from memotree_storage.model.workspace import WorkspaceNotFoundError
@@ -42,10 +43,11 @@ _WHY_CLOSED: Final = {
 class Session:
     """A working session. ``state`` is ``open``, ``discarded``, ``expired`` or ``detached``.
 
-    `hold_session` does not count the changes; the other functions do, and those that find one session add up the bytes
-    of their files. ``why_closed`` completes "Session ..." if the
-    state alone does not say why the session is closed. ``has_conflicts`` says that some of its changes do not fit its
-    base.
+    `hold_session` counts neither changes nor conflicts; the other functions do, and those that find one session add up
+    the bytes of their files. ``why_closed`` completes "Session ..." if the state alone does not say why the session is
+    closed. ``has_conflicts`` says that it has conflicts which are not resolved. ``merged`` is the commit that it merges
+    into its branch, if any: the second parent of its next commit. ``files`` are files that are no entries and that this
+    commit brings, by path: the blobs before and after; ``None`` if there is none.
     """
 
     session_id: str
@@ -59,8 +61,11 @@ class Session:
     expires_at: datetime
     why_closed: str = ""
     has_conflicts: bool = False
+    merged: str | None = None
+    files: Mapping[str, tuple[str | None, str | None]] = field(default_factory=dict)
     change_count: int = 0
     change_bytes: int = 0
+    conflict_count: int = 0
 
     @property
     def tree(self) -> State:
@@ -83,13 +88,15 @@ class ClosedSession(NamedTuple):
 _HELD: Final = (
     "session_id, workspace_id, branch, base_commit, agent,"
     " case when state = 'open' and used_at + ttl < now() then 'expired' else state end as state,"
-    " created_at, used_at, used_at + ttl as expires_at, why_closed, has_conflicts"
+    " created_at, used_at, used_at + ttl as expires_at, why_closed, has_conflicts, merged, files"
 )
+_CONFLICTS: Final = "(select count(*) from work.conflict c where c.session_id = session.session_id) as conflict_count"
 _SESSION: Final = (
-    f"{_HELD}, (select count(*) from work.staged where staged.session_id = session.session_id) as change_count"  # noqa: S608
+    f"{_HELD}, (select count(*) from work.staged where staged.session_id = session.session_id) as change_count,"  # noqa: S608
+    f" {_CONFLICTS}"
 )
 _COUNTED: Final = f"""
-  select {_HELD}, staged.* from work.session cross join lateral (
+  select {_HELD}, staged.*, {_CONFLICTS} from work.session cross join lateral (
     select count(*) as change_count, coalesce(sum(octet_length(c.data)), 0)::bigint as change_bytes
       from work.staged c where c.session_id = session.session_id) staged"""  # noqa: S608
 _FIND: Final = f"{_COUNTED} where workspace_id = %s and session_id = %s"
@@ -249,8 +256,12 @@ async def close_session(conn: Connection, session_id: str, state: str) -> None:
     # Lock the session before its rows, as every other change of a session does: another order could deadlock.
     await conn.execute("select from work.session where session_id = %s for update", (session_id,))
     await conn.execute("delete from work.staged where session_id = %s", (session_id,))
+    await conn.execute("delete from work.conflict where session_id = %s", (session_id,))
     await conn.execute("delete from work.view where scope = %s", (session_id,))
-    await conn.execute("update work.session set state = %s where session_id = %s", (state, session_id))
+    await conn.execute(
+        "update work.session set state = %s, has_conflicts = false, merged = null, files = '{}' where session_id = %s",
+        (state, session_id),
+    )
 
 
 async def drop_session(conn: Connection, session_id: str) -> None:
@@ -277,6 +288,16 @@ async def close_expired(conn: Connection) -> list[ClosedSession]:
     return expired
 
 
+async def set_merged(
+    conn: Connection, session_id: str, merged: str | None, files: Mapping[str, tuple[str | None, str | None]]
+) -> None:
+    """Note what the next commit of a session merges, besides what is staged; see `Session`."""
+    await conn.execute(
+        "update work.session set merged = %s, files = %s where session_id = %s",
+        (merged, Jsonb(dict(files)), session_id),
+    )
+
+
 async def set_base(conn: Connection, session_id: str, commit_id: str) -> None:
     """Base a session's changes on another commit."""
     await conn.execute("update work.session set base_commit = %s where session_id = %s", (commit_id, session_id))
@@ -300,14 +321,14 @@ async def detach_without_branch(conn: Connection, workspace_id: str, branches: S
     )
 
 
-async def unclosed_bases(conn: Connection, workspace_id: str) -> dict[str, str]:
-    """Return the base commits of the sessions that are open or detached, by session id; lock these sessions."""
+async def unclosed_commits(conn: Connection, workspace_id: str) -> dict[str, tuple[str, str | None]]:
+    """Return the sessions that are open or detached: base commit and merged commit by session id; lock these."""
     cursor = await conn.execute(
-        "select session_id, base_commit from work.session where workspace_id = %s and state in ('open', 'detached')"
-        " for update",
+        "select session_id, base_commit, merged from work.session"
+        " where workspace_id = %s and state in ('open', 'detached') for update",
         (workspace_id,),
     )
-    return {row[0]: row[1] for row in await cursor.fetchall()}
+    return {session_id: (base, merged) for session_id, base, merged in await cursor.fetchall()}
 
 
 async def detach(conn: Connection, session_ids: Sequence[str], why: str) -> None:
@@ -328,9 +349,12 @@ async def base_is_mirrored(conn: Connection, workspace_id: str) -> dict[str, tup
     return {row[0]: (row[1], row[2]) for row in await cursor.fetchall()}
 
 
-async def unclosed_ids(conn: Connection, workspace_id: str) -> set[str]:
-    """Return the ids of the sessions that are open or detached."""
+async def unclosed_ids(conn: Connection, workspace_id: str) -> tuple[set[str], set[str]]:
+    """Return the ids of the sessions that are open or detached, and of those among them that merge a commit."""
     cursor = await conn.execute(
-        "select session_id from work.session where workspace_id = %s and state in ('open', 'detached')", (workspace_id,)
+        "select session_id, merged is not null from work.session"
+        " where workspace_id = %s and state in ('open', 'detached')",
+        (workspace_id,),
     )
-    return {row[0] for row in await cursor.fetchall()}
+    found: dict[str, bool] = dict(await cursor.fetchall())
+    return set(found), {session_id for session_id, merges in found.items() if merges}

@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from psycopg.rows import args_row
-from psycopg.types.json import Jsonb
 
 from memotree_storage.concurrency.threads import LONG_BYTES, in_store_thread_if
-from memotree_storage.conflicts import Conflict
+from memotree_storage.conflicts import Absence, Conflict
 from memotree_storage.model.codec import decode_entry, encode_entry
+from memotree_storage.model.field_values import field_value, is_same_value
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.model.paths import entry_path
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.database import Connection, fetched
 from memotree_storage.postgres.projector import EntryChange
 from memotree_storage.postgres.rows import FIELDS, Version, row_of, targets_of, tombstone_of
+from memotree_storage.postgres.session_conflicts import conflicts_of, end_conflicts
 from memotree_storage.postgres.sessions import Session
 from memotree_storage.postgres.tree import Snapshot
 
@@ -25,8 +26,7 @@ from memotree_storage.postgres.tree import Snapshot
 class Staged:
     """One staged change: the entry in the session (``None`` if deleted), and the blob that it was derived from.
 
-    ``derived_blob`` is ``None`` for an entry created in the session. ``conflicts`` were found when a commit of other
-    changes moved the session's base.
+    ``derived_blob`` is ``None`` for an entry created in the session.
     """
 
     version: Version
@@ -35,7 +35,6 @@ class Staged:
     revision: int
     messages: list[str]
     tools: list[str]
-    conflicts: tuple[Conflict, ...]
 
     @property
     def entry_id(self) -> str:
@@ -51,8 +50,8 @@ class Staged:
         return decode_entry(entry_path(shell), self.data)
 
 
-_STAGED: Final = ", ".join(FIELDS) + ", derived_blob, data, revision, messages, tools, conflicts"
-_WITHOUT_DATA: Final = ", ".join(FIELDS) + ", derived_blob, ''::bytea as data, revision, messages, tools, conflicts"
+_STAGED: Final = ", ".join(FIELDS) + ", derived_blob, data, revision, messages, tools"
+_WITHOUT_DATA: Final = ", ".join(FIELDS) + ", derived_blob, ''::bytea as data, revision, messages, tools"
 _WIDTH: Final = len(FIELDS)
 
 
@@ -87,9 +86,7 @@ async def staged(
 
 def _read_staged(*row: Any) -> Staged:
     version = Version(*row[:_WIDTH])
-    derived_blob, data, revision, messages, tools, kept = row[_WIDTH:]
-    conflicts = tuple(Conflict.from_json(version.entry_id, each) for each in kept)
-    return Staged(version, derived_blob, data, revision, messages, tools, conflicts)
+    return Staged(version, *row[_WIDTH:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +109,7 @@ async def stage(
     """Write edits into a session that the transaction holds.
 
     If an edit makes an entry equal to its base again, the staged change is removed; likewise if it deletes an entry
-    that the session created. Returns the ids of these entries.
+    that the session created. Returns the ids of these entries. An edit of a field ends the conflict about it.
 
     ``derived`` maps ids of staged entries to the blobs they were derived from, as far as the transaction has read them.
     """
@@ -133,7 +130,28 @@ async def stage(
         dropped.update(entry_id for entry_id, values in prepared if values is None)
     if dropped:
         await unstage(conn, session.session_id, sorted(dropped))
+    if session.has_conflicts:
+        await _end_edited(conn, session.session_id, edits)
     return dropped
+
+
+async def _end_edited(conn: Connection, session_id: str, edits: Sequence[Edit]) -> None:
+    """End the conflicts of values whose field is another one now than on our side."""
+    entries = {_id_of(edit): edit.entry for edit in edits}
+    found = await conflicts_of(conn, session_id, ids=entries)
+    ended = [
+        (one.conflict.node_id, one.number)
+        for one in found
+        if one.conflict.kind.is_of_values and _is_edited(entries[one.conflict.node_id], one.conflict)
+    ]
+    await end_conflicts(conn, session_id, ended)
+
+
+def _is_edited(entry: Entry | None, conflict: Conflict) -> bool:
+    was_deleted = conflict.ours is Absence.DELETED
+    if entry is None or was_deleted or not conflict.field:
+        return (entry is None) != was_deleted
+    return not is_same_value(field_value(entry, conflict.field), conflict.ours)
 
 
 _STAGED_AT_ONCE: Final = 200
@@ -211,24 +229,6 @@ async def restage(
         await _put_all(conn, [values])
 
 
-async def mark_conflicts(conn: Connection, session_id: str, conflicts: Sequence[Conflict]) -> None:
-    """Note which staged changes do not fit the base of the session; all others fit."""
-    found: dict[str, list[list[Any]]] = {}
-    for one in conflicts:
-        found.setdefault(one.node_id, []).append(one.to_json())
-    await conn.execute(
-        "update work.staged s set conflicts = coalesce(c.conflicts, '[]')"
-        " from work.staged r left join unnest(%(ids)s::text[], %(conflicts)s::jsonb[]) as c (entry_id, conflicts)"
-        " using (entry_id) where r.session_id = %(session)s and s.session_id = r.session_id"
-        " and s.entry_id = r.entry_id and s.conflicts <> coalesce(c.conflicts, '[]')",
-        {"session": session_id, "ids": list(found), "conflicts": [Jsonb(one) for one in found.values()]},
-    )
-    await conn.execute(
-        "update work.session set has_conflicts = %(any)s where session_id = %(session)s and has_conflicts <> %(any)s",
-        {"session": session_id, "any": bool(found)},
-    )
-
-
 async def unstage(conn: Connection, session_id: str, ids: Sequence[str]) -> None:
     """Delete the staged changes of some entries."""
     await conn.execute("delete from work.staged where session_id = %s and entry_id = any(%s)", (session_id, list(ids)))
@@ -243,7 +243,7 @@ _SETTLE: Final = """
     update work.staged s set derived_blob = nullif(c.blob, '') from c
      where s.session_id = %(session)s and s.entry_id = c.entry_id and s.blob <> c.blob and c.blob = any(s.earlier)),
   based as (
-    update work.session set base_commit = %(commit)s
+    update work.session set base_commit = %(commit)s, merged = null, files = '{}'
      where session_id = %(session)s and workspace_id = %(workspace)s and state = 'open')
   select (select count(*) from work.staged where session_id = %(session)s) - (select count(*) from gone)"""
 
@@ -252,6 +252,8 @@ async def settle(
     conn: Connection, workspace_id: str, session_id: str, commit_id: str, changes: Sequence[EntryChange]
 ) -> int:
     """Remove the changes that a commit contains from a session, and move the session's base to that commit.
+
+    A merge of the session is in the commit, too.
 
     A staged row is deleted only if its blob is the committed one. If the entry was edited again after the committed
     change, its row stays and is now derived from the commit. Any other row keeps the blob it was derived from, and is

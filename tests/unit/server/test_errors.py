@@ -12,7 +12,7 @@ import pytest
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2 as rpc  # type: ignore[import-untyped]  # the package ships no types
 from grpc_status import rpc_status
-from memotree_storage.conflicts import Conflict
+from memotree_storage.conflicts import Conflict, ConflictKind
 from memotree_storage.errors import (
     AbortedError,
     AlreadyExistsError,
@@ -61,12 +61,16 @@ CASES: list[tuple[MemoTreeError, Any, list[Message]]] = [
         [rpc.ResourceInfo(resource_type="tag", resource_name="v1")],
     ),
     (
-        AbortedError("Rebase the session.", [Conflict("n1", "title", "a", "b", "c", "Both changed the title.")]),
+        AbortedError(
+            "Rebase the session.",
+            [Conflict(ConflictKind.BOTH_CHANGED, "n1", "title", "a", "b", "c", "Both changed the title.")],
+        ),
         Code.ABORTED,
         [
             types_pb2.ConflictList(
                 conflicts=[
                     types_pb2.Conflict(
+                        kind=types_pb2.CONFLICT_KIND_BOTH_CHANGED,
                         node_id="n1",
                         field="title",
                         base_value=types_pb2.FieldValue(text="a"),

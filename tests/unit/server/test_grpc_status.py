@@ -7,7 +7,7 @@ import pytest
 from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]  # the package ships no types
 from hypothesis import given
 from hypothesis import strategies as st
-from memotree_storage.conflicts import Conflict
+from memotree_storage.conflicts import Conflict, ConflictKind
 from memotree_storage.errors import (
     AbortedError,
     FailedPreconditionError,
@@ -34,7 +34,15 @@ def facts(status: status_pb2.Status) -> dict[str, str]:
 
 
 def conflict(number: int, text: str) -> Conflict:
-    return Conflict(f"node{number}", "content", text, text, text, "Both sides changed the content; choose one.")
+    return Conflict(
+        ConflictKind.BOTH_CHANGED,
+        f"node{number}",
+        "content",
+        text,
+        text,
+        text,
+        "Both sides changed the content; choose one.",
+    )
 
 
 def test_a_short_error_is_sent_completely() -> None:
@@ -92,7 +100,9 @@ def test_a_lone_surrogate_does_not_hide_the_error() -> None:
 @given(TEXTS, st.lists(st.tuples(TEXTS, TEXTS), max_size=30), st.integers(1, 60))
 def test_no_error_ever_exceeds_the_budget(message: str, faults: list[tuple[str, str]], times: int) -> None:
     violations = [FieldViolation(field, description) for field, description in faults] * times
-    conflicts = [Conflict(field, field, text, text, text, text) for field, text in faults] * times
+    conflicts = [
+        Conflict(ConflictKind.BOTH_CHANGED, field, field, text, text, text, text) for field, text in faults
+    ] * times
     for error in (
         InvalidInputError(message, violations),
         FailedPreconditionError(message, violations),

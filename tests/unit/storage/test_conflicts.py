@@ -1,4 +1,4 @@
-"""What PostgreSQL keeps of a conflict has every value as it was."""
+"""What PostgreSQL keeps of the values of a conflict is as it was."""
 
 import json
 
@@ -8,12 +8,13 @@ from memotree_storage.conflicts import (
     Absence,
     ArchiveValue,
     ChildValue,
-    Conflict,
     FieldValue,
     NodeValue,
     Place,
     RelationValue,
     SourceValue,
+    value_from_json,
+    value_to_json,
 )
 
 TEXTS = st.text(max_size=8)
@@ -30,11 +31,6 @@ VALUES: st.SearchStrategy[FieldValue | None] = st.one_of(
 )
 
 
-@given(st.builds(Conflict, TEXTS, TEXTS, VALUES, VALUES, VALUES, TEXTS))
-def test_a_conflict_is_read_from_json_as_it_was_written(conflict: Conflict) -> None:
-    assert Conflict.from_json(conflict.node_id, json.loads(json.dumps(conflict.to_json()))) == conflict
-
-
-def test_texts_that_were_kept_before_values_had_kinds_are_texts() -> None:
-    kept = ["parent", "", "a root of archive a", "deleted", "Its parent was deleted."]
-    assert Conflict.from_json("n", kept) == Conflict("n", *kept)
+@given(VALUES)
+def test_a_value_is_read_from_json_as_it_was_written(value: FieldValue | None) -> None:
+    assert value_from_json(json.loads(json.dumps(value_to_json(value)))) == value

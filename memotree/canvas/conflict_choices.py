@@ -1,0 +1,185 @@
+"""What a caller chooses for conflicts: which conflicts are meant, and the value that each gets."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from memotree_storage.conflicts import (
+    Absence,
+    ArchiveValue,
+    ChildValue,
+    Conflict,
+    ConflictKind,
+    FieldValue,
+    NodeValue,
+    Place,
+    RelationValue,
+    SourceValue,
+)
+from memotree_storage.errors import InvalidInputError, NotFoundError
+from memotree_storage.model.text_merge import Hunk
+from memotree_storage.postgres.session_conflicts import SessionConflict
+
+from memotree.request.lookup import InvalidIdError
+from memotree.request.messages import relation_name
+from memotree.sessions.listed_conflicts import text_parts
+from memotree.v1 import session_service_pb2 as pb
+from memotree.v1 import types_pb2
+
+MOST_RESOLUTIONS: Final = 1000
+_SIDES: Final[Mapping[int, str]] = {
+    types_pb2.CONFLICT_SIDE_OURS: "ours",
+    types_pb2.CONFLICT_SIDE_THEIRS: "theirs",
+    types_pb2.CONFLICT_SIDE_BASE: "base",
+}
+_SHORTEST_PREFIX: Final = 4
+
+
+class ConflictNotFoundError(NotFoundError):
+    """The session has no such conflict."""
+
+    reason = "CONFLICT_NOT_FOUND"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is chosen for one conflict.
+
+    Attributes:
+        kept: The conflict.
+        side: The side that is chosen, "ours", "theirs" or "base"; "" for a value of its own.
+        value: The value that the field gets.
+        at: The path of the choice in the request.
+    """
+
+    kept: SessionConflict
+    side: str
+    value: FieldValue | None
+    at: str
+
+    @property
+    def conflict(self) -> Conflict:
+        """The conflict."""
+        return self.kept.conflict
+
+
+def read_choices(request: pb.ResolveConflictsRequest, present: Sequence[SessionConflict]) -> list[Choice]:
+    """The choices of a request for the conflicts that a session has. Blocks: long texts are compared for hunks.
+
+    Raises:
+        ConflictNotFoundError: The session has no such conflict.
+        InvalidInputError: A choice is missing, ambiguous, given twice, or not possible for the field.
+    """
+    if len(request.resolutions) > MOST_RESOLUTIONS:
+        raise InvalidInputError.at("resolutions", f"has more than {MOST_RESOLUTIONS}; send several calls.")
+    found: dict[tuple[str, int], Choice] = {}
+    for index, resolution in enumerate(request.resolutions):
+        at = f"resolutions[{index}]"
+        for kept in _named(resolution, present, at):
+            key = (kept.conflict.node_id, kept.number)
+            if key in found:
+                raise InvalidInputError.at(at, f"is for a conflict that {found[key].at} resolves already.")
+            found[key] = _choice(resolution, kept, at)
+    if request.others:
+        found |= {
+            (kept.conflict.node_id, kept.number): _of_side(kept, request.others, "others")
+            for kept in present
+            if (kept.conflict.node_id, kept.number) not in found
+        }
+    elif not request.resolutions:
+        raise InvalidInputError.at("resolutions", "is needed, or others for the side to take in all conflicts.")
+    return list(found.values())
+
+
+def sided(kept: SessionConflict, side: int) -> Choice:
+    """The choice of one side."""
+    return _of_side(kept, side, "others")
+
+
+def _named(resolution: pb.ConflictResolution, present: Sequence[SessionConflict], at: str) -> Iterable[SessionConflict]:
+    """The conflicts that a resolution is for."""
+    name = resolution.node_id
+    if len(name) < _SHORTEST_PREFIX:
+        raise InvalidIdError.of(f"{at}.node_id", name)
+    ids = {kept.conflict.node_id for kept in present if kept.conflict.node_id.startswith(name)}
+    if len(ids) > 1 and name not in ids:
+        raise InvalidInputError.at(f"{at}.node_id", f"is the beginning of {len(ids)} ids; give more of it.")
+    wanted = name if name in ids else next(iter(ids), name)
+    of_node = [kept for kept in present if kept.conflict.node_id == wanted]
+    chosen = [kept for kept in of_node if resolution.field in ("", kept.conflict.field)]
+    if not chosen:
+        what = f"no conflict of {resolution.field!r} in {wanted}" if of_node else f"no conflict of {wanted}"
+        raise ConflictNotFoundError(f"The session has {what}. ListConflicts has all.", "conflict", wanted)
+    if len(chosen) > 1 and resolution.WhichOneof("choice") != "side":
+        raise InvalidInputError.at(f"{at}.field", f"is needed: {wanted} has {len(chosen)} conflicts.")
+    return chosen
+
+
+def _choice(resolution: pb.ConflictResolution, kept: SessionConflict, at: str) -> Choice:
+    kind = resolution.WhichOneof("choice")
+    if kind == "side":
+        return _of_side(kept, resolution.side, f"{at}.side")
+    if kind == "value":
+        return Choice(kept, "", _value(resolution.value, kept.conflict, f"{at}.value"), f"{at}.value")
+    if kind == "hunks":
+        return Choice(kept, "", _joined(resolution.hunks.hunks, kept.conflict, f"{at}.hunks"), f"{at}.hunks")
+    raise InvalidInputError.at(at, "has no choice: give a side, a value or hunks.")
+
+
+def _of_side(kept: SessionConflict, side: int, at: str) -> Choice:
+    name = _SIDES.get(side)
+    if name is None:
+        raise InvalidInputError.at(at, "is no side; give OURS, THEIRS or BASE.")
+    return Choice(kept, name, getattr(kept.conflict, name), at)
+
+
+def _value(message: types_pb2.FieldValue, conflict: Conflict, at: str) -> FieldValue:
+    value = _read(message, at)
+    if conflict.kind is ConflictKind.HAS_CHILDREN or (conflict.kind.is_of_values and not conflict.field):
+        raise InvalidInputError.at(at, "The conflict is about the whole node or archive; choose a side.")
+    if isinstance(value, NodeValue | ArchiveValue | ChildValue):
+        raise InvalidInputError.at(at, "A node, archive or child can be chosen by its side only.")
+    return value
+
+
+def _read(message: types_pb2.FieldValue, at: str) -> FieldValue:
+    kind = message.WhichOneof("kind")
+    if kind is None:
+        raise InvalidInputError.at(at, "has no value.")
+    given: Any = getattr(message, kind)
+    if kind == "text":
+        return str(given)
+    if kind == "absence":
+        return Absence.NONE
+    if kind == "place":
+        return Place(given.archive_id, given.parent_id, given.position)
+    if kind == "relation":
+        return RelationValue(relation_name(given.type, f"{at}.relation.type"), given.target_id, given.description)
+    if kind == "source":
+        return SourceValue(given.document_id, given.start, given.end, given.page, given.heading, given.sha256)
+    return ChildValue("")
+
+
+def _joined(choices: Sequence[pb.HunkResolution], conflict: Conflict, at: str) -> str:
+    """The text with a choice for each of its hunks."""
+    parts = text_parts(conflict)
+    hunks = [part for part in parts if isinstance(part, Hunk)]
+    if not hunks:
+        raise InvalidInputError.at(at, "The conflict has no hunks; choose a side or a value.")
+    if len(choices) != len(hunks):
+        raise InvalidInputError.at(at, f"has {len(choices)} choice(s), and the conflict has {len(hunks)} hunk(s).")
+    pairs = enumerate(zip(hunks, choices, strict=True))
+    chosen = iter([_chosen(hunk, choice, f"{at}.hunks[{number}]") for number, (hunk, choice) in pairs])
+    return "".join(next(chosen) if isinstance(part, Hunk) else part for part in parts).removesuffix("\n")
+
+
+def _chosen(hunk: Hunk, choice: pb.HunkResolution, at: str) -> str:
+    kind = choice.WhichOneof("choice")
+    if kind == "side":
+        name = _SIDES.get(choice.side)
+        if name is not None:
+            return str(getattr(hunk, name))
+    elif kind == "text":
+        needs_end = hunk.is_of_lines and choice.text and not choice.text.endswith("\n")
+        return f"{choice.text}\n" if needs_end else choice.text
+    raise InvalidInputError.at(at, "has no choice: give a side or a text.")

@@ -1,0 +1,159 @@
+"""The conflicts of sessions that are not resolved.
+
+A conflict of values stays until somebody chooses: by a resolution, by an edit of the field, or by discarding the
+change. A conflict of the tree is found anew after each edit, so it ends as soon as the tree is whole again.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from psycopg.types.json import Jsonb
+
+from memotree_storage.conflicts import Conflict, ConflictKind, value_from_json, value_to_json
+from memotree_storage.postgres.database import Connection, fetched
+
+_COLUMNS: Final = "entry_id, number, kind, field, sides, description, base_blob, their_blob"
+_OF_VALUES: Final = [kind.value for kind in ConflictKind if kind.is_of_values]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionConflict:
+    """A conflict of a session.
+
+    Attributes:
+        conflict: The conflict.
+        number: Its number among those of the entry.
+        base_blob: The whole entry at the base; "" if it is not there.
+        their_blob: The whole entry on their side; likewise.
+    """
+
+    conflict: Conflict
+    number: int = 0
+    base_blob: str = ""
+    their_blob: str = ""
+
+
+async def conflicts_of(
+    conn: Connection,
+    session_id: str,
+    *,
+    ids: Iterable[str] | None = None,
+    after: tuple[str, int] = ("", -1),
+    limit: int | None = None,
+) -> list[SessionConflict]:
+    """The conflicts of a session, ordered by entry and number: of the entries ``ids`` or all, and only those above."""
+    named = "" if ids is None else " and entry_id = any(%(ids)s::text[])"
+    async with conn.cursor() as cursor:
+        await cursor.execute(
+            f"select {_COLUMNS} from work.conflict where session_id = %(session)s"  # noqa: S608
+            f" and (entry_id, number) > (%(entry)s, %(number)s){named} order by entry_id, number limit %(limit)s",
+            {
+                "session": session_id,
+                "ids": None if ids is None else list(ids),
+                "entry": after[0],
+                "number": after[1],
+                "limit": limit,
+            },
+        )
+        return [_read(*row) for row in await fetched(cursor)]
+
+
+def _read(
+    entry_id: str, number: int, kind: str, field: str, sides: list[Any], description: str, base_blob: str, blob: str
+) -> SessionConflict:
+    base, ours, theirs = (value_from_json(value) for value in sides)
+    conflict = Conflict(ConflictKind(kind), entry_id, field, base, ours, theirs, description)
+    return SessionConflict(conflict, number, base_blob, blob)
+
+
+async def count_conflicts(conn: Connection, session_id: str) -> int:
+    """The number of conflicts of a session."""
+    row = await (
+        await conn.execute("select count(*) from work.conflict where session_id = %s", (session_id,))
+    ).fetchone()
+    return int(row[0]) if row else 0
+
+
+async def add_conflicts(conn: Connection, session_id: str, found: Sequence[SessionConflict]) -> None:
+    """Note conflicts of values; one that the session has of the same field is replaced."""
+    if not found:
+        return
+    async with conn.cursor() as cursor:
+        await cursor.execute(
+            "delete from work.conflict c using unnest(%(ids)s::text[], %(fields)s::text[]) as f (entry_id, field)"
+            " where c.session_id = %(session)s and c.entry_id = f.entry_id and c.field = f.field"
+            " and c.kind = any(%(kinds)s)",
+            {
+                "session": session_id,
+                "ids": [one.conflict.node_id for one in found],
+                "fields": [one.conflict.field for one in found],
+                "kinds": _OF_VALUES,
+            },
+        )
+        await _insert(conn, session_id, found)
+
+
+async def set_tree_conflicts(conn: Connection, session_id: str, found: Sequence[Conflict]) -> None:
+    """Note the conflicts of the tree that a session has now; those that it had before are gone."""
+    await conn.execute("delete from work.conflict where session_id = %s and kind <> all(%s)", (session_id, _OF_VALUES))
+    await _insert(conn, session_id, [SessionConflict(conflict) for conflict in found])
+
+
+async def _insert(conn: Connection, session_id: str, found: Sequence[SessionConflict]) -> None:
+    if found:
+        present = await conflicts_of(conn, session_id, ids={one.conflict.node_id for one in found})
+        last = {one.conflict.node_id: one.number for one in present}
+        rows = []
+        for one in found:
+            conflict = one.conflict
+            last[conflict.node_id] = number = last.get(conflict.node_id, -1) + 1
+            sides = Jsonb([value_to_json(side) for side in (conflict.base, conflict.ours, conflict.theirs)])
+            rows.append(
+                (
+                    *(session_id, conflict.node_id, number, conflict.kind.value, conflict.field, sides),
+                    *(conflict.description, one.base_blob, one.their_blob),
+                )
+            )
+        async with conn.cursor() as cursor:
+            await cursor.executemany(
+                f"insert into work.conflict (session_id, {_COLUMNS}) values ({', '.join(['%s'] * 9)})",  # noqa: S608
+                rows,
+            )
+    await _note_whether_any(conn, session_id)
+
+
+async def end_conflicts(conn: Connection, session_id: str, ended: Collection[tuple[str, int]]) -> None:
+    """Delete conflicts, given as (entry, number)."""
+    if ended:
+        await conn.execute(
+            "delete from work.conflict c using unnest(%s::text[], %s::int[]) as e (entry_id, number)"
+            " where c.session_id = %s and c.entry_id = e.entry_id and c.number = e.number",
+            ([entry_id for entry_id, _ in ended], [number for _, number in ended], session_id),
+        )
+        await _note_whether_any(conn, session_id)
+
+
+async def end_conflicts_of(conn: Connection, session_id: str, ids: Collection[str]) -> None:
+    """Delete all conflicts of some entries."""
+    await conn.execute(
+        "delete from work.conflict where session_id = %s and entry_id = any(%s)", (session_id, list(ids))
+    )
+    await _note_whether_any(conn, session_id)
+
+
+async def _note_whether_any(conn: Connection, session_id: str) -> None:
+    await conn.execute(
+        "update work.session s set has_conflicts = c.found from (select exists ("
+        "select from work.conflict where session_id = %(session)s) as found) c"
+        " where s.session_id = %(session)s and s.has_conflicts <> c.found",
+        {"session": session_id},
+    )
+
+
+def by_entry(found: Iterable[SessionConflict]) -> Mapping[str, list[SessionConflict]]:
+    """Conflicts by their entry."""
+    grouped: dict[str, list[SessionConflict]] = {}
+    for one in found:
+        grouped.setdefault(one.conflict.node_id, []).append(one)
+    return grouped

@@ -1,0 +1,345 @@
+"""Conflicts are kept in a session until they are resolved: by a side, a value, part by part, or by an edit."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pytest
+from integration.wires import Wire, family
+
+from memotree.v1 import types_pb2
+
+pytestmark = pytest.mark.requirement("GIT-6")
+
+OURS: Final = types_pb2.CONFLICT_SIDE_OURS
+THEIRS: Final = types_pb2.CONFLICT_SIDE_THEIRS
+BASE: Final = types_pb2.CONFLICT_SIDE_BASE
+
+TEXT: Final = "# Oven\n\nHeat it. Wait. Bake for an hour.\n\nServe warm.\n\nKeep the rest."
+OUR_TEXT: Final = "# Oven\n\nHeat it. Wait. Bake for two hours.\n\nServe warm.\n\nFreeze the rest."
+THEIR_TEXT: Final = "# Big oven\n\nHeat it. Wait. Bake for three hours.\n\nServe warm.\n\nEat the rest."
+
+Call = tuple[str, Mapping[str, Any]]
+
+
+async def rebased(wire: Wire, ours: Sequence[Call], theirs: Sequence[Call]) -> list[types_pb2.Conflict]:
+    """The conflicts that a session keeps after another one has committed."""
+    other = await wire.other()
+    for method, fields in ours:
+        await wire(method, **fields)
+    for method, fields in theirs:
+        await other(method, **fields)
+    await other.commit("Theirs")
+    refusal = await wire.refused("RebaseSession")
+    assert (refusal.code, refusal.reason) == ("ABORTED", "CONFLICT")
+    session = (await wire("RebaseSession", keep_conflicts=True)).session
+    found = list((await wire("ListConflicts")).conflicts)
+    assert session.conflict_count == len(found)
+    assert (await wire.refused("CommitChanges", message="Too early")).reason == "CONFLICT"
+    return found
+
+
+async def resolve(wire: Wire, *resolutions: Mapping[str, Any], **fields: Any) -> Any:
+    return await wire("ResolveConflicts", resolutions=resolutions, **fields)
+
+
+async def clash(wire: Wire, base: Mapping[str, Any], ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
+    """The id of a node whose fields both sides have changed, in a session that keeps the conflicts."""
+    node = await wire.create(**base)
+    await wire.commit()
+    calls = [("UpdateNode", {"node_id": node.id, **fields}) for fields in (ours, theirs)]
+    await rebased(wire, calls[:1], calls[1:])
+    return node.id
+
+
+@pytest.mark.parametrize(("side", "expected"), [(OURS, "Ours"), (THEIRS, "Theirs"), (BASE, "Base")])
+async def test_a_side_is_taken(wire: Wire, side: int, expected: str) -> None:
+    node_id = await clash(wire, {"title": "Base"}, {"title": "Ours", "tags": ["our"]}, {"title": "Theirs"})
+    answer = await resolve(wire, {"node_id": node_id, "field": "title", "side": side})
+    assert (answer.session.conflict_count, answer.resolved_count) == (0, 1)
+    await wire.commit()
+    node = await wire.get(node_id, "main")
+    assert (node.title, list(node.tags)) == (expected, ["our"])
+
+
+async def test_the_other_fields_of_both_sides_stay(wire: Wire) -> None:
+    both = {"title": "t", "attributes": {"kept": "1", "place": "roof"}}
+    ours = {"title": "Ours", "attributes": {"kept": "2"}}
+    node_id = await clash(wire, both, ours, {"title": "Theirs", "attributes": {"place": "cellar"}})
+    assert (await wire.get(node_id)).title == "Ours"
+    await resolve(wire, {"node_id": node_id, "side": THEIRS})
+    await wire.commit()
+    node = await wire.get(node_id, "main")
+    assert (node.title, node.attributes["kept"], node.attributes["place"]) == ("Theirs", "2", "cellar")
+
+
+async def test_every_field_of_a_node_at_once_and_values_of_ones_own(wire: Wire) -> None:
+    fields = ("title", "content", "brief", "summary")
+    base, ours, theirs = ({name: f"{side} {name}" for name in fields} for side in ("base", "our", "their"))
+    target = await wire.create("Target")
+    await wire.commit()
+    node_id = await clash(
+        wire,
+        {**base, "attributes": {"mood": "calm"}},
+        {**ours, "attributes": {"mood": "glad"}},
+        {**theirs, "attributes": {"mood": "sad"}},
+    )
+    found = (await wire("ListConflicts")).conflicts
+    assert [one.field for one in found] == ["title", "content", "summary", "brief", "attributes.mood"]
+    assert {one.kind for one in found} == {types_pb2.CONFLICT_KIND_BOTH_CHANGED}
+    await resolve(
+        wire,
+        {"node_id": node_id, "field": "title", "value": types_pb2.FieldValue(text="A third one")},
+        {"node_id": node_id, "field": "attributes.mood", "value": {"absence": types_pb2.ABSENCE_NONE}},
+        others=THEIRS,
+    )
+    await wire.commit()
+    node = await wire.get(node_id, "main")
+    assert (node.title, node.content, node.summary) == ("A third one", "their content", "their summary")
+    assert (node.brief, dict(node.attributes)) == ("their brief", {})
+    assert target.id != node_id
+
+
+async def test_part_by_part(wire: Wire) -> None:
+    node_id = await clash(wire, {"content": TEXT}, {"content": OUR_TEXT}, {"content": THEIR_TEXT})
+    (conflict,) = (await wire("ListConflicts")).conflicts
+    assert [(hunk.base, hunk.ours, hunk.theirs) for hunk in conflict.hunks] == [
+        ("Bake for an hour.", "Bake for two hours.", "Bake for three hours."),
+        ("Keep the rest.", "Freeze the rest.", "Eat the rest."),
+    ]
+    hunks = {"hunks": [{"side": THEIRS}, {"text": "Keep it cold."}]}
+    assert (await wire.refused("ResolveConflicts", resolutions=[{"node_id": node_id, "hunks": {"hunks": []}}])).code
+    await resolve(wire, {"node_id": node_id, "field": "content", "hunks": hunks})
+    await wire.commit()
+    expected = "# Big oven\n\nHeat it. Wait. Bake for three hours.\n\nServe warm.\n\nKeep it cold."
+    assert (await wire.get(node_id, "main")).content == expected
+
+
+async def test_the_summary_follows_a_content_that_was_chosen(wire: Wire) -> None:
+    node = await wire.create("Oven", content=TEXT)
+    await wire.commit()
+    calls = [("UpdateNode", {"node_id": node.id, "content": text}) for text in (OUR_TEXT, THEIR_TEXT)]
+    await rebased(wire, calls[:1], calls[1:])
+    await resolve(wire, {"node_id": node.id, "side": THEIRS})
+    assert "three hours" in (await wire.get(node.id)).summary
+
+
+@pytest.mark.parametrize("edit", ["update", "delete", "discard"])
+async def test_an_edit_ends_a_conflict(wire: Wire, edit: str) -> None:
+    node_id = await clash(wire, {"title": "Base"}, {"title": "Ours"}, {"title": "Theirs"})
+    if edit == "update":
+        await wire("UpdateNode", node_id=node_id, tags=["another-field"])
+        assert len((await wire("ListConflicts")).conflicts) == 1
+        await wire("UpdateNode", node_id=node_id, title="A third one")
+    elif edit == "delete":
+        await wire("DeleteNode", node_id=node_id)
+    else:
+        await wire("DiscardChanges", node_ids=[node_id])
+    assert list((await wire("ListConflicts")).conflicts) == []
+    if edit == "discard":
+        assert (await wire.get(node_id)).title == "Theirs"
+        return
+    await wire.commit()
+    if edit == "update":
+        assert (await wire.get(node_id, "main")).title == "A third one"
+    else:
+        assert (await wire.refused("GetNode", node_id=node_id, revision="main")).code == "NOT_FOUND"
+
+
+@pytest.mark.parametrize("side", [OURS, THEIRS, BASE])
+@pytest.mark.parametrize("deleted", ["ours", "theirs"])
+async def test_a_node_that_one_side_deleted(wire: Wire, side: int, deleted: str) -> None:
+    node = await wire.create("Base", content="What it says.")
+    await wire.commit()
+    delete, change = ("DeleteNode", {"node_id": node.id}), ("UpdateNode", {"node_id": node.id, "title": "Changed"})
+    ours, theirs = (delete, change) if deleted == "ours" else (change, delete)
+    (conflict,) = await rebased(wire, [ours], [theirs])
+    assert (conflict.kind, conflict.field) == (types_pb2.CONFLICT_KIND_CHANGED_AND_DELETED, "")
+    await resolve(wire, {"node_id": node.id, "side": side})
+    is_gone = (side == OURS) == (deleted == "ours") and side != BASE
+    if side == THEIRS:  # the session is as the branch is
+        assert (await wire.refused("CommitChanges", message="m")).reason == "NOTHING_TO_COMMIT"
+    else:
+        await wire.commit()
+    if is_gone:
+        assert (await wire.refused("GetNode", node_id=node.id, revision="main")).code == "NOT_FOUND"
+    else:
+        found = await wire.get(node.id, "main")
+        assert (found.title, found.content) == ("Base" if side == BASE else "Changed", "What it says.")
+
+
+async def test_a_place_that_both_sides_changed(wire: Wire) -> None:
+    root, child, leaf = await family(wire)
+    other = await wire.create("Other")
+    await wire.commit()
+    ours, theirs = (
+        ("MoveNode", {"node_id": leaf.id, "parent_id": other.id}),
+        (
+            "MoveNode",
+            {"node_id": leaf.id, "parent_id": root.id},
+        ),
+    )
+    (conflict,) = await rebased(wire, [ours], [theirs])
+    assert (conflict.field, conflict.their_value.place.parent_id) == ("parent", root.id)
+    await resolve(wire, {"node_id": leaf.id, "side": THEIRS})
+    assert await wire.children(root.id) == [child.id, leaf.id]
+    assert list((await wire("ListConflicts")).conflicts) == []
+
+
+@pytest.mark.parametrize("side", [THEIRS, BASE, None])
+async def test_a_parent_that_the_other_side_deleted(wire: Wire, side: int | None) -> None:
+    root, child, leaf = await family(wire)
+    await wire.commit()
+    node = await wire.create("New")
+    await wire.commit()
+    ours = [
+        ("MoveNode", {"node_id": node.id, "parent_id": child.id}),
+        ("CreateNode", {"title": "Newer", "parent_id": child.id}),
+    ]
+    found = await rebased(wire, ours, [("DeleteNode", {"node_id": child.id, "recursive": True})])
+    assert {one.kind for one in found} == {types_pb2.CONFLICT_KIND_PARENT_DELETED}
+    assert (await resolve(wire, others=OURS)).session.conflict_count == 2
+    if side is None:
+        place = {"place": {"archive_id": root.archive_id, "parent_id": root.id}}
+        answer = await resolve(wire, *({"node_id": one.node_id, "value": place} for one in found))
+    else:
+        answer = await resolve(wire, others=side)
+    assert answer.session.conflict_count == 0
+    assert (await wire.children(root.id) == []) == (side is not None)
+    if side is None:
+        assert sorted(await wire.children(root.id)) == sorted(one.node_id for one in found)
+        await wire.commit()
+    else:
+        assert await wire.children() == [root.id, node.id]
+    assert leaf.id not in await wire.children(root.id)
+
+
+async def test_moves_that_make_a_cycle_together(wire: Wire) -> None:
+    one, two = await wire.create("One"), await wire.create("Two")
+    await wire.commit()
+    (conflict,) = await rebased(
+        wire,
+        [("MoveNode", {"node_id": one.id, "parent_id": two.id})],
+        [("MoveNode", {"node_id": two.id, "parent_id": one.id})],
+    )
+    assert conflict.kind == types_pb2.CONFLICT_KIND_CYCLE
+    await resolve(wire, {"node_id": one.id, "side": THEIRS})
+    assert await wire.tree() == [("One", 0), ("Two", 1)]
+
+
+@pytest.mark.parametrize(("side", "left"), [(OURS, []), (THEIRS, ["Root", "New"]), (BASE, ["Root", "New"])])
+async def test_a_node_that_got_a_child_on_the_other_side(wire: Wire, side: int, left: list[str]) -> None:
+    root = await wire.create("Root")
+    await wire.commit()
+    (conflict,) = await rebased(
+        wire,
+        [("DeleteNode", {"node_id": root.id})],
+        [("CreateNode", {"title": "New", "parent_id": root.id})],
+    )
+    assert conflict.kind == types_pb2.CONFLICT_KIND_HAS_CHILDREN
+    assert (await resolve(wire, {"node_id": root.id, "side": side})).session.conflict_count == 0
+    assert [title for title, _ in await wire.tree()] == left
+
+
+async def test_a_child_of_a_node_that_moved_to_another_archive(wire: Wire) -> None:
+    other = (await wire("CreateArchive", name="other")).archive.id
+    root = await wire.create("Root")
+    await wire.commit()
+    await rebased(
+        wire,
+        [("MoveNode", {"node_id": root.id, "archive_id": other})],
+        [("CreateNode", {"title": "New", "parent_id": root.id})],
+    )
+    assert (await resolve(wire, others=OURS)).session.conflict_count == 0
+    assert await wire.tree(archive="other") == [("Root", 0), ("New", 1)]
+    await wire.commit()
+
+
+@pytest.mark.parametrize("side", [BASE, THEIRS, None])
+async def test_a_name_that_another_archive_took(wire: Wire, side: int | None) -> None:
+    mine = (await wire("CreateArchive", name="mine")).archive.id
+    await wire.commit()
+    (conflict,) = await rebased(
+        wire, [("UpdateArchive", {"archive": mine, "name": "shared"})], [("CreateArchive", {"name": "shared"})]
+    )
+    assert conflict.kind == types_pb2.CONFLICT_KIND_NAME_TAKEN
+    choice = {"value": types_pb2.FieldValue(text="ours")} if side is None else {"side": side}
+    await resolve(wire, {"node_id": mine, **choice})
+    assert list((await wire("ListConflicts")).conflicts) == []
+    names = {archive.name for archive in (await wire("ListArchives", revision=wire.session)).archives}
+    assert names == {"notes", "shared", "ours" if side is None else "mine"}
+
+
+async def test_conflicts_are_listed_in_pages_and_whole(wire: Wire) -> None:
+    long = "x" * 3000
+    nodes = [await wire.create(f"Node {number}") for number in range(5)]
+    await wire.commit()
+    calls = [
+        [("UpdateNode", {"node_id": node.id, "title": f"{side} {node.id}", "content": side + long}) for node in nodes]
+        for side in ("Ours", "Theirs")
+    ]
+    whole = await rebased(wire, *calls)
+    assert len(whole) == 10
+    paged: list[types_pb2.Conflict] = []
+    token = ""
+    while True:
+        page = await wire("ListConflicts", page_size=3, page_token=token)
+        paged += page.conflicts
+        token = page.next_page_token
+        if not token:
+            break
+    assert paged == whole
+    assert {len(one.our_value.text) for one in whole if one.field == "content"} == {len("Ours" + long)}
+
+
+async def test_a_session_may_become_stale_again_with_conflicts(wire: Wire) -> None:
+    node_id = await clash(wire, {"title": "Base"}, {"title": "Ours"}, {"title": "Theirs"})
+    other = await wire.other()
+    await other("UpdateNode", node_id=node_id, title="Theirs again", tags=["later"])
+    await other.commit()
+    await wire("RebaseSession", keep_conflicts=True)
+    (conflict,) = (await wire("ListConflicts")).conflicts
+    assert (conflict.base_value.text, conflict.our_value.text, conflict.their_value.text) == (
+        "Theirs",
+        "Ours",
+        "Theirs again",
+    )
+    await resolve(wire, {"node_id": node_id, "side": OURS})
+    await wire.commit()
+    node = await wire.get(node_id, "main")
+    assert (node.title, list(node.tags)) == ("Ours", ["later"])
+
+
+async def test_what_cannot_be_resolved_is_refused_and_changes_nothing(wire: Wire) -> None:
+    node_id = await clash(wire, {"title": "Base"}, {"title": "Ours"}, {"title": "Theirs"})
+    before = await wire.snapshot()
+    title = {"node_id": node_id, "field": "title"}
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"resolutions": []}, "resolutions"),
+        ({"resolutions": [title]}, "resolutions[0]"),
+        ({"resolutions": [{**title, "side": 7}]}, "resolutions[0].side"),
+        ({"resolutions": [{**title, "side": OURS}] * 2}, "resolutions[1]"),
+        ({"resolutions": [{**title, "value": {}}]}, "resolutions[0].value"),
+        ({"resolutions": [{**title, "value": {"place": {}}}]}, "resolutions[0].value"),
+        ({"resolutions": [{**title, "value": {"child_id": "a"}}]}, "resolutions[0].value"),
+        ({"resolutions": [{**title, "hunks": {}}]}, "resolutions[0].hunks"),
+        ({"resolutions": [{"node_id": "a", "side": OURS}]}, "resolutions[0].node_id"),
+        ({"others": 9}, "others"),
+    ]
+    for fields, path in wrong:
+        refusal = await wire.refused("ResolveConflicts", **fields)
+        assert (refusal.code, refusal.fields) == ("INVALID_ARGUMENT", (path,)), fields
+    for unknown in ({"node_id": node_id, "field": "content"}, {"node_id": "0000"}):
+        refusal = await wire.refused("ResolveConflicts", resolutions=[{**unknown, "side": OURS}])
+        assert (refusal.code, refusal.reason) == ("NOT_FOUND", "CONFLICT_NOT_FOUND")
+    many = [{**title, "side": OURS}] * 1001
+    assert (await wire.refused("ResolveConflicts", resolutions=many)).fields == ("resolutions",)
+    empty = {**title, "value": {"text": ""}}
+    assert (await wire.refused("ResolveConflicts", resolutions=[empty])).code == "INVALID_ARGUMENT"
+    assert await wire.snapshot() == before
+    assert (await wire("GetSession")).session.conflict_count == 1
+
+
+async def test_a_repeated_call_has_the_first_answer(wire: Wire) -> None:
+    node_id = await clash(wire, {"title": "Base"}, {"title": "Ours"}, {"title": "Theirs"})
+    fields = {"resolutions": [{"node_id": node_id, "side": THEIRS}], "request_id": "once"}
+    assert (await wire("ResolveConflicts", **fields)) == (await wire("ResolveConflicts", **fields))

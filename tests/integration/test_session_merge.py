@@ -1,0 +1,255 @@
+"""A merge, revert or cherry-pick with conflicts is kept in a session; its commit is the merge commit."""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from integration.histories import git
+from integration.sides import Sides
+from integration.worlds import World
+from memotree_storage.commit.rebase import ConflictError
+from memotree_storage.commit.session_commit import IncompleteChoiceError, NothingToCommitError
+from memotree_storage.commit.session_merge import SessionMergesError
+from memotree_storage.errors import InvalidInputError
+from memotree_storage.mirror.state_merge import FileConflictError
+from memotree_storage.model.node import Node
+from memotree_storage.store import Store
+from memotree_storage.verify import Difference, verify
+
+from memotree.v1 import history_service_pb2 as history
+from memotree.v1 import session_service_pb2 as pb
+from memotree.v1 import types_pb2
+
+pytestmark = pytest.mark.requirement("GIT-6")
+
+OpenAgain = Callable[[], AbstractAsyncContextManager[Store]]
+THEIRS = types_pb2.CONFLICT_SIDE_THEIRS
+OURS = types_pb2.CONFLICT_SIDE_OURS
+
+
+async def conflicts(world: World, session_id: str) -> list[types_pb2.Conflict]:
+    request = pb.ListConflictsRequest(workspace=world.workspace, session_id=session_id)
+    return list((await world.sessions.list_conflicts(request)).conflicts)
+
+
+async def resolve(world: World, session_id: str, **fields: Any) -> pb.Session:
+    request = pb.ResolveConflictsRequest(workspace=world.workspace, session_id=session_id, **fields)
+    return (await world.sessions.resolve_conflicts(request)).session
+
+
+async def session_of(world: World, session_id: str) -> pb.Session:
+    request = pb.GetSessionRequest(workspace=world.workspace, session_id=session_id)
+    return (await world.sessions.get_session(request)).session
+
+
+async def forked(sides: Sides) -> tuple[Node, Node, str]:
+    """A node with another title on each side, one that their side alone changed, and a session that merges them."""
+    world = sides.world
+    one, two = world.nodes(2)
+    await sides.fork(one, two)
+    await world.put(replace(one, title="Ours"), message="Ours")
+    await world.put(replace(one, title="Theirs"), replace(two, tags=("theirs",)), branch="side", message="Theirs")
+    session_id = await world.open()
+    answer = await sides.merge(session_id=session_id)
+    assert (answer.commit_id, answer.branch, answer.change_count, answer.conflict_count) == ("", "main", 1, 1)
+    return one, two, session_id
+
+
+def parents(sides: Sides, commit_id: str) -> list[str]:
+    return git(sides.world, "show", "-s", "--format=%P", commit_id).split()
+
+
+async def test_a_merge_is_resolved_in_its_session_and_committed_with_both_parents(sides: Sides) -> None:
+    one, two, session_id = await forked(sides)
+    world = sides.world
+    before = await world.head()
+    session = await session_of(world, session_id)
+    assert (session.conflict_count, session.merge_commit_id) == (1, sides.commit("side"))
+    (conflict,) = await conflicts(world, session_id)
+    assert (conflict.our_value.text, conflict.their_value.text) == ("Ours", "Theirs")
+    with pytest.raises(ConflictError):
+        await world.commit(session_id)
+    await resolve(world, session_id, resolutions=[{"node_id": one.id, "side": THEIRS}])
+    commit_id = await world.commit(session_id, "Merge side")
+    assert parents(sides, commit_id) == [before, sides.commit("side")]
+    assert sides.at(one.id) == replace(one, title="Theirs")
+    assert sides.at(two.id) == replace(two, tags=("theirs",))
+    after = await session_of(world, session_id)
+    assert (after.merge_commit_id, after.change_count, after.conflict_count) == ("", 0, 0)
+    assert (await sides.preview()).already_merged
+    assert not [found async for found in verify(world.store, world.workspace) if isinstance(found, Difference)]
+
+
+async def test_the_session_survives_a_restart(sides: Sides, again: OpenAgain) -> None:
+    one, _, session_id = await forked(sides)
+    world = sides.world
+    before, theirs = await world.head(), sides.commit("side")
+    await world.store.close()
+    async with again() as store:
+        opened = world.on(store)
+        assert len(await conflicts(opened, session_id)) == 1
+        await resolve(opened, session_id, others=OURS)
+        commit_id = await opened.commit(session_id, "Merge side")
+        assert parents(sides, commit_id) == [before, theirs]
+        assert sides.at(one.id) == replace(one, title="Ours")
+
+
+async def test_a_merge_is_committed_although_the_branch_has_moved(sides: Sides) -> None:
+    one, two, session_id = await forked(sides)
+    world = sides.world
+    await resolve(world, session_id, others=THEIRS)
+    moved = await world.put(replace(two, title="Later"))
+    commit_id = await world.commit(session_id, "Merge side")
+    assert parents(sides, commit_id) == [moved, sides.commit("side")]
+    assert sides.at(one.id) == replace(one, title="Theirs")
+    assert sides.at(two.id) == replace(two, title="Later", tags=("theirs",))
+
+
+async def test_the_same_merge_made_by_another_call_meanwhile(sides: Sides) -> None:
+    world = sides.world
+    one = world.node()
+    await sides.fork(one)
+    await world.put(replace(one, tags=("theirs",)), branch="side")
+    await world.put(world.node("Further"))
+    session_id = await world.open()
+    await sides.merge(session_id=session_id)
+    await sides.merge()
+    with pytest.raises(NothingToCommitError):
+        await world.commit(session_id)
+    await world.stage(session_id, replace(one, tags=("theirs",), title="More"))
+    commit_id = await world.commit(session_id)
+    assert len(parents(sides, commit_id)) == 1
+
+
+async def test_a_merge_that_changes_no_node_is_still_recorded(sides: Sides) -> None:
+    world = sides.world
+    one = world.node()
+    await sides.fork(one)
+    for branch in ("main", "side"):
+        await world.put(replace(one, title="The same"), branch=branch)
+    session_id = await world.open()
+    await sides.merge(session_id=session_id)
+    assert len(parents(sides, await world.commit(session_id))) == 2
+    assert (await sides.preview()).already_merged
+
+
+async def test_a_merge_is_committed_whole(sides: Sides) -> None:
+    one, two, session_id = await forked(sides)
+    world = sides.world
+    await resolve(world, session_id, others=THEIRS)
+    with pytest.raises(IncompleteChoiceError):
+        await world.commit(session_id, specific_nodes=[two.id])
+    with pytest.raises(SessionMergesError):
+        await sides.merge(session_id=session_id)
+    request = pb.DiscardChangesRequest(workspace=world.workspace, session_id=session_id, node_ids=[two.id])
+    await world.sessions.discard_changes(request)
+    await world.commit(session_id)
+    assert (sides.at(one.id), sides.at(two.id)) == (replace(one, title="Theirs"), two)
+
+
+async def test_changes_of_the_session_are_merged_too(sides: Sides) -> None:
+    world = sides.world
+    one, two = world.nodes(2)
+    await sides.fork(one, two)
+    await world.put(replace(one, title="Theirs"), replace(two, tags=("theirs",)), branch="side")
+    session_id = await world.open()
+    await world.stage(session_id, replace(one, title="Of the session"), replace(two, title="Of the session"))
+    answer = await sides.merge(session_id=session_id)
+    assert answer.conflict_count == 1
+    (conflict,) = await conflicts(world, session_id)
+    assert (conflict.our_value.text, conflict.their_value.text) == ("Of the session", "Theirs")
+    await resolve(world, session_id, others=THEIRS)
+    await world.commit(session_id)
+    assert sides.at(one.id) == replace(one, title="Theirs")
+    assert sides.at(two.id) == replace(two, title="Of the session", tags=("theirs",))
+
+
+@pytest.mark.parametrize("side", [OURS, THEIRS])
+async def test_a_node_that_only_one_side_has_left(sides: Sides, side: int) -> None:
+    world = sides.world
+    one, two = world.nodes(2)
+    await sides.fork(one, two)
+    await world.put(replace(two, title="Changed"), delete=[one])
+    await world.put(replace(one, title="Changed"), delete=[two], branch="side")
+    session_id = await world.open()
+    assert (await sides.merge(session_id=session_id)).conflict_count == 2
+    await resolve(world, session_id, others=side)
+    await world.commit(session_id)
+    is_theirs = side == THEIRS
+    assert sides.at(one.id) == (replace(one, title="Changed") if is_theirs else None)
+    assert sides.at(two.id) == (None if is_theirs else replace(two, title="Changed"))
+    assert not [found async for found in verify(world.store, world.workspace) if isinstance(found, Difference)]
+
+
+async def test_other_files_come_along_and_clash(sides: Sides) -> None:
+    world = sides.world
+    one = world.node()
+    await sides.fork(one)
+    await sides.write({"LICENCE": b"Theirs\n"}, onto="side")
+    session_id = await world.open()
+    await sides.merge(session_id=session_id)
+    clashing = await world.open()
+    await sides.merge(session_id=clashing)
+    commit_id = await world.commit(session_id, "Merge side")
+    assert git(world, "show", f"{commit_id}:LICENCE") == "Theirs\n"
+    await sides.write({"LICENCE": b"Of a person\n"}, onto="main")
+    await world.stage(clashing, replace(one, title="More"))
+    with pytest.raises(FileConflictError):
+        await world.commit(clashing)
+
+
+async def test_the_merged_commit_is_kept_while_the_session_is_open(sides: Sides) -> None:
+    _, _, session_id = await forked(sides)
+    world = sides.world
+    theirs = sides.commit("side")
+    request = history.DeleteBranchRequest(workspace=world.workspace, name="side")
+    await sides.history.delete_branch(request)
+    for _ in range(2):
+        await world.store.maintenance.tidy()
+    assert theirs in git(world, "for-each-ref", "--format=%(objectname)", "refs/memotree/keep")
+    await resolve(world, session_id, others=THEIRS)
+    commit_id = await world.commit(session_id)
+    assert parents(sides, commit_id)[1] == theirs
+    for _ in range(2):
+        await world.store.maintenance.tidy()
+    assert ".merged" not in git(world, "for-each-ref", "refs/memotree/keep")
+
+
+async def test_a_squash_has_one_parent(sides: Sides) -> None:
+    world = sides.world
+    one = world.node()
+    await sides.fork(one)
+    await world.put(replace(one, title="Theirs"), branch="side")
+    session_id = await world.open()
+    await sides.merge(session_id=session_id, style=history.MERGE_STYLE_SQUASH)
+    assert (await session_of(world, session_id)).merge_commit_id == ""
+    assert len(parents(sides, await world.commit(session_id))) == 1
+
+
+async def test_a_revert_and_a_cherry_pick_are_resolved_in_a_session(sides: Sides) -> None:
+    world = sides.world
+    one, two = world.nodes(2)
+    await sides.fork(one, two)
+    wrong = await world.put(replace(one, title="Wrong"), replace(two, tags=("wrong",)))
+    await world.put(replace(one, title="Later"), replace(two, tags=("wrong",)))
+    session_id = await world.open()
+    answer = await sides.revert(wrong, session_id=session_id)
+    assert (answer.commit_id, answer.change_count, answer.conflict_count) == ("", 1, 1)
+    await resolve(world, session_id, others=THEIRS)
+    commit_id = await world.commit(session_id, "Take it back")
+    assert (sides.at(one.id), sides.at(two.id)) == (one, two)
+    assert len(parents(sides, commit_id)) == 1
+    picked = await sides.pick(wrong, session_id=session_id)
+    assert (picked.change_count, picked.conflict_count) == (2, 0)
+    await world.commit(session_id, "Bring it again")
+    assert sides.at(one.id) == replace(one, title="Wrong")
+
+
+async def test_what_only_a_commit_has_is_refused(sides: Sides) -> None:
+    await sides.fork(sides.world.node())
+    session_id = await sides.world.open()
+    for fields in ({"message": "m"}, {"into": "main"}, {"style": history.MERGE_STYLE_FAST_FORWARD}):
+        with pytest.raises(InvalidInputError):
+            await sides.merge(session_id=session_id, **fields)
