@@ -19,6 +19,7 @@ from memotree_storage.model.position import many_between
 from memotree_storage.store import Store
 
 from memotree.canvas import NodeOperations, ViewOperations
+from memotree.canvas.conflict_resolution import ConflictResolution
 from memotree.history import HistoryOperations
 from memotree.local.server_process import ServerProcess
 from memotree.maintenance import MaintenanceOperations
@@ -70,7 +71,7 @@ async def world() -> AsyncIterator[World]:
             pages, limits = PageTokens(), service_limits(settings)
             workspaces = WorkspaceOperations(store, pages, limits)
             made = await workspaces.create_workspace(workspace_service_pb2.CreateWorkspaceRequest(name="bench"))
-            sessions = SessionOperations(store, pages, limits)
+            sessions = SessionOperations(store, pages, limits, resolver=ConflictResolution(store, limits))
             stack.push_async_callback(sessions.finish)
             yield World(
                 folder=settings.data_folder,

@@ -2,26 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from memotree_storage.conflicts import (
-    Absence,
-    ArchiveValue,
-    ChildValue,
-    Conflict,
-    ConflictKind,
-    FieldValue,
-    NodeValue,
-    Place,
-    RelationValue,
-    SourceValue,
-)
+from memotree_storage.conflicts import Absence, Conflict, ConflictKind, FieldValue, Place, RelationValue
 from memotree_storage.errors import InvalidInputError, NotFoundError
 from memotree_storage.model.text_merge import Hunk
 from memotree_storage.postgres.session_conflicts import SessionConflict
 
 from memotree.request.lookup import InvalidIdError
-from memotree.request.messages import relation_name
 from memotree.sessions.listed_conflicts import text_parts
 from memotree.v1 import session_service_pb2 as pb
 from memotree.v1 import types_pb2
@@ -119,11 +107,11 @@ def _choice(resolution: pb.ConflictResolution, kept: SessionConflict, at: str) -
     kind = resolution.WhichOneof("choice")
     if kind == "side":
         return _of_side(kept, resolution.side, f"{at}.side")
-    if kind == "value":
-        return Choice(kept, "", _value(resolution.value, kept.conflict, f"{at}.value"), f"{at}.value")
+    if kind in ("text", "place", "remove"):
+        return Choice(kept, "", _value(resolution, kind, kept.conflict, f"{at}.{kind}"), f"{at}.{kind}")
     if kind == "hunks":
         return Choice(kept, "", _joined(resolution.hunks.hunks, kept.conflict, f"{at}.hunks"), f"{at}.hunks")
-    raise InvalidInputError.at(at, "has no choice: give a side, a value or hunks.")
+    raise InvalidInputError.at(at, "has no choice: give a side, a text, a place, remove or hunks.")
 
 
 def _of_side(kept: SessionConflict, side: int, at: str) -> Choice:
@@ -133,31 +121,20 @@ def _of_side(kept: SessionConflict, side: int, at: str) -> Choice:
     return Choice(kept, name, getattr(kept.conflict, name), at)
 
 
-def _value(message: types_pb2.FieldValue, conflict: Conflict, at: str) -> FieldValue:
-    value = _read(message, at)
+def _value(resolution: pb.ConflictResolution, kind: str, conflict: Conflict, at: str) -> FieldValue:
     if conflict.kind is ConflictKind.HAS_CHILDREN or (conflict.kind.is_of_values and not conflict.field):
         raise InvalidInputError.at(at, "The conflict is about the whole node or archive; choose a side.")
-    if isinstance(value, NodeValue | ArchiveValue | ChildValue):
-        raise InvalidInputError.at(at, "A node, archive or child can be chosen by its side only.")
-    return value
-
-
-def _read(message: types_pb2.FieldValue, at: str) -> FieldValue:
-    kind = message.WhichOneof("kind")
-    if kind is None:
-        raise InvalidInputError.at(at, "has no value.")
-    given: Any = getattr(message, kind)
-    if kind == "text":
-        return str(given)
-    if kind == "absence":
-        return Absence.NONE
     if kind == "place":
-        return Place(given.archive_id, given.parent_id, given.position)
-    if kind == "relation":
-        return RelationValue(relation_name(given.type, f"{at}.relation.type"), given.target_id, given.description)
-    if kind == "source":
-        return SourceValue(given.document_id, given.start, given.end, given.page, given.heading, given.sha256)
-    return ChildValue("")
+        return Place(resolution.place.archive_id, resolution.place.parent_id, resolution.place.position)
+    if kind == "remove":
+        if not resolution.remove:
+            raise InvalidInputError.at(at, "is true, or another choice is given.")
+        return Absence.NONE
+    name, _, key = conflict.field.partition(".")
+    if name == "relations":
+        relation, _, target = key.partition(".")
+        return RelationValue(relation, target, resolution.text)
+    return resolution.text
 
 
 def _joined(choices: Sequence[pb.HunkResolution], conflict: Conflict, at: str) -> str:
@@ -165,7 +142,7 @@ def _joined(choices: Sequence[pb.HunkResolution], conflict: Conflict, at: str) -
     parts = text_parts(conflict)
     hunks = [part for part in parts if isinstance(part, Hunk)]
     if not hunks:
-        raise InvalidInputError.at(at, "The conflict has no hunks; choose a side or a value.")
+        raise InvalidInputError.at(at, "The conflict has no hunks; choose a side or give a text.")
     if len(choices) != len(hunks):
         raise InvalidInputError.at(at, f"has {len(choices)} choice(s), and the conflict has {len(hunks)} hunk(s).")
     pairs = enumerate(zip(hunks, choices, strict=True))

@@ -222,6 +222,11 @@ class CliContext:
         session = self.choice.session
         if session and not self.session_option and session in error.message:
             return "The session was chosen by an earlier command; `memotree session use --none` stops using it."
+        if error.reason == "MERGE_CONFLICT":
+            return (
+                "With --resolve, `memotree branch merge`, `revert` and `cherry-pick` keep the conflicts in a session, "
+                "to be resolved there."
+            )
         return ""
 
 

@@ -13,7 +13,7 @@ from memotree.cli.terminal.output import ID, Cell, Column, plain, table
 from memotree.cli.wording import in_commands, in_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from rich.console import RenderableType
 
@@ -134,20 +134,32 @@ OF_MERGE: Final = ("On the branch", "On the other side")
 _SIDES: Final = {"MERGE_CONFLICT": OF_MERGE}
 
 
-def conflict_table(conflicts: Iterable[Conflict], sides: tuple[str, str]) -> RenderableType:
-    """A table of conflicts with both sides next to each other; ``sides`` are their names."""
-    columns: list[Column] = [("Node", ID), "Field", "Before", *sides]
-    rows = [
-        (
-            each.node_id,
-            each.field or "(all of it)",
-            _side(each.base, each.base_value),
-            _side(each.ours, each.our_value),
-            _side(each.theirs, each.their_value),
-        )
-        for each in conflicts
-    ]
+def conflict_table(conflicts: Iterable[Conflict], sides: tuple[str, str], *, with_kind: bool = False) -> RenderableType:
+    """A table of conflicts with both sides next to each other, a content part by part if its parts are known.
+
+    Args:
+        conflicts: The conflicts.
+        sides: What the sides are called.
+        with_kind: Whether to say why they exclude each other.
+    """
+    columns: list[Column] = [("Node", ID), "Field", "Before", *sides, *([("Why", "dim")] if with_kind else [])]
+    rows = [row for each in conflicts for row in _rows(each, with_kind=with_kind)]
     return Group(Text("Conflicts", "bold"), table(columns, rows, empty=""))
+
+
+def _rows(conflict: Conflict, *, with_kind: bool) -> Iterator[tuple[Cell, ...]]:
+    why = (conflict.kind.lower().replace("_", " "),) if with_kind else ()
+    for number, hunk in enumerate(conflict.hunks, 1):
+        yield conflict.node_id, f"{conflict.field}, part {number}", hunk.base, hunk.ours, hunk.theirs, *why
+    if not conflict.hunks:
+        yield (
+            conflict.node_id,
+            conflict.field or "(all of it)",
+            _side(conflict.base, conflict.base_value),
+            _side(conflict.ours, conflict.our_value),
+            _side(conflict.theirs, conflict.their_value),
+            *why,
+        )
 
 
 def _side(text: str, value: FieldValue | None) -> Cell:

@@ -63,6 +63,8 @@ COMMANDS: Final = {
     "DiscardChanges": "session discard --node NODE",
     "DiscardSession": "session discard",
     "RebaseSession": "session rebase",
+    "ListConflicts": "session conflicts",
+    "ResolveConflicts": "session resolve",
     "CommitChanges": "commit",
     "RenderView": "view render",
     "ListViews": "view list",

@@ -14,9 +14,11 @@ from memotree.client import changes, memory
 from memotree.client.aio import AsyncClient
 from memotree.client.blocking import Client, Revision, Session, View, Workspace
 from memotree.client.changes import Change
-from memotree.client.conflicts import Absence, ChildNode, Conflict, Place
+from memotree.client.conflicts import Absence, ChildNode, Conflict, ConflictHunk, Place, Resolution
 from memotree.client.enums import (
     ChangeKind,
+    ConflictKind,
+    ConflictSide,
     DropReason,
     FaultKind,
     JobState,
@@ -82,6 +84,7 @@ from memotree.client.history_values import (
     FieldChange,
     NodeRevision,
     PickedCommit,
+    StagedMerge,
     Tag,
 )
 from memotree.client.jobs import IngestedDocument, Ingestion, Job, ModelUsage, Renewal
@@ -152,6 +155,9 @@ __all__ = [
     "CommitResult",
     "CommittedChanges",
     "Conflict",
+    "ConflictHunk",
+    "ConflictKind",
+    "ConflictSide",
     "ContextUsage",
     "DataLossError",
     "DeadlineExceededError",
@@ -202,6 +208,7 @@ __all__ = [
     "RelationType",
     "Rendering",
     "Renewal",
+    "Resolution",
     "ResourceExhaustedError",
     "Revision",
     "SearchHit",
@@ -216,6 +223,7 @@ __all__ = [
     "Similarity",
     "Source",
     "StagedChange",
+    "StagedMerge",
     "StaleReason",
     "StaleSummaries",
     "StaleSummary",

@@ -209,6 +209,11 @@ class Session(Revision):
     discard_changes = _blocking(AsyncSession.discard_changes)
     discard = _blocking(AsyncSession.discard)
     rebase = _blocking(AsyncSession.rebase)
+    conflicts = _iterating(AsyncSession.conflicts)
+    resolve = _blocking(AsyncSession.resolve)
+    merge_branch = _blocking(AsyncSession.merge_branch)
+    revert = _blocking(AsyncSession.revert)
+    cherry_pick = _blocking(AsyncSession.cherry_pick)
     commit = _blocking(AsyncSession.commit)
 
 

@@ -1,12 +1,13 @@
-"""Conflicting edits, and the values of their sides: typed for a program, as a text for a person."""
+"""Conflicting edits, the values of their sides (typed for a program, as a text for a person), and what is chosen."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Self
 
-from memotree.client.node_values import Archive, Node, Relation, Source
-from memotree.v1 import types_pb2
+from memotree.client.enums import ConflictKind, ConflictSide, ConflictSideName, from_wire, to_wire
+from memotree.client.node_values import Archive, Node, NodeRef, Relation, Source, node_id
+from memotree.v1 import session_service_pb2, types_pb2
 
 
 class Absence(Enum):
@@ -32,6 +33,10 @@ class Place:
         """Reads the message."""
         return cls(message.archive_id, message.parent_id or None, message.position)
 
+    def to_wire(self) -> types_pb2.Place:
+        """The message."""
+        return types_pb2.Place(archive_id=self.archive_id, parent_id=self.parent_id or "", position=self.position)
+
 
 @dataclass(frozen=True, slots=True)
 class ChildNode:
@@ -42,6 +47,15 @@ class ChildNode:
 
 FieldValue = str | Absence | Place | Relation | Source | Node | Archive | ChildNode
 """The value of one side of a conflict: a ``str`` for a field that is a text, and for the value of an attribute."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConflictHunk:
+    """A part of a content that both sides changed; ``base``, ``ours`` or ``theirs`` may be empty."""
+
+    base: str
+    ours: str
+    theirs: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +72,8 @@ class Conflict:
         base_value: The value that both started from; ``None`` if it is not known.
         our_value: That of ``ours``, likewise.
         their_value: That of ``theirs``, likewise.
+        kind: Why the two exclude each other.
+        hunks: Of a content that a session has in conflict: the parts that both sides changed, in order.
     """
 
     node_id: str
@@ -69,6 +85,8 @@ class Conflict:
     base_value: FieldValue | None = None
     our_value: FieldValue | None = None
     their_value: FieldValue | None = None
+    kind: ConflictKind = ConflictKind.UNSPECIFIED
+    hunks: tuple[ConflictHunk, ...] = ()
 
     @classmethod
     def from_wire(cls, message: types_pb2.Conflict) -> Self:
@@ -78,12 +96,71 @@ class Conflict:
             for name in ("base_value", "our_value", "their_value")
         )
         texts = (readable(base), readable(our), readable(their))
-        return cls(message.node_id, message.field, *texts, message.description, base, our, their)
+        kind = from_wire(ConflictKind, message.kind, ConflictKind.UNSPECIFIED)
+        hunks = tuple(ConflictHunk(hunk.base, hunk.ours, hunk.theirs) for hunk in message.hunks)
+        return cls(message.node_id, message.field, *texts, message.description, base, our, their, kind, hunks)
 
-    def in_words(self) -> dict[str, str]:
-        """All fields that are texts, by name."""
+    def in_words(self) -> dict[str, Any]:
+        """All fields as texts, by name."""
         names = ("node_id", "field", "base", "ours", "theirs", "description")
-        return {name: getattr(self, name) for name in names}
+        found: dict[str, Any] = {name: getattr(self, name) for name in names}
+        if self.kind is not ConflictKind.UNSPECIFIED:
+            found["kind"] = str(self.kind)
+        if self.hunks:
+            found["hunks"] = [{"base": each.base, "ours": each.ours, "theirs": each.theirs} for each in self.hunks]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """What to choose for a conflict of a session: exactly one of ``side``, ``text``, ``place``, ``remove``, ``hunks``.
+
+    Attributes:
+        node: The node or archive.
+        field: The field; empty for every conflict of the node, if a side is chosen.
+        side: The side whose value is taken.
+        text: A text of your own; of a relation, its description.
+        place: A place of your own, for a conflict about the parent or archive.
+        remove: Whether the attribute, relation or source shall go.
+        hunks: For each hunk in order: a side, or a text.
+    """
+
+    node: NodeRef
+    field: str = ""
+    side: ConflictSideName | None = None
+    text: str | None = None
+    place: Place | None = None
+    remove: bool = False
+    hunks: Sequence[ConflictSide | str] = ()
+
+    def to_wire(self) -> session_service_pb2.ConflictResolution:
+        """The message.
+
+        Raises:
+            ValueError: Not exactly one choice is given.
+        """
+        given = (self.side is not None, self.text is not None, self.place is not None, self.remove, bool(self.hunks))
+        if sum(given) != 1:
+            message = "A resolution has exactly one of side, text, place, remove and hunks."
+            raise ValueError(message)
+        made = session_service_pb2.ConflictResolution(node_id=node_id(self.node), field=self.field)
+        if self.side is not None:
+            made.side = to_wire(ConflictSide, self.side)
+        elif self.text is not None:
+            made.text = self.text
+        elif self.place is not None:
+            made.place.CopyFrom(self.place.to_wire())
+        elif self.remove:
+            made.remove = True
+        else:
+            made.hunks.hunks.extend(map(_hunk_to_wire, self.hunks))
+        return made
+
+
+def _hunk_to_wire(choice: ConflictSide | str) -> session_service_pb2.HunkResolution:
+    if isinstance(choice, ConflictSide):
+        return session_service_pb2.HunkResolution(side=to_wire(ConflictSide, choice))
+    return session_service_pb2.HunkResolution(text=choice)
 
 
 def readable(value: FieldValue | None) -> str:

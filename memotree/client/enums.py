@@ -53,6 +53,29 @@ class MergeStyle(StrEnum):
     SQUASH = "SQUASH"
 
 
+class ConflictKind(StrEnum):
+    """Why two edits exclude each other; UNSPECIFIED for a kind of a newer server."""
+
+    UNSPECIFIED = "UNSPECIFIED"
+    BOTH_CHANGED = "BOTH_CHANGED"
+    CHANGED_AND_DELETED = "CHANGED_AND_DELETED"
+    CREATED_TWICE = "CREATED_TWICE"
+    PARENT_DELETED = "PARENT_DELETED"
+    PARENT_MOVED = "PARENT_MOVED"
+    CYCLE = "CYCLE"
+    TOO_DEEP = "TOO_DEEP"
+    HAS_CHILDREN = "HAS_CHILDREN"
+    NAME_TAKEN = "NAME_TAKEN"
+
+
+class ConflictSide(StrEnum):
+    """One of the sides of a conflict."""
+
+    OURS = "OURS"
+    THEIRS = "THEIRS"
+    BASE = "BASE"
+
+
 class SessionState(StrEnum):
     """The state of a session; only an open one accepts changes."""
 
@@ -150,6 +173,7 @@ RelationName = (
     | Literal["REFERENCES", "INSPIRED_BY", "CONTRADICTS", "EXTENDS", "DEPENDS_ON", "SUPERSEDES", "PART_OF", "ABOUT"]
 )
 MergeStyleName = MergeStyle | Literal["COMMIT", "FAST_FORWARD", "SQUASH"]
+ConflictSideName = ConflictSide | Literal["OURS", "THEIRS", "BASE"]
 JobStateName = JobState | Literal["QUEUED", "RUNNING", "SUCCEEDED", "FAILED", "STOPPED", "CANCELLED"]
 SearchTypeName = SearchType | Literal["FULL_TEXT", "SEMANTIC", "RELATION", "HYBRID"]
 SearchScopeName = SearchScope | Literal["ALL", "CURRENT_VIEW", "SUBTREE", "RELATED"]
@@ -162,6 +186,8 @@ _WIRE: dict[type[StrEnum], tuple[Any, str]] = {
     RelationType: (types_pb2.RelationType, "RELATION_TYPE_"),
     ChangeKind: (types_pb2.ChangeKind, "CHANGE_KIND_"),
     MergeStyle: (history_service_pb2.MergeStyle, "MERGE_STYLE_"),
+    ConflictKind: (types_pb2.ConflictKind, "CONFLICT_KIND_"),
+    ConflictSide: (types_pb2.ConflictSide, "CONFLICT_SIDE_"),
     SessionState: (session_service_pb2.SessionState, "SESSION_STATE_"),
     JobState: (job_service_pb2.JobState, "JOB_STATE_"),
     SearchType: (node_service_pb2.SearchType, "SEARCH_TYPE_"),

@@ -173,6 +173,27 @@ class PickedCommit:
 
 
 @dataclass(frozen=True, slots=True)
+class StagedMerge:
+    """What a merge, revert or cherry-pick has staged in a session; its conflicts wait to be resolved there."""
+
+    branch: str
+    change_count: int = 0
+    conflict_count: int = 0
+    already_merged: bool = False
+
+    @classmethod
+    def from_wire(
+        cls,
+        message: history_service_pb2.MergeBranchResponse
+        | history_service_pb2.RevertCommitResponse
+        | history_service_pb2.CherryPickResponse,
+    ) -> Self:
+        """Reads the message."""
+        merged = isinstance(message, history_service_pb2.MergeBranchResponse) and message.already_merged
+        return cls(message.branch, message.change_count, message.conflict_count, merged)
+
+
+@dataclass(frozen=True, slots=True)
 class BranchMergePreview:
     """What a merge would do.
 

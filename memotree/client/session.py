@@ -8,14 +8,17 @@ from typing import Concatenate, ParamSpec, Self, TypeVar
 from google.protobuf.message import Message
 
 from memotree.client import changes
+from memotree.client.conflicts import Conflict, Resolution
+from memotree.client.enums import ConflictSide, ConflictSideName, MergeStyle, to_wire
 from memotree.client.errors import AlreadyExistsError
-from memotree.client.history_values import Author
+from memotree.client.history_values import Author, StagedMerge
 from memotree.client.node_values import Archive, ArchiveRef, Node, NodeRef, archive_id, node_id
 from memotree.client.paging import pages
 from memotree.client.revision import MOST_PER_PAGE, AsyncRevision
 from memotree.client.signatures import described, name_methods
 from memotree.client.transport import Transport
 from memotree.client.workspace_values import ChangeResult, CommitResult, MergeResult, SessionInfo, StagedChange
+from memotree.v1 import history_service_pb2 as history
 from memotree.v1 import node_service_pb2 as nodes
 from memotree.v1 import session_service_pb2 as sessions
 from memotree.v1 import workspace_service_pb2 as workspaces
@@ -184,14 +187,91 @@ class AsyncSession(AsyncRevision):
         answer = await self._stage(sessions.DiscardSessionRequest(), sessions.DiscardSessionResponse)
         return SessionInfo.from_wire(answer.session)
 
-    async def rebase(self) -> SessionInfo:
+    async def rebase(self, *, keep_conflicts: bool = False) -> SessionInfo:
         """Moves the session's base to the head of its branch, merging each staged change per field.
+
+        Args:
+            keep_conflicts: Whether to do so also if there are conflicts: `conflicts` lists them, `resolve` ends them.
 
         Raises:
             AbortedError: Some changes cannot be merged; ``conflicts`` lists them, and nothing is changed.
         """
-        answer = await self._stage(sessions.RebaseSessionRequest(), sessions.RebaseSessionResponse)
+        request = sessions.RebaseSessionRequest(keep_conflicts=keep_conflicts)
+        answer = await self._stage(request, sessions.RebaseSessionResponse)
         return SessionInfo.from_wire(answer.session)
+
+    def conflicts(self) -> AsyncIterator[Conflict]:
+        """The conflicts that are not resolved, ordered by node, each whole; "ours" is what the session has now."""
+        request = sessions.ListConflictsRequest(workspace=self._workspace, session_id=self.id, page_size=MOST_PER_PAGE)
+        return pages(
+            self._transport,
+            request,
+            sessions.ListConflictsResponse,
+            lambda page: map(Conflict.from_wire, page.conflicts),
+        )
+
+    async def resolve(
+        self,
+        resolutions: Iterable[Resolution] = (),
+        *,
+        others: ConflictSideName | None = None,
+        message: str = "",
+        request_id: str = "",
+    ) -> SessionInfo:
+        """Resolves conflicts; all of the call, or none. ``conflict_count`` of the result tells how many are left.
+
+        Args:
+            resolutions: What to choose for some conflicts, at most 1000.
+            others: The side to take for all other conflicts; they stay if ``None``.
+            message: The reason, for the body of the commit.
+            request_id: An id of your choice for this call; a new one if empty.
+        """
+        request = sessions.ResolveConflictsRequest(
+            resolutions=[resolution.to_wire() for resolution in resolutions],
+            others=to_wire(ConflictSide, others),
+            commit_message=message,
+            request_id=request_id,
+        )
+        return SessionInfo.from_wire((await self._stage(request, sessions.ResolveConflictsResponse)).session)
+
+    async def merge_branch(self, source: str, *, squash: bool = False, request_id: str = "") -> StagedMerge:
+        """Stages the merge of a branch, tag or commit; ``commit`` then makes the merge commit.
+
+        Conflicts wait in the session: `conflicts` lists them, and `resolve` ends them.
+
+        Args:
+            source: What is merged.
+            squash: Whether the commit shall not have the other side as its second parent.
+            request_id: An id of your choice for this call; a new one if empty.
+        """
+        request = history.MergeBranchRequest(
+            source=source,
+            style=to_wire(MergeStyle, MergeStyle.SQUASH if squash else MergeStyle.COMMIT),
+            request_id=request_id,
+        )
+        return StagedMerge.from_wire(await self._stage(request, history.MergeBranchResponse))
+
+    async def revert(self, commit: str, *, parent_number: int = 0, request_id: str = "") -> StagedMerge:
+        """Stages what takes back the changes of a commit; conflicts wait in the session.
+
+        Args:
+            commit: The commit, or what names it: a unique prefix, a tag or a branch.
+            parent_number: For a merge: the parent that its changes are counted from.
+            request_id: An id of your choice for this call; a new one if empty.
+        """
+        request = history.RevertCommitRequest(revision=commit, parent_number=parent_number, request_id=request_id)
+        return StagedMerge.from_wire(await self._stage(request, history.RevertCommitResponse))
+
+    async def cherry_pick(self, commit: str, *, parent_number: int = 0, request_id: str = "") -> StagedMerge:
+        """Stages what a commit changed elsewhere; conflicts wait in the session.
+
+        Args:
+            commit: The commit, or what names it: a unique prefix, a tag or a branch.
+            parent_number: For a merge: the parent that its changes are counted from.
+            request_id: An id of your choice for this call; a new one if empty.
+        """
+        request = history.CherryPickRequest(revision=commit, parent_number=parent_number, request_id=request_id)
+        return StagedMerge.from_wire(await self._stage(request, history.CherryPickResponse))
 
     async def commit(
         self,

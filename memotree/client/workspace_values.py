@@ -49,6 +49,10 @@ class SessionInfo:
     update_time: datetime | None = None
     expire_time: datetime | None = None
     change_count: int = 0
+    conflict_count: int = 0
+    """How many conflicts are not resolved."""
+    merge_commit_id: str = ""
+    """The commit that its next commit merges; empty for none."""
 
     @classmethod
     def from_wire(cls, message: session_service_pb2.Session) -> Self:
@@ -64,6 +68,8 @@ class SessionInfo:
             moment(message, "update_time"),
             moment(message, "expire_time"),
             message.change_count,
+            message.conflict_count,
+            message.merge_commit_id,
         )
 
 
@@ -79,7 +85,7 @@ class StagedChange:
     is_archive: bool = False
     tools: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
-    """Why it does not fit the session's base any more."""
+    """Those that are not resolved."""
 
     @classmethod
     def from_wire(cls, message: session_service_pb2.StagedChange) -> Self:

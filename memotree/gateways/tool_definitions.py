@@ -112,6 +112,13 @@ TOOLS: Final[tuple[Tool, ...]] = (
         "SessionService.RebaseSession",
         required=("session_id",),
     ),
+    _read("list_conflicts", "List the conflicts of a session", "SessionService.ListConflicts", "session_id"),
+    Tool(
+        "resolve_conflicts",
+        "Resolve conflicts of a session",
+        "SessionService.ResolveConflicts",
+        required=("session_id",),
+    ),
     Tool(
         "discard_changes",
         "Discard some changes",

@@ -61,7 +61,7 @@ async def compose(settings: Settings, embedded: EmbeddedServers | None = None) -
         reader = DocumentReader(ReadingLimits(settings.document_time, settings.document_memory))
         stack.push_async_callback(reader.close)
         forest = forest_operations(store, models, runner, limits, summaries, reader, settings)
-        sessions = SessionOperations(store, pages, limits, summaries, ConflictResolution(store, limits))
+        sessions = SessionOperations(store, pages, limits, summaries, resolver=ConflictResolution(store, limits))
         stack.push_async_callback(sessions.finish)
         maintenance = MaintenanceOperations(
             store,

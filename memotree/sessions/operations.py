@@ -104,7 +104,8 @@ class SessionOperations:
         pages: PageTokens,
         limits: ServiceLimits,
         summaries: SummaryRenewer | None = None,
-        resolver: ConflictResolver | None = None,
+        *,
+        resolver: ConflictResolver,
     ) -> None:
         self._store = store
         self._pages = pages
@@ -211,9 +212,6 @@ class SessionOperations:
 
     async def resolve_conflicts(self, request: pb.ResolveConflictsRequest) -> pb.ResolveConflictsResponse:
         """Resolve conflicts of a session."""
-        if self._resolver is None:
-            message = "these operations were made without a resolver of conflicts"
-            raise RuntimeError(message)
         return await self._resolver.resolve(request)
 
     async def discard_changes(self, request: pb.DiscardChangesRequest) -> pb.DiscardChangesResponse:

@@ -972,10 +972,8 @@ class MergeBranchRequest(_message.Message):
     request_id: _builtins.str
     """Makes the call safe to repeat: calls with the same id merge once."""
     session_id: _builtins.str
-    """Stages the merge in this open session instead of committing it; its branch is merged into. What conflicts is kept
-    there until it is resolved (ListConflicts, ResolveConflicts); "our" is the session then. CommitChanges makes the
-    merge commit, with both as parents (with MERGE_STYLE_SQUASH, without the second one). branch, message and author must
-    be empty.
+    """Stages the merge in this open session instead of committing it; conflicts are kept there until they are resolved
+    (ResolveConflicts), and CommitChanges makes the merge commit. branch, message and author are empty then.
     """
     @_builtins.property
     def author(self) -> _types_pb2.CommitAuthor:
@@ -1067,10 +1065,10 @@ class RevertCommitRequest(_message.Message):
     request_id: _builtins.str
     """Makes the call safe to repeat: calls with the same id make only one commit."""
     validate_only: _builtins.bool
-    """Whether to tell only what would change, or conflict; nothing is written then."""
+    """Whether only to tell what would change; nothing is written then."""
     session_id: _builtins.str
-    """Stages the changes in this open session instead of committing them. What conflicts is kept there until it is
-    resolved (ListConflicts, ResolveConflicts); "our" is the session then. branch, message and author must be empty.
+    """Stages the changes in this open session instead of committing them; conflicts are kept there until they are
+    resolved (ResolveConflicts). branch, message and author are empty then.
     """
     @_builtins.property
     def author(self) -> _types_pb2.CommitAuthor:
@@ -1165,10 +1163,10 @@ class CherryPickRequest(_message.Message):
     request_id: _builtins.str
     """Makes the call safe to repeat: calls with the same id make only one commit."""
     validate_only: _builtins.bool
-    """Whether to tell only what would change, or conflict; nothing is written then."""
+    """Whether only to tell what would change; nothing is written then."""
     session_id: _builtins.str
-    """Stages the changes in this open session instead of committing them. What conflicts is kept there until it is
-    resolved (ListConflicts, ResolveConflicts); "our" is the session then. branch, message and author must be empty.
+    """Stages the changes in this open session instead of committing them; conflicts are kept there until they are
+    resolved (ResolveConflicts). branch, message and author are empty then.
     """
     @_builtins.property
     def author(self) -> _types_pb2.CommitAuthor:

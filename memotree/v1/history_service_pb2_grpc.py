@@ -199,11 +199,11 @@ class HistoryServiceServicer:
         """Merges a revision into a branch: three ways, per node and field, from their merge base. Content merges by lines and,
         within a paragraph, by sentences; tags, attributes and relations merge item by item. The result is a commit with
         both as parents, unless another style is given. If the branch has all of the other side already, nothing is written.
-        After OK the commit is on stable storage; see CommitChanges for what an error means and for request_id.
         Errors: ABORTED with a ConflictList when both sides changed one field differently, or when their changes together
         leave no tree (a list too long for a status is cut; PreviewMerge has all, and with session_id they are resolved in
-        a session), and without one when the branch kept moving; FAILED_PRECONDITION for a fast-forward that is not possible, and as PreviewMerge; INVALID_ARGUMENT;
-        UNAVAILABLE when the disk or PostgreSQL does not answer.
+        a session), and without one when the branch kept moving; FAILED_PRECONDITION for a fast-forward that is not possible,
+        and as PreviewMerge; INVALID_ARGUMENT; UNAVAILABLE when the disk or PostgreSQL does not answer. After OK the commit
+        is on stable storage; see CommitChanges for what an error means and for request_id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -211,10 +211,10 @@ class HistoryServiceServicer:
 
     def RevertCommit(self, request, context):
         """Takes back on a branch what a commit changed, by a new commit; what was changed since stays. A revert can be reverted.
-        After OK the commit is on stable storage; see CommitChanges for what an error means and for request_id.
         Errors: ABORTED with a ConflictList when the branch has changed the same since, or would be left without a tree, and
         without one when the branch kept moving; FAILED_PRECONDITION when the branch has nothing of that commit, for the first
-        commit of a history, and as PreviewMerge; INVALID_ARGUMENT, also for a merge without a parent_number.
+        commit of a history, and as PreviewMerge; INVALID_ARGUMENT, also for a merge without a parent_number. After OK the
+        commit is on stable storage; see CommitChanges for what an error means and for request_id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

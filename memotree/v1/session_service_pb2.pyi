@@ -671,7 +671,7 @@ class HunkResolution(_message.Message):
     side: _types_pb2.ConflictSide.ValueType
     """The part of this side."""
     text: _builtins.str
-    """This text, which may be empty."""
+    """This text."""
     def __init__(
         self,
         *,
@@ -697,7 +697,7 @@ class HunkResolutions(_message.Message):
     HUNKS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hunks(self) -> _containers.RepeatedCompositeFieldContainer[Global___HunkResolution]:
-        """One for each of the hunks of the conflict, in their order."""
+        """One for each hunk of the conflict, in order."""
 
     def __init__(
         self,
@@ -721,17 +721,23 @@ class ConflictResolution(_message.Message):
     NODE_ID_FIELD_NUMBER: _builtins.int
     FIELD_FIELD_NUMBER: _builtins.int
     SIDE_FIELD_NUMBER: _builtins.int
-    VALUE_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
+    REMOVE_FIELD_NUMBER: _builtins.int
     HUNKS_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
-    """The node or archive of the conflict: its id, or a prefix of four characters or more that no other conflict has."""
+    """The node or archive of the conflict: its id, or a prefix that no other conflict has."""
     field: _builtins.str
     """The field of the conflict, as in Conflict; empty for every conflict of the node."""
     side: _types_pb2.ConflictSide.ValueType
     """What this side has."""
+    text: _builtins.str
+    """This text; of a relation, this description."""
+    remove: _builtins.bool
+    """Nothing: removes an attribute, relation or source."""
     @_builtins.property
-    def value(self) -> _types_pb2.FieldValue:
-        """This value, of the kind that Conflict.field has; an absence removes an attribute, relation or source."""
+    def place(self) -> _types_pb2.Place:
+        """This place, for the fields "parent" and "archive"."""
 
     @_builtins.property
     def hunks(self) -> Global___HunkResolutions:
@@ -743,14 +749,16 @@ class ConflictResolution(_message.Message):
         node_id: _builtins.str = ...,
         field: _builtins.str = ...,
         side: _types_pb2.ConflictSide.ValueType = ...,
-        value: _types_pb2.FieldValue | None = ...,
+        text: _builtins.str = ...,
+        place: _types_pb2.Place | None = ...,
+        remove: _builtins.bool = ...,
         hunks: Global___HunkResolutions | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["choice", b"choice", "hunks", b"hunks", "side", b"side", "value", b"value"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["choice", b"choice", "hunks", b"hunks", "place", b"place", "remove", b"remove", "side", b"side", "text", b"text"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["choice", b"choice", "field", b"field", "hunks", b"hunks", "node_id", b"node_id", "side", b"side", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["choice", b"choice", "field", b"field", "hunks", b"hunks", "node_id", b"node_id", "place", b"place", "remove", b"remove", "side", b"side", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_choice: _TypeAlias = _typing.Literal["side", "value", "hunks"]  # noqa: Y015
+    _WhichOneofReturnType_choice: _TypeAlias = _typing.Literal["side", "text", "place", "remove", "hunks"]  # noqa: Y015
     _WhichOneofArgType_choice: _TypeAlias = _typing.Literal["choice", b"choice"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_choice) -> _WhichOneofReturnType_choice | None: ...
 
@@ -780,7 +788,7 @@ class ResolveConflictsRequest(_message.Message):
     """Makes the call safe to repeat."""
     @_builtins.property
     def resolutions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConflictResolution]:
-        """What to choose, at most 1000, and for each conflict once."""
+        """What to choose, at most 1000; for each conflict once."""
 
     def __init__(
         self,

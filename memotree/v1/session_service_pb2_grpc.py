@@ -153,17 +153,18 @@ class SessionServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListConflicts(self, request, context):
-        """Lists the conflicts that a session keeps until they are resolved, each whole, ordered by node. They come from
-        RebaseSession with keep_conflicts, from a commit of other changes, and from MergeBranch, RevertCommit and CherryPick
-        with session_id. Until a conflict is resolved, the session has our value.
+        """Lists the conflicts that a session keeps until they are resolved, each whole. Until then it has our value.
         Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
+
+        Conflicts come from RebaseSession with keep_conflicts, from a commit of other changes, and from MergeBranch,
+        RevertCommit and CherryPick with session_id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResolveConflicts(self, request, context):
-        """Resolves conflicts of a session: by a side, by a value, or part by part. All of a call are resolved, or none.
+        """Resolves conflicts of a session by a side, a value, or part by part: all of a call, or none.
 
         Other calls resolve too: an edit of the field, the deletion of the node, and DiscardChanges. A conflict about the
         tree (PARENT_DELETED, PARENT_MOVED, CYCLE, TOO_DEEP, HAS_CHILDREN, NAME_TAKEN) is looked for again after each change,

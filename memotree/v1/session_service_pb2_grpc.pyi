@@ -67,13 +67,14 @@ class SessionServiceStub:
     FAILED_PRECONDITION for a session that is not open, as when its branch was deleted.
     """
     ListConflicts: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.ListConflictsRequest, _session_service_pb2.ListConflictsResponse]
-    """Lists the conflicts that a session keeps until they are resolved, each whole, ordered by node. They come from
-    RebaseSession with keep_conflicts, from a commit of other changes, and from MergeBranch, RevertCommit and CherryPick
-    with session_id. Until a conflict is resolved, the session has our value.
+    """Lists the conflicts that a session keeps until they are resolved, each whole. Until then it has our value.
     Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
+
+    Conflicts come from RebaseSession with keep_conflicts, from a commit of other changes, and from MergeBranch,
+    RevertCommit and CherryPick with session_id.
     """
     ResolveConflicts: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.ResolveConflictsRequest, _session_service_pb2.ResolveConflictsResponse]
-    """Resolves conflicts of a session: by a side, by a value, or part by part. All of a call are resolved, or none.
+    """Resolves conflicts of a session by a side, a value, or part by part: all of a call, or none.
 
     Other calls resolve too: an edit of the field, the deletion of the node, and DiscardChanges. A conflict about the
     tree (PARENT_DELETED, PARENT_MOVED, CYCLE, TOO_DEEP, HAS_CHILDREN, NAME_TAKEN) is looked for again after each change,
@@ -141,13 +142,14 @@ class SessionServiceAsyncStub(SessionServiceStub):
     FAILED_PRECONDITION for a session that is not open, as when its branch was deleted.
     """
     ListConflicts: _aio.UnaryUnaryMultiCallable[_session_service_pb2.ListConflictsRequest, _session_service_pb2.ListConflictsResponse]  # type: ignore[assignment]
-    """Lists the conflicts that a session keeps until they are resolved, each whole, ordered by node. They come from
-    RebaseSession with keep_conflicts, from a commit of other changes, and from MergeBranch, RevertCommit and CherryPick
-    with session_id. Until a conflict is resolved, the session has our value.
+    """Lists the conflicts that a session keeps until they are resolved, each whole. Until then it has our value.
     Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
+
+    Conflicts come from RebaseSession with keep_conflicts, from a commit of other changes, and from MergeBranch,
+    RevertCommit and CherryPick with session_id.
     """
     ResolveConflicts: _aio.UnaryUnaryMultiCallable[_session_service_pb2.ResolveConflictsRequest, _session_service_pb2.ResolveConflictsResponse]  # type: ignore[assignment]
-    """Resolves conflicts of a session: by a side, by a value, or part by part. All of a call are resolved, or none.
+    """Resolves conflicts of a session by a side, a value, or part by part: all of a call, or none.
 
     Other calls resolve too: an edit of the field, the deletion of the node, and DiscardChanges. A conflict about the
     tree (PARENT_DELETED, PARENT_MOVED, CYCLE, TOO_DEEP, HAS_CHILDREN, NAME_TAKEN) is looked for again after each change,
@@ -260,10 +262,11 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _session_service_pb2.ListConflictsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_session_service_pb2.ListConflictsResponse, _abc.Awaitable[_session_service_pb2.ListConflictsResponse]]:
-        """Lists the conflicts that a session keeps until they are resolved, each whole, ordered by node. They come from
-        RebaseSession with keep_conflicts, from a commit of other changes, and from MergeBranch, RevertCommit and CherryPick
-        with session_id. Until a conflict is resolved, the session has our value.
+        """Lists the conflicts that a session keeps until they are resolved, each whole. Until then it has our value.
         Errors: NOT_FOUND; INVALID_ARGUMENT for an invalid page size or token.
+
+        Conflicts come from RebaseSession with keep_conflicts, from a commit of other changes, and from MergeBranch,
+        RevertCommit and CherryPick with session_id.
         """
 
     @_abc_1.abstractmethod
@@ -272,7 +275,7 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _session_service_pb2.ResolveConflictsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_session_service_pb2.ResolveConflictsResponse, _abc.Awaitable[_session_service_pb2.ResolveConflictsResponse]]:
-        """Resolves conflicts of a session: by a side, by a value, or part by part. All of a call are resolved, or none.
+        """Resolves conflicts of a session by a side, a value, or part by part: all of a call, or none.
 
         Other calls resolve too: an edit of the field, the deletion of the node, and DiscardChanges. A conflict about the
         tree (PARENT_DELETED, PARENT_MOVED, CYCLE, TOO_DEEP, HAS_CHILDREN, NAME_TAKEN) is looked for again after each change,

@@ -17,6 +17,7 @@ from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
 
 from memotree.canvas import NodeOperations
+from memotree.canvas.conflict_resolution import ConflictResolution
 from memotree.forest.documents.reader import DocumentReader
 from memotree.forest.ingestion.batch_job import IngestDocuments
 from memotree.forest.ingestion.job import IngestDocument
@@ -65,7 +66,9 @@ class Forest:
         self.reader = DocumentReader()
         self.ingestion = IngestDocument(store, models, self.runner, world.limits, self.reader)
         self.batches = IngestDocuments(store, models, self.runner, world.limits, self.reader)
-        self.sessions = SessionOperations(store, world.pages, world.limits, self.summaries)
+        self.sessions = SessionOperations(
+            store, world.pages, world.limits, self.summaries, resolver=ConflictResolution(store, world.limits)
+        )
         self.nodes = NodeOperations(store, world.pages, world.limits)
         self.joining = ArchiveJoin(store, models, world.limits)
         self.jobs = JobOperations(store, world.pages, self.runner)

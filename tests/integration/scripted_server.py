@@ -10,6 +10,7 @@ from integration.worlds import World
 from memotree_storage.errors import FieldViolation, InvalidInputError
 
 from memotree.canvas import NodeOperations, ViewOperations
+from memotree.canvas.conflict_resolution import ConflictResolution
 from memotree.gateways.http_server import HttpServer
 from memotree.history import HistoryOperations
 from memotree.memory import MemoryOperations
@@ -108,7 +109,7 @@ def operations(world: World, scripted: ScriptedForest) -> dict[str, object]:
     store, pages, limits = world.store, world.pages, world.limits
     return {
         "WorkspaceService": WorkspaceOperations(store, pages, limits),
-        "SessionService": SessionOperations(store, pages, limits),
+        "SessionService": SessionOperations(store, pages, limits, resolver=ConflictResolution(store, limits)),
         "NodeService": NodeOperations(store, pages, limits),
         "ViewService": ViewOperations(store, pages),
         "HistoryService": HistoryOperations(store, pages, limits),

@@ -24,6 +24,7 @@ from memotree_storage.postgres.database import Database
 from memotree_storage.store import Store
 from memotree_storage.verify import Difference, verify
 
+from memotree.canvas.conflict_resolution import ConflictResolution
 from memotree.maintenance import MaintenanceOperations
 from memotree.sessions import SessionOperations
 from memotree.v1 import maintenance_service_pb2 as pb
@@ -60,7 +61,9 @@ async def test_a_restored_workspace_has_all_refs_and_agrees_with_its_new_mirror(
     try:
         events = [event async for event in verify(store, lived_in.workspace)]
         assert [event for event in events if isinstance(event, Difference)] == []
-        sessions = SessionOperations(store, lived_in.pages, lived_in.limits)
+        sessions = SessionOperations(
+            store, lived_in.pages, lived_in.limits, resolver=ConflictResolution(store, lived_in.limits)
+        )
         elsewhere = replace(lived_in, store=store, sessions=sessions)
         assert await elsewhere.head() == head
         assert await elsewhere.alive(head) == alive

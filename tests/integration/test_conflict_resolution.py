@@ -88,8 +88,8 @@ async def test_every_field_of_a_node_at_once_and_values_of_ones_own(wire: Wire) 
     assert {one.kind for one in found} == {types_pb2.CONFLICT_KIND_BOTH_CHANGED}
     await resolve(
         wire,
-        {"node_id": node_id, "field": "title", "value": types_pb2.FieldValue(text="A third one")},
-        {"node_id": node_id, "field": "attributes.mood", "value": {"absence": types_pb2.ABSENCE_NONE}},
+        {"node_id": node_id, "field": "title", "text": "A third one"},
+        {"node_id": node_id, "field": "attributes.mood", "remove": True},
         others=THEIRS,
     )
     await wire.commit()
@@ -199,8 +199,8 @@ async def test_a_parent_that_the_other_side_deleted(wire: Wire, side: int | None
     assert {one.kind for one in found} == {types_pb2.CONFLICT_KIND_PARENT_DELETED}
     assert (await resolve(wire, others=OURS)).session.conflict_count == 2
     if side is None:
-        place = {"place": {"archive_id": root.archive_id, "parent_id": root.id}}
-        answer = await resolve(wire, *({"node_id": one.node_id, "value": place} for one in found))
+        place = {"archive_id": root.archive_id, "parent_id": root.id}
+        answer = await resolve(wire, *({"node_id": one.node_id, "place": place} for one in found))
     else:
         answer = await resolve(wire, others=side)
     assert answer.session.conflict_count == 0
@@ -262,7 +262,7 @@ async def test_a_name_that_another_archive_took(wire: Wire, side: int | None) ->
         wire, [("UpdateArchive", {"archive": mine, "name": "shared"})], [("CreateArchive", {"name": "shared"})]
     )
     assert conflict.kind == types_pb2.CONFLICT_KIND_NAME_TAKEN
-    choice = {"value": types_pb2.FieldValue(text="ours")} if side is None else {"side": side}
+    choice = {"text": "ours"} if side is None else {"side": side}
     await resolve(wire, {"node_id": mine, **choice})
     assert list((await wire("ListConflicts")).conflicts) == []
     names = {archive.name for archive in (await wire("ListArchives", revision=wire.session)).archives}
@@ -318,9 +318,9 @@ async def test_what_cannot_be_resolved_is_refused_and_changes_nothing(wire: Wire
         ({"resolutions": [title]}, "resolutions[0]"),
         ({"resolutions": [{**title, "side": 7}]}, "resolutions[0].side"),
         ({"resolutions": [{**title, "side": OURS}] * 2}, "resolutions[1]"),
-        ({"resolutions": [{**title, "value": {}}]}, "resolutions[0].value"),
-        ({"resolutions": [{**title, "value": {"place": {}}}]}, "resolutions[0].value"),
-        ({"resolutions": [{**title, "value": {"child_id": "a"}}]}, "resolutions[0].value"),
+        ({"resolutions": [{**title, "place": {}}]}, "resolutions[0].place"),
+        ({"resolutions": [{**title, "remove": True}]}, "resolutions[0].remove"),
+        ({"resolutions": [{**title, "remove": False}]}, "resolutions[0].remove"),
         ({"resolutions": [{**title, "hunks": {}}]}, "resolutions[0].hunks"),
         ({"resolutions": [{"node_id": "a", "side": OURS}]}, "resolutions[0].node_id"),
         ({"others": 9}, "others"),
@@ -333,7 +333,7 @@ async def test_what_cannot_be_resolved_is_refused_and_changes_nothing(wire: Wire
         assert (refusal.code, refusal.reason) == ("NOT_FOUND", "CONFLICT_NOT_FOUND")
     many = [{**title, "side": OURS}] * 1001
     assert (await wire.refused("ResolveConflicts", resolutions=many)).fields == ("resolutions",)
-    empty = {**title, "value": {"text": ""}}
+    empty = {**title, "text": ""}
     assert (await wire.refused("ResolveConflicts", resolutions=[empty])).code == "INVALID_ARGUMENT"
     assert await wire.snapshot() == before
     assert (await wire("GetSession")).session.conflict_count == 1

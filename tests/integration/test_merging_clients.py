@@ -9,7 +9,15 @@ from integration.wires import Wire
 from typer.testing import CliRunner
 
 from memotree.cli.app import app
-from memotree.client import AbortedError, AsyncClient, FailedPreconditionError, Level
+from memotree.client import (
+    AbortedError,
+    AsyncClient,
+    ConflictKind,
+    ConflictSide,
+    FailedPreconditionError,
+    Level,
+    Resolution,
+)
 from memotree.client.workspace import AsyncWorkspace
 
 pytestmark = pytest.mark.requirement("GIT-6", "GIT-7")
@@ -139,3 +147,84 @@ async def test_the_terminal_reverts_and_picks(place: Place) -> None:
     await place.run("cherry-pick", "idea")
     assert await place.content() == THEIRS
     assert out
+
+
+async def test_python_resolves_a_merge_in_a_session(place: Place) -> None:
+    await place.change("main", "Nothing of it is left.")
+    async with await place.workspace.session(agent="anna") as session:
+        staged = await session.merge_branch("idea")
+        assert (staged.change_count, staged.conflict_count) == (0, 1)
+        (conflict,) = [one async for one in session.conflicts()]
+        assert (conflict.kind, len(conflict.hunks)) == (ConflictKind.BOTH_CHANGED, 1)
+        info = await session.resolve([Resolution(place.node_id, "content", hunks=[ConflictSide.THEIRS])])
+        assert (info.conflict_count, info.merge_commit_id != "") == (0, True)
+        made = await session.commit("Take the idea in")
+    assert await place.content() == THEIRS
+    assert len((await place.workspace.show(made.commit_id)).commit.parent_ids) == 2
+
+
+@pytest.mark.parametrize("given", [{}, {"side": "OURS", "text": "t"}, {"side": "NEITHER"}])
+def test_a_resolution_has_one_choice(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"exactly one|ConflictSide"):
+        Resolution("node", "title", **given).to_wire()
+
+
+async def test_python_reverts_and_picks_in_a_session(place: Place) -> None:
+    await place.change("main", OURS.replace("Nobody", "Bob"))
+    async with await place.workspace.session() as session:
+        assert (await session.revert("main")).change_count == 1
+        await session.commit("Take it back")
+        assert (await session.cherry_pick("idea")).change_count == 1
+        await session.commit("Take it in")
+    assert await place.content() == OURS.replace("Nobody", "Anna")
+
+
+async def test_python_keeps_the_conflicts_of_a_stale_session(place: Place) -> None:
+    async with await place.workspace.session() as session:
+        await session.update(place.node_id, title="Ours")
+        async with await place.workspace.session() as other:
+            await other.update(place.node_id, title="Theirs")
+            await other.commit("Theirs")
+        with pytest.raises(AbortedError, match=r"session\.rebase"):
+            await session.commit("Ours")
+        assert (await session.rebase(keep_conflicts=True)).conflict_count == 1
+        assert (await session.resolve([Resolution(place.node_id, text="Both")])).conflict_count == 0
+        await session.commit("Both")
+    assert (await place.workspace.node(place.node_id)).title == "Both"
+
+
+async def test_the_terminal_resolves_a_merge_in_a_session(place: Place) -> None:
+    await place.change("main", "Nothing of it is left.")
+    _, err = await place.run("branch", "merge", "idea", code=1)
+    assert "--resolve" in err
+    _, err = await place.run("branch", "merge", "idea", "--resolve", "-m", "m", code=2)
+    assert "memotree commit" in err
+    out, err = await place.run("branch", "merge", "idea", "--resolve")
+    assert "content, part 1" in out
+    assert "1 conflict to resolve" in err
+    out, _ = await place.run("session", "conflicts")
+    assert "both changed" in out
+    for wrong in ([], ["--all"], [place.node_id], [place.node_id, "--take", "ours", "--text", "t"]):
+        await place.run("session", "resolve", *wrong, code=2)
+    await place.run("session", "resolve", place.node_id, "content", "--part", "neither", code=2)
+    _, err = await place.run("commit", "-m", "Too early", code=1)
+    assert "memotree session resolve" in err
+    _, err = await place.run("session", "resolve", place.node_id, "content", "--part", "=Both are right.")
+    assert "No conflict is left" in err
+    out, _ = await place.run("session", "conflicts")
+    assert "No conflict is left" in out
+    out, _ = await place.run("session", "show")
+    assert "merges" in out
+    await place.run("commit", "-m", "Take the idea in")
+    assert await place.content() == "Both are right."
+    await place.run("session", "use", "--none")
+
+
+async def test_the_terminal_reverts_in_a_session(place: Place) -> None:
+    await place.change("main", OURS.replace("five", "six"))
+    _, err = await place.run("revert", "main", "--resolve")
+    assert "The revert of" in err
+    assert "No conflict is left" in err
+    await place.run("session", "resolve", "--all", "--take", "theirs")
+    await place.run("commit", "-m", "Take it back")
+    assert await place.content() == OURS

@@ -16,6 +16,7 @@ from memotree_storage.postgres.database import DatabaseUnavailableError
 from memotree_storage.postgres.projector import EntryChange
 
 from memotree.canvas import NodeOperations
+from memotree.canvas.conflict_resolution import ConflictResolution
 from memotree.sessions import SessionOperations
 from memotree.v1 import node_service_pb2, session_service_pb2
 
@@ -72,7 +73,13 @@ async def test_a_merged_change_is_settled_and_a_later_edit_does_not_conflict_wit
     if restarted:
         await world.store.close()
         async with again() as store:
-            after = replace(world, store=store, sessions=SessionOperations(store, world.pages, world.limits))
+            after = replace(
+                world,
+                store=store,
+                sessions=SessionOperations(
+                    store, world.pages, world.limits, resolver=ConflictResolution(store, world.limits)
+                ),
+            )
             await edited_again(after, session_id, node)
     else:
         await edited_again(world, session_id, node)
@@ -148,7 +155,10 @@ async def test_a_repeated_commit_with_new_summaries_leaves_nothing_staged(world:
             return
 
     stages: list[str] = []
-    operations = SessionOperations(world.store, world.pages, world.limits, _Summaries())  # type: ignore[arg-type]
+    operations = SessionOperations(
+        *(world.store, world.pages, world.limits, _Summaries()),  # type: ignore[arg-type]
+        resolver=ConflictResolution(world.store, world.limits),
+    )
     first = await operations.commit_changes(request)
     async with world.store.database.transaction() as conn:
         await conn.execute("delete from work.request")

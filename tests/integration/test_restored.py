@@ -15,6 +15,7 @@ from memotree_storage.model.workspace import KEEP_PREFIX
 from memotree_storage.postgres.sessions import SessionClosedError
 from memotree_storage.store import Store
 
+from memotree.canvas.conflict_resolution import ConflictResolution
 from memotree.memory import MemoryOperations
 from memotree.sessions import SessionOperations
 from memotree.v1 import memory_service_pb2, session_service_pb2, workspace_service_pb2
@@ -34,7 +35,13 @@ def started(world: World, again: OpenAgain) -> OpenWorld:
     @asynccontextmanager
     async def opened() -> AsyncIterator[World]:
         async with again() as store:
-            yield replace(world, store=store, sessions=SessionOperations(store, world.pages, world.limits))
+            yield replace(
+                world,
+                store=store,
+                sessions=SessionOperations(
+                    store, world.pages, world.limits, resolver=ConflictResolution(store, world.limits)
+                ),
+            )
 
     return opened
 

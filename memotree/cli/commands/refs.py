@@ -10,6 +10,7 @@ from rich.text import Text
 from memotree.cli.arguments import completion
 from memotree.cli.arguments.options import YesOption
 from memotree.cli.arguments.revision_names import ALSO, REVISION_NAME
+from memotree.cli.commands.conflicts import ResolveOption, UnclearChoiceError, stage_in_session
 from memotree.cli.commands.workspaces import confirm
 from memotree.cli.context import WORKSPACE, CliContext, command
 from memotree.cli.errors import OF_MERGE, conflict_table
@@ -115,10 +116,19 @@ def merge_branch(
     preview: Annotated[
         bool, typer.Option("--preview", help="Show what would change and what conflicts; write nothing.")
     ] = False,
+    resolve: ResolveOption = False,
 ) -> None:
     """Merge a branch, tag or commit into a branch, three ways, per node and field."""
     if preview:
         _show_preview(cli, source, into)
+        return
+    if resolve:
+        if style is StyleChoice.FAST_FORWARD:
+            raise UnclearChoiceError("A fast-forward has no conflicts; leave --resolve or --style out.")
+        squash = style is StyleChoice.SQUASH
+        stage_in_session(
+            cli, into, lambda session: session.merge_branch(source, squash=squash), source, message=message
+        )
         return
     from memotree.client import MergeStyle  # noqa: PLC0415 - gRPC is loaded when the call is made
 

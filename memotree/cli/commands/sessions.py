@@ -63,6 +63,8 @@ def _look(info: "SessionInfo") -> "RenderableType":
             ("base", short(info.base_commit_id)),
             ("state", info.state.lower()),
             ("changes", str(info.change_count)),
+            *([("conflicts", str(info.conflict_count))] if info.conflict_count else []),
+            *([("merges", short(info.merge_commit_id))] if info.merge_commit_id else []),
             ("opened", when(info.create_time)),
             ("used", when(info.update_time)),
             ("expires", when(info.expire_time)),
@@ -124,7 +126,7 @@ def list_(
     )
 
 
-def _named(cli: CliContext, session: str) -> CliContext:
+def named_session(cli: CliContext, session: str) -> CliContext:
     """The context with the session of the argument, which overrides the option and the choice."""
     if session:
         cli.session_option = session
@@ -134,7 +136,7 @@ def _named(cli: CliContext, session: str) -> CliContext:
 @command("session show", WORKSPACE)
 def show(cli: CliContext, session: SessionArgument = "") -> None:
     """Show one session."""
-    info = _named(cli, session).session.info()
+    info = named_session(cli, session).session.info()
     cli.output.show(info, lambda: _look(info))
 
 
@@ -170,7 +172,7 @@ def _row(change: "StagedChange") -> tuple[Text | str, ...]:
 @command("session changes", WORKSPACE)
 def changes(cli: CliContext, session: SessionArgument = "") -> None:
     """List the staged changes of the session."""
-    found = list(_named(cli, session).session.changes())
+    found = list(named_session(cli, session).session.changes())
     cli.output.show(
         {"changes": found},
         lambda: table(
@@ -193,7 +195,7 @@ def discard(
     yes: YesOption = False,
 ) -> None:
     """Discard the staged changes and close the session, or discard only some and keep it open."""
-    handle = _named(cli, session).session
+    handle = named_session(cli, session).session
     if node:
         info = handle.discard_changes(node)
         cli.output.show(info, lambda: None)
@@ -209,8 +211,22 @@ def discard(
 
 
 @command("session rebase", WORKSPACE)
-def rebase(cli: CliContext, session: SessionArgument = "") -> None:
+def rebase(
+    cli: CliContext,
+    session: SessionArgument = "",
+    keep: Annotated[
+        bool,
+        typer.Option(
+            "--keep-conflicts", help="Do so also if there are conflicts, which then wait in the session to be resolved."
+        ),
+    ] = False,
+) -> None:
     """Move the session to the head of its branch; staged changes are merged per field."""
-    info = _named(cli, session).session.rebase()
+    info = named_session(cli, session).session.rebase(keep_conflicts=keep)
     cli.output.show(info, lambda: _look(info))
     cli.output.done(f"The base of the session is now {short(info.base_commit_id)}.")
+    if info.conflict_count:
+        cli.output.note(
+            f"{counted(info.conflict_count, 'conflict')} to resolve: `memotree session conflicts`, `memotree session "
+            "resolve`."
+        )

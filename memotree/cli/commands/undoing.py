@@ -10,6 +10,7 @@ from rich.text import Text
 from memotree.cli.arguments import completion
 from memotree.cli.arguments.options import YesOption
 from memotree.cli.arguments.revision_names import ALSO, REVISION_NAME
+from memotree.cli.commands.conflicts import ResolveOption, stage_in_session
 from memotree.cli.commands.workspaces import confirm
 from memotree.cli.context import WORKSPACE, CliContext, command
 from memotree.cli.errors import CliError
@@ -74,8 +75,15 @@ def revert(
     parent: ParentOption = 0,
     message: MessageOption = "",
     preview: PreviewOption = False,
+    resolve: ResolveOption = False,
 ) -> None:
     """Take back what a commit changed, by a new commit; what was changed since stays."""
+    if resolve:
+        what = f"The revert of {short(commit)}"
+        stage_in_session(
+            cli, branch, lambda session: session.revert(commit, parent_number=parent), what, message=message
+        )
+        return
     made = cli.workspace.revert(commit, branch, parent_number=parent, message=message, preview=preview)
     _show(cli, made, f"{short(commit)} is reverted", preview=preview)
 
@@ -88,8 +96,15 @@ def cherry_pick(
     parent: ParentOption = 0,
     message: MessageOption = "",
     preview: PreviewOption = False,
+    resolve: ResolveOption = False,
 ) -> None:
     """Bring into a branch what a commit changed elsewhere, by a new commit."""
+    if resolve:
+        what = f"The pick of {short(commit)}"
+        stage_in_session(
+            cli, branch, lambda session: session.cherry_pick(commit, parent_number=parent), what, message=message
+        )
+        return
     made = cli.workspace.cherry_pick(commit, branch, parent_number=parent, message=message, preview=preview)
     _show(cli, made, f"{short(commit)} is picked", preview=preview)
 

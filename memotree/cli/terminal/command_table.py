@@ -112,6 +112,10 @@ COMMANDS: Final = {
     "session rebase": Entry(
         "sessions", "Move the session to the head of its branch; staged changes are merged per field."
     ),
+    "session conflicts": Entry("conflicts", "List the conflicts of the session that are not resolved."),
+    "session resolve": Entry(
+        "conflicts", "Resolve conflicts of the session: by a side, a text of your own, or part by part."
+    ),
     "node create": Entry("nodes", "Stage a new node."),
     "node get": Entry("nodes", "Show a node."),
     "node update": Entry(

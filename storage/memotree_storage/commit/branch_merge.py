@@ -16,7 +16,10 @@ from memotree_storage.postgres.merge_bases import is_ancestor
 from memotree_storage.postgres.refs import BRANCHES
 from memotree_storage.postgres.tree import State
 
-_REMEDY: Final = "PreviewMerge lists them all. Make the nodes equal on both branches, and merge again."
+_REMEDY: Final = (
+    "PreviewMerge lists them all. Merge in a session to resolve them there (ListConflicts, ResolveConflicts), or make "
+    "the nodes equal on both branches and merge again."
+)
 
 
 class NotFastForwardError(FailedPreconditionError):

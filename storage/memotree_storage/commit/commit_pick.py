@@ -16,8 +16,8 @@ from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.tree import State
 
 _REMEDY: Final = (
-    "The branch has changed the same since. The conflicts say what it has and what it would get; make that change in a "
-    "session instead."
+    "The branch has changed the same since. The conflicts say what it has and what it would get; bring it into a "
+    "session to resolve them there (ListConflicts, ResolveConflicts)."
 )
 
 

@@ -99,9 +99,11 @@ class _Merge:
     def nodes(self, base: Node | None, ours: Node, theirs: Node) -> MergeResult:
         archive_id, parent_id, position = self._placement(base, ours, theirs)
         texts = {field: self._text(field, base, ours, theirs) for field in _NODE_TEXTS}
+        known = len(self._conflicts)
         content = self._content(base, ours, theirs)
-        summary = self._taken("summary", base, ours, theirs, _summary_side(base, ours, theirs))
-        brief = self._taken("brief", base, ours, theirs, _brief_side(base, ours, theirs))
+        is_open = len(self._conflicts) > known
+        summary = self._taken("summary", base, ours, theirs, _summary_side(base, ours, theirs, is_open=is_open))
+        brief = self._taken("brief", base, ours, theirs, _brief_side(base, ours, theirs, is_open=is_open))
         given = [without_provenance(side.attributes) if side else {} for side in (base, ours, theirs)]
         records = _records(base, summary, brief, content)
         attributes = self._items("attributes", *given)
@@ -223,8 +225,11 @@ def _choose(base: object, ours: object, theirs: object) -> _Side | None:
     return "theirs" if ours == base else None
 
 
-def _summary_side(base: Node | None, ours: Node, theirs: Node) -> _Side | None:
-    """The side whose summary is taken; ``None`` if two people wrote different ones."""
+def _summary_side(base: Node | None, ours: Node, theirs: Node, *, is_open: bool) -> _Side | None:
+    """The side whose summary is taken; ``None`` if two people wrote different ones.
+
+    While the content is in conflict (``is_open``), ours goes with ours.
+    """
     if _summary(ours) == _summary(theirs):  # the content decides, so that the summary is not taken for an older one
         return "theirs" if base is not None and theirs.content != base.content else "ours"
     side = _choose(base and _summary(base), _summary(ours), _summary(theirs))
@@ -232,7 +237,7 @@ def _summary_side(base: Node | None, ours: Node, theirs: Node) -> _Side | None:
     if side is not None:
         return side
     if all(made):
-        return "theirs" if _rank(base, theirs) > _rank(base, ours) else "ours"
+        return "theirs" if not is_open and _rank(base, theirs) > _rank(base, ours) else "ours"
     if not any(made):  # the marks differ, or the texts do
         return _choose(base and base.summary, ours.summary, theirs.summary)
     person: tuple[_Side, Node] = ("theirs", theirs) if made[0] else ("ours", ours)
@@ -240,8 +245,8 @@ def _summary_side(base: Node | None, ours: Node, theirs: Node) -> _Side | None:
     return person[0] if has_written else _other(person[0])
 
 
-def _brief_side(base: Node | None, ours: Node, theirs: Node) -> _Side | None:
-    """The side whose brief is taken; ``None`` if two people wrote different ones."""
+def _brief_side(base: Node | None, ours: Node, theirs: Node, *, is_open: bool) -> _Side | None:
+    """The side whose brief is taken; see `_summary_side`."""
     made = brief_is_made(ours.attributes), brief_is_made(theirs.attributes)
     start = base and (base.brief, brief_is_made(base.attributes))
     side = _choose(start, (ours.brief, made[0]), (theirs.brief, made[1]))
@@ -249,7 +254,7 @@ def _brief_side(base: Node | None, ours: Node, theirs: Node) -> _Side | None:
         return side
     if all(made):
         ranks = [(base is not None and one.content != base.content, one.brief) for one in (ours, theirs)]
-        return "theirs" if ranks[1] > ranks[0] else "ours"
+        return "theirs" if not is_open and ranks[1] > ranks[0] else "ours"
     return "theirs" if made[0] else "ours"
 
 

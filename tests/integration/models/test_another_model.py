@@ -19,6 +19,7 @@ from memotree_storage.verify import verify
 from memotree_storage.verify.report import Difference
 from psycopg.conninfo import conninfo_to_dict
 
+from memotree.canvas.conflict_resolution import ConflictResolution
 from memotree.models.builtin import WordllamaEmbedder
 from memotree.models.model_errors import ModelUnavailableError
 from memotree.request.limits import ServiceLimits
@@ -93,7 +94,11 @@ async def test_another_embedding_model_reindexes_everything_and_so_does_the_retu
         async with start(**remote) as store:
             assert (store.embedder.model, store.embedder.dimensions) == (EMBEDDING_MODEL, endpoint.dimensions)
             assert await nearest(store, world, first, "roses need water") == "Roses"
-            world = replace(world, store=store, sessions=SessionOperations(store, pages, limits))
+            world = replace(
+                world,
+                store=store,
+                sessions=SessionOperations(store, pages, limits, resolver=ConflictResolution(store, limits)),
+            )
             bread = world.node("Bread", content="Bread is baked in an oven.", position="a2")
             second = await world.put(bread, delete=[engines])
             assert await nearest(store, world, second, "bread baked in an oven") == "Bread"
