@@ -21,6 +21,7 @@ from memotree.history.in_session import SessionMerge, stage_in_session
 from memotree.request import lookup
 from memotree.request.conflicts import conflict_message
 from memotree.request.pages import PageTokens, fitting, page_size
+from memotree.sessions.merged_summaries import with_renewed_summary
 from memotree.sessions.pushed import mirror_pushed
 from memotree.v1 import history_service_pb2 as pb
 
@@ -56,11 +57,15 @@ class Merging:
                 ours = await head_of(conn, workspace.workspace_id, request.branch or workspace.default_branch)
                 theirs = await commit_of(conn, workspace.workspace_id, request.source, "source")
             repository = await in_store_thread(self._store.repositories.get, workspace.workspace_id)
-            merge = await merge_states(
-                conn, self._store.entries, repository, ours, theirs, max_depth=self._store.max_depth
-            )
+            merge = await self._merge_states(conn, repository, ours, theirs)
         after, at = (cursor["after"], cursor["conflict"]) if cursor else ("", 0)
         return await self._previewed(request, merge, after, at, size)
+
+    async def _merge_states(self, conn: Connection, repository: CommitReader, ours: State, theirs: str) -> StateMerge:
+        entries, max_depth = self._store.entries, self._store.max_depth
+        return await merge_states(
+            conn, entries, repository, ours, theirs, max_depth=max_depth, renew=with_renewed_summary
+        )
 
     async def _previewed(
         self, request: pb.PreviewMergeRequest, merge: StateMerge, after: str, at: int, size: int
@@ -99,7 +104,7 @@ class Merging:
         message, identity = message_of(request.message), self._committing.identity(request)
         workspace = await self._committing.workspace(request.workspace)
         branch = request.branch or workspace.default_branch
-        order = MergeOrder(branch, source, style, message, identity)
+        order = MergeOrder(branch, source, style, message, identity, with_renewed_summary)
 
         async def make(transaction: WorkspaceTransaction) -> pb.MergeBranchResponse:
             find_commit = partial(commit_of, transaction.conn, transaction.workspace_id, source, "source")
@@ -119,8 +124,7 @@ class Merging:
 
         async def merge_onto(conn: Connection, repository: CommitReader, session: Session) -> SessionMerge:
             theirs = await commit_of(conn, session.workspace_id, request.source, "source")
-            entries, max_depth = self._store.entries, self._store.max_depth
-            merge = await merge_states(conn, entries, repository, session.tree, theirs, max_depth=max_depth)
+            merge = await self._merge_states(conn, repository, session.tree, theirs)
             merged = None if style is MergeStyle.SQUASH or merge.is_merged else theirs
             return SessionMerge(merge, merged, f"Merge {request.source}")
 

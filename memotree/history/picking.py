@@ -19,6 +19,7 @@ from memotree.history.in_session import SessionMerge, stage_in_session
 from memotree.history.merging import told_changes
 from memotree.request import lookup
 from memotree.request.pages import MAX_PAGE_SIZE
+from memotree.sessions.merged_summaries import with_renewed_summary
 from memotree.sessions.pushed import mirror_pushed
 from memotree.v1 import history_service_pb2 as pb
 
@@ -54,7 +55,8 @@ class Picking:
         async def make(transaction: WorkspaceTransaction) -> Response:
             conn, workspace_id = transaction.conn, transaction.workspace_id
             keeps_author = not reverts and not request.HasField("author")
-            order = PickOrder(branch, Pick("", request.parent_number, reverts), message, identity, keeps_author)
+            pick = Pick("", request.parent_number, reverts)
+            order = PickOrder(branch, pick, message, identity, keeps_author, with_renewed_summary)
             merged = await pick_commit(
                 transaction, order, partial(commit_of, conn, workspace_id, request.revision, "revision")
             )
@@ -67,7 +69,9 @@ class Picking:
             commit_id = await commit_of(conn, session.workspace_id, request.revision, "revision")
             pick = Pick(commit_id, request.parent_number, reverts)
             entries, max_depth = self._store.entries, self._store.max_depth
-            merge = await preview_pick(conn, entries, repository, session.tree, pick, max_depth=max_depth)
+            merge = await preview_pick(
+                conn, entries, repository, session.tree, pick, max_depth=max_depth, renew=with_renewed_summary
+            )
             return SessionMerge(merge, None, f"{'Revert' if reverts else 'Cherry-pick'} {commit_id}")
 
         def told(session: Session, merge: StateMerge, conflicts: int) -> Response:
@@ -90,7 +94,9 @@ class Picking:
                 await commit_of(conn, workspace_id, request.revision, "revision"), request.parent_number, reverts
             )
             entries, max_depth = self._store.entries, self._store.max_depth
-            merge = await preview_pick(conn, entries, repository, head, pick, max_depth=max_depth)
+            merge = await preview_pick(
+                conn, entries, repository, head, pick, max_depth=max_depth, renew=with_renewed_summary
+            )
         if merge.conflicts:
             raise conflict_error(merge)
         return await _response(response_type, head.commit_id, branch, merge.changed, merge.change_count)

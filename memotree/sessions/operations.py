@@ -50,6 +50,7 @@ from memotree.request.pages import PageTokens, page_size
 from memotree.sessions.discarding import check_discard
 from memotree.sessions.editing import recheck_session
 from memotree.sessions.listed_conflicts import told_conflicts
+from memotree.sessions.merged_summaries import with_renewed_summary
 from memotree.sessions.pushed import mirror_pushed
 from memotree.v1 import session_service_pb2 as pb
 from memotree.v1 import types_pb2
@@ -356,6 +357,7 @@ class SessionOperations:
             committer=Signature(self._limits.committer_name, self._limits.committer_email, now),
             choice=list(request.specific_nodes),
             tag=request.tag_name,
+            renew=with_renewed_summary,
             request=request_mark(request),
         )
 

@@ -71,7 +71,11 @@ async def test_python_previews_and_merges(place: Place) -> None:
     assert any(change.diff for change in told.changes[0].fields)
     made = await workspace.merge("idea", message="Take the idea in")
     assert (made.branch, made.change_count, made.already_merged) == ("main", 1, False)
-    assert await place.content() == OURS.replace("Nobody", "Anna")
+    merged = OURS.replace("Nobody", "Anna")
+    assert await place.content() == merged
+    node = await workspace.at(made.commit_id).node(place.node_id)
+    assert node.summary == merged, "an automatic summary follows in the merge commit"
+    assert node.summary in {field.new_value for field in told.changes[0].fields}, "and the preview has it"
     details = await workspace.show(made.commit_id)
     assert details.commit.subject == "Take the idea in"
     assert list(details.commit.parent_ids) == [told.branch_commit_id, told.source_commit_id]
@@ -228,3 +232,12 @@ async def test_the_terminal_reverts_in_a_session(place: Place) -> None:
     await place.run("session", "resolve", "--all", "--take", "theirs")
     await place.run("commit", "-m", "Take it back")
     assert await place.content() == OURS
+
+
+async def test_the_summary_follows_a_content_that_a_commit_has_merged(place: Place) -> None:
+    async with await place.workspace.session() as session:
+        await session.update(place.node_id, content=OURS.replace("five", "six"))
+        await place.change("main", OURS.replace("Nobody", "Bob"))
+        made = await session.commit("Six seconds")
+    node = await place.workspace.at(made.commit_id).node(place.node_id)
+    assert node.summary == node.content == OURS.replace("five", "six").replace("Nobody", "Bob")

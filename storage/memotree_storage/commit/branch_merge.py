@@ -9,6 +9,7 @@ from memotree_storage.commit.refs import FindCommit
 from memotree_storage.commit.transaction import WorkspaceTransaction
 from memotree_storage.commit.write_path import move_ref
 from memotree_storage.errors import FailedPreconditionError
+from memotree_storage.mirror.staged_merge import RenewSummary
 from memotree_storage.mirror.state_merge import merge_states
 from memotree_storage.postgres import history, registry
 from memotree_storage.postgres.line_joins import join_lines
@@ -57,6 +58,7 @@ class MergeOrder:
         style: How it is recorded.
         message: Subject and body of the commit; "" for "Merge <source> into <branch>".
         identity: Who merges.
+        renew: Renews the summary of a node whose content is merged.
     """
 
     branch: str
@@ -64,6 +66,7 @@ class MergeOrder:
     style: MergeStyle
     message: str
     identity: Identity
+    renew: RenewSummary | None = None
 
 
 async def merge_into_branch(transaction: WorkspaceTransaction, order: MergeOrder, find_commit: FindCommit) -> Merged:
@@ -88,7 +91,10 @@ async def merge_into_branch(transaction: WorkspaceTransaction, order: MergeOrder
         theirs = await find_commit()
         if order.style is MergeStyle.FAST_FORWARD:
             return await _fast_forward(transaction, order.branch, head, State(workspace_id, theirs))
-        merge = await merge_states(conn, store.entries, transaction.repository, head, theirs, max_depth=store.max_depth)
+        entries, repository = store.entries, transaction.repository
+        merge = await merge_states(
+            conn, entries, repository, head, theirs, max_depth=store.max_depth, renew=order.renew
+        )
         squash = order.style is MergeStyle.SQUASH
         if merge.is_merged or (squash and merge.is_empty):
             return Merged(head.commit_id, is_new=False)

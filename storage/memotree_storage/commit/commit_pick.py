@@ -10,6 +10,7 @@ from memotree_storage.commit.transaction import WorkspaceTransaction
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import FailedPreconditionError, InvalidInputError
 from memotree_storage.mirror.entries import EntryReader
+from memotree_storage.mirror.staged_merge import RenewSummary
 from memotree_storage.mirror.state_merge import StateMerge, bring_difference
 from memotree_storage.ports import CommitInfo, CommitReader
 from memotree_storage.postgres.database import Connection
@@ -52,6 +53,7 @@ class PickOrder:
         message: Subject and body; "" for those that git gives.
         identity: Who commits.
         keeps_author: Whether the author of the commit is kept, in place of that of ``identity``.
+        renew: Renews the summary of a node whose content is merged.
     """
 
     branch: str
@@ -59,6 +61,7 @@ class PickOrder:
     message: str
     identity: Identity
     keeps_author: bool = False
+    renew: RenewSummary | None = None
 
 
 async def preview_pick(
@@ -69,6 +72,7 @@ async def preview_pick(
     pick: Pick,
     *,
     max_depth: int | None = None,
+    renew: RenewSummary | None = None,
 ) -> StateMerge:
     """Tell what a pick would change on a state, without writing anything.
 
@@ -80,7 +84,7 @@ async def preview_pick(
     info = await in_store_thread(repository.commit_info, pick.commit_id)
     parent = _parent(info, pick)
     base, theirs = (pick.commit_id, parent) if pick.reverts else (parent, pick.commit_id)
-    return await bring_difference(conn, entries, repository, head, base, theirs, max_depth=max_depth)
+    return await bring_difference(conn, entries, repository, head, base, theirs, max_depth=max_depth, renew=renew)
 
 
 def conflict_error(merge: StateMerge) -> MergeConflictError:
@@ -108,7 +112,9 @@ async def pick_commit(transaction: WorkspaceTransaction, order: PickOrder, find_
 
     async def attempt(head: State) -> Merged | None:
         pick = replace(order.pick, commit_id=await find_commit())
-        merge = await preview_pick(conn, store.entries, repository, head, pick, max_depth=store.max_depth)
+        merge = await preview_pick(
+            conn, store.entries, repository, head, pick, max_depth=store.max_depth, renew=order.renew
+        )
         if merge.conflicts:
             raise conflict_error(merge)
         if merge.is_empty:

@@ -24,7 +24,15 @@ from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_c
 from memotree_storage.concurrency.threads import in_store_thread, in_store_thread_if
 from memotree_storage.conflicts import Conflict
 from memotree_storage.errors import FailedPreconditionError, NotFoundError
-from memotree_storage.mirror.staged_merge import MergedChange, MergedChanges, check_limits, check_merged, merge_onto
+from memotree_storage.mirror.staged_merge import (
+    MergedChange,
+    MergedChanges,
+    RenewSummary,
+    check_limits,
+    check_merged,
+    merge_onto,
+    with_renewed_summaries,
+)
 from memotree_storage.mirror.tree_check import MissingChange
 from memotree_storage.model import trailers
 from memotree_storage.model.trailers import Request
@@ -79,6 +87,7 @@ class CommitOrder:
         committer: Who commits: the service.
         choice: Ids of the entries whose changes are committed; all when empty.
         tag: The name of an annotated tag to make; none when empty.
+        renew: Renews the summary of a node whose content the commit merges; without it, it is marked.
         request: Kept in the commit, so that a repeated call finds the commit again; none when its id is empty.
     """
 
@@ -87,6 +96,7 @@ class CommitOrder:
     committer: Signature
     choice: Sequence[str] = ()
     tag: str = ""
+    renew: RenewSummary | None = None
     request: Request = field(default_factory=Request)
 
 
@@ -313,6 +323,8 @@ class _SessionCommit:
         conflicts = [*merging.conflicts, *checked.conflicts]
         if conflicts:
             raise ConflictError.of(conflicts)
+        if self.order.renew is not None and any(item.is_merged for item in merging.merged):
+            merging = await in_store_thread(with_renewed_summaries, merging, self.order.renew)
         effective = _effective(merging)
         if not effective and not self.parents and not self.session.files:
             raise NothingToCommitError("The branch has all changes of the session already. Rebase or discard it.")
@@ -411,7 +423,7 @@ def _effective(merging: MergedChanges) -> list[MergedChange]:
 
 def _check_merged(changes: Iterable[MergedChange]) -> None:
     for item in changes:
-        if item.theirs_blob != item.row.derived_blob:
+        if item.is_merged:
             check_limits(item.entry)
 
 

@@ -22,6 +22,7 @@ from memotree_storage.model import trailers
 from memotree_storage.model.codec import InvalidFileError
 from memotree_storage.model.node import Entry
 from memotree_storage.model.paths import shown_path
+from memotree_storage.model.provenance import is_same_apart_from_summary
 from memotree_storage.model.workspace import KEEP_PREFIX, SERVICE_EMAIL, service_signature
 from memotree_storage.ports import CommitInfo, CommitParents, CommitReader, CommitStore, TagDraft
 from memotree_storage.postgres import projector, refs, registry, sessions, staging, tree
@@ -347,7 +348,8 @@ async def _settle(
     """Settle the waiting sessions that made the commits, as the commits would have done themselves.
 
     A staged change whose merge onto the parent of the commit gives what the commit has is in the commit, with another
-    blob than in the session. What stays staged is carried over to the commit.
+    blob than in the session; the commit may have renewed a generated summary. What stays staged is carried over to the
+    commit.
     """
     for commit in commits:
         session_id = await waiting.session_of(commit)
@@ -362,7 +364,7 @@ async def _settle(
         for item in merging.merged:
             version = committed.get(item.row.entry_id)
             entry = alive[version.blob] if version is not None and not version.dead else None
-            if not item.conflicts and item.entry == entry:
+            if not item.conflicts and is_same_apart_from_summary(item.entry, entry):
                 changes.append(EntryChange(item.row.entry_id, item.row.version.blob, entry))
             elif version is not None and version.commit_id == commit.commit_id:
                 changes.append(EntryChange(item.row.entry_id, version.blob, entry))

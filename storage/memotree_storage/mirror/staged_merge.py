@@ -1,7 +1,7 @@
 """Merging staged changes onto another state: three ways, per node and field, from the blob each was derived from."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from memotree_storage.concurrency.threads import LONG_BYTES, LONG_TEXT, in_comparison_thread, in_store_thread_if
@@ -10,7 +10,7 @@ from memotree_storage.mirror.entries import EntryReader
 from memotree_storage.mirror.tree_check import TreeCheckResult, check_tree, named_by
 from memotree_storage.model.codec import READ_LIMITS
 from memotree_storage.model.merge import merge_entries
-from memotree_storage.model.node import Archive, Entry
+from memotree_storage.model.node import Archive, Entry, Node
 from memotree_storage.model.paths import archive_path, node_path
 from memotree_storage.model.validation import check_archive, check_node
 from memotree_storage.postgres import staging, tree
@@ -22,6 +22,10 @@ from memotree_storage.postgres.tree import Snapshot
 
 _FEW: Final = 50
 """More staged changes are merged in a thread, so that other calls can run."""
+
+
+RenewSummary = Callable[[Node], Node]
+"""Gives a merged node whose generated summary is not of its content another one; leaves every other node as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,11 @@ class MergedChange:
     theirs: Entry | None
     theirs_blob: str | None
     conflicts: tuple[Conflict, ...] = ()
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether the new base has another version than the change was derived from."""
+        return self.theirs_blob != self.row.derived_blob
 
 
 @dataclass(slots=True)
@@ -114,6 +123,15 @@ async def check_merged(
     )
 
 
+def with_renewed_summaries(merging: MergedChanges, renew: RenewSummary) -> MergedChanges:
+    """The same with the summaries of merged contents renewed. Blocks."""
+    merged = [
+        replace(item, entry=renew(item.entry)) if isinstance(item.entry, Node) and item.is_merged else item
+        for item in merging.merged
+    ]
+    return MergedChanges(merged, merging.at_head, merging.around, merging.looked_for)
+
+
 def _is_much(rows: Sequence[Staged]) -> bool:
     return len(rows) > _FEW or sum(len(row.data) for row in rows) > LONG_BYTES
 
@@ -163,7 +181,7 @@ async def restage_merged(conn: Connection, session_id: str, merging: MergedChang
     what is chosen later is merged already.
     """
     for item in merging.merged:
-        if item.theirs_blob != item.row.derived_blob:
+        if item.is_merged:
             await staging.restage(conn, session_id, item.row, item.entry, item.theirs_blob)
     await add_conflicts(conn, session_id, found_by(merging))
 

@@ -19,7 +19,7 @@ from memotree_storage.concurrency.threads import LONG_TEXT, in_comparison_thread
 from memotree_storage.conflicts import Conflict
 from memotree_storage.errors import FailedPreconditionError
 from memotree_storage.mirror.entries import EntryReader
-from memotree_storage.mirror.staged_merge import check_limits
+from memotree_storage.mirror.staged_merge import RenewSummary, check_limits
 from memotree_storage.mirror.tree_check import check_tree, named_by
 from memotree_storage.model.merge import MergeResult, deleted_and_changed, merge_entries
 from memotree_storage.model.node import Entry, Node
@@ -155,6 +155,7 @@ async def merge_states(
     theirs: str,
     *,
     max_depth: int | None = None,
+    renew: RenewSummary | None = None,
 ) -> StateMerge:
     """Merge a commit into a state, without writing anything.
 
@@ -165,6 +166,7 @@ async def merge_states(
         ours: The commit that is merged into, or a session.
         theirs: The commit that is merged.
         max_depth: The greatest depth of a node that gets another place; ``None`` for no limit.
+        renew: Renews the summary of a node whose content is merged; without it, it is marked.
 
     Raises:
         UnrelatedHistoriesError: They have no common ancestor.
@@ -181,7 +183,7 @@ async def merge_states(
     merge = StateMerge(ours.commit_id, theirs, bases)
     if merge.is_merged:
         return merge
-    return await _Merging(conn, entries, repository, ours, theirs, bases).run(max_depth)
+    return await _Merging(conn, entries, repository, ours, theirs, bases, renew).run(max_depth)
 
 
 async def bring_difference(
@@ -193,9 +195,10 @@ async def bring_difference(
     theirs: str,
     *,
     max_depth: int | None = None,
+    renew: RenewSummary | None = None,
 ) -> StateMerge:
     """Bring what differs between two commits into a state; for the arguments and errors see `merge_states`."""
-    return await _Merging(conn, entries, repository, ours, theirs, [base]).run(max_depth)
+    return await _Merging(conn, entries, repository, ours, theirs, [base], renew).run(max_depth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +209,7 @@ class _Merging:
     ours: State
     theirs: str
     bases: Sequence[str]
+    renew: RenewSummary | None
 
     async def run(self, max_depth: int | None) -> StateMerge:
         ids = await self._changed()
@@ -216,7 +220,9 @@ class _Merging:
         compared = sum(_compared(before.get(one, ()), ours.get(one), theirs.get(one)) for one in unlike)
 
         def merge_all() -> list[MergedEntry]:
-            found = [_merged(one, before.get(one, (None,)), ours.get(one), theirs.get(one)) for one in unlike]
+            found = [
+                self._renewed(_merged(one, before.get(one, (None,)), ours.get(one), theirs.get(one))) for one in unlike
+            ]
             for change in found:
                 if change.entry != change.ours:
                     check_limits(change.entry)
@@ -242,6 +248,11 @@ class _Merging:
             checked.conflicts,
             await self._files(ids, their_versions),
         )
+
+    def _renewed(self, change: MergedEntry) -> MergedEntry:
+        if self.renew is None or not isinstance(change.entry, Node) or change.entry == change.ours:
+            return change
+        return replace(change, entry=self.renew(change.entry))
 
     def _state(self, commit_id: str) -> State:
         return State(self.ours.workspace_id, commit_id)

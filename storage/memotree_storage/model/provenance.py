@@ -11,9 +11,11 @@ have no line about their brief.
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from memotree_storage.model.attribute_names import BRIEF_BY, RESERVED, SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING
+from memotree_storage.model.node import Entry, Node
 
 PENDING_MODEL: Final = "model"
 """A value of `SUMMARY_PENDING`: the chat model failed, so the node has a built-in summary for now."""
@@ -80,3 +82,17 @@ def with_provenance(attributes: Mapping[str, str], made_by: str, made_of: str, p
 def without_provenance(attributes: Mapping[str, str]) -> dict[str, str]:
     """Return the attributes of a node whose brief and summary were written by a person."""
     return {name: value for name, value in attributes.items() if name not in RESERVED}
+
+
+def is_same_apart_from_summary(one: Entry | None, other: Entry | None) -> bool:
+    """Whether two versions of an entry differ at most in brief and summary, and only if both generated them."""
+    if not isinstance(one, Node) or not isinstance(other, Node):
+        return one == other
+    if not summary_is_made(one.attributes) or not summary_is_made(other.attributes):
+        return one == other
+    return _without_summary(one) == _without_summary(other)
+
+
+def _without_summary(node: Node) -> Node:
+    brief = "" if brief_is_made(node.attributes) else node.brief
+    return replace(node, brief=brief, summary="", attributes=without_provenance(node.attributes))
