@@ -12,6 +12,7 @@ from memotree_storage.ports import CommitReader
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.registry import Workspace
 from memotree_storage.postgres.sessions import Session
+from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 
 from memotree.history.committing import Committing, commit_of, head_of, message_of
@@ -68,10 +69,7 @@ class Picking:
         async def merge_onto(conn: Connection, repository: CommitReader, session: Session) -> SessionMerge:
             commit_id = await commit_of(conn, session.workspace_id, request.revision, "revision")
             pick = Pick(commit_id, request.parent_number, reverts)
-            entries, max_depth = self._store.entries, self._store.max_depth
-            merge = await preview_pick(
-                conn, entries, repository, session.tree, pick, max_depth=max_depth, renew=with_renewed_summary
-            )
+            merge = await self._picked(conn, repository, session.tree, pick)
             return SessionMerge(merge, None, f"{'Revert' if reverts else 'Cherry-pick'} {commit_id}")
 
         def told(session: Session, merge: StateMerge, conflicts: int) -> Response:
@@ -81,6 +79,12 @@ class Picking:
 
         tool = "revert_commit" if reverts else "cherry_pick"
         return await stage_in_session(self._store, request, response_type, tool, merge_onto, told)
+
+    async def _picked(self, conn: Connection, repository: CommitReader, ours: State, pick: Pick) -> StateMerge:
+        entries, max_depth = self._store.entries, self._store.max_depth
+        return await preview_pick(
+            conn, entries, repository, ours, pick, max_depth=max_depth, renew=with_renewed_summary
+        )
 
     async def _previewed(
         self, request: Request, response_type: type[Response], workspace: Workspace, branch: str, *, reverts: bool
@@ -93,10 +97,7 @@ class Picking:
             pick = Pick(
                 await commit_of(conn, workspace_id, request.revision, "revision"), request.parent_number, reverts
             )
-            entries, max_depth = self._store.entries, self._store.max_depth
-            merge = await preview_pick(
-                conn, entries, repository, head, pick, max_depth=max_depth, renew=with_renewed_summary
-            )
+            merge = await self._picked(conn, repository, head, pick)
         if merge.conflicts:
             raise conflict_error(merge)
         return await _response(response_type, head.commit_id, branch, merge.changed, merge.change_count)
