@@ -8,6 +8,7 @@ from memotree_storage.commit.branch_merge import MergeOrder, MergeStyle, merge_i
 from memotree_storage.commit.transaction import WorkspaceTransaction
 from memotree_storage.concurrency.threads import in_comparison_thread, in_store_thread
 from memotree_storage.errors import InvalidInputError
+from memotree_storage.mirror.change_selection import Selection
 from memotree_storage.mirror.state_merge import MergedEntry, StateMerge, merge_states
 from memotree_storage.ports import CommitReader
 from memotree_storage.postgres.database import Connection
@@ -18,6 +19,7 @@ from memotree_storage.store import Store
 from memotree.history.committing import Committing, commit_of, head_of, message_of
 from memotree.history.entry_diff import entry_change
 from memotree.history.in_session import SessionMerge, stage_in_session
+from memotree.history.selecting import read_selection
 from memotree.request import lookup
 from memotree.request.conflicts import conflict_message
 from memotree.request.pages import PageTokens, fitting, page_size
@@ -46,6 +48,7 @@ class Merging:
         size = page_size(request.page_size)
         cursor = self._pages.read(request, {"ours": str, "theirs": str, "after": str, "conflict": int})
         lookup.needed("source", request.source)
+        selection = read_selection(request)
         workspace = await self._committing.workspace(request.workspace)
         if not cursor:
             await mirror_pushed(self._store, workspace.workspace_id)
@@ -57,14 +60,18 @@ class Merging:
                 ours = await head_of(conn, workspace.workspace_id, request.branch or workspace.default_branch)
                 theirs = await commit_of(conn, workspace.workspace_id, request.source, "source")
             repository = await in_store_thread(self._store.repositories.get, workspace.workspace_id)
-            merge = await self._merge_states(conn, repository, ours, theirs)
+            merge = await self._merge_states(conn, repository, ours, theirs, selection)
         after, at = (cursor["after"], cursor["conflict"]) if cursor else ("", 0)
         return await self._previewed(request, merge, after, at, size)
 
-    async def _merge_states(self, conn: Connection, repository: CommitReader, ours: State, theirs: str) -> StateMerge:
-        entries, max_depth = self._store.entries, self._store.max_depth
+    async def _merge_states(
+        self, conn: Connection, repository: CommitReader, ours: State, theirs: str, selection: Selection | None
+    ) -> StateMerge:
         return await merge_states(
-            conn, entries, repository, ours, theirs, max_depth=max_depth, renew=with_renewed_summary
+            *(conn, self._store.entries, repository, ours, theirs),
+            max_depth=self._store.max_depth,
+            renew=with_renewed_summary,
+            selection=selection,
         )
 
     async def _previewed(
@@ -99,12 +106,19 @@ class Merging:
         style = _STYLES.get(request.style)
         if style is None:
             raise InvalidInputError.at("style", "is no MergeStyle.")
+        selection = read_selection(request)
+        if selection is not None and request.style == pb.MERGE_STYLE_UNSPECIFIED:
+            style = MergeStyle.SQUASH
+        if selection is not None and style is not MergeStyle.SQUASH:
+            raise InvalidInputError.at(
+                "style", "must be SQUASH with only: other styles say that all of the other side is merged."
+            )
         if request.session_id:
-            return await self._in_session(request, style)
+            return await self._in_session(request, style, selection)
         message, identity = message_of(request.message), self._committing.identity(request)
         workspace = await self._committing.workspace(request.workspace)
         branch = request.branch or workspace.default_branch
-        order = MergeOrder(branch, source, style, message, identity, with_renewed_summary)
+        order = MergeOrder(branch, source, style, message, identity, with_renewed_summary, selection)
 
         async def make(transaction: WorkspaceTransaction) -> pb.MergeBranchResponse:
             find_commit = partial(commit_of, transaction.conn, transaction.workspace_id, source, "source")
@@ -118,13 +132,15 @@ class Merging:
 
         return await self._committing.run(workspace, branch, request, pb.MergeBranchResponse, make)
 
-    async def _in_session(self, request: pb.MergeBranchRequest, style: MergeStyle) -> pb.MergeBranchResponse:
+    async def _in_session(
+        self, request: pb.MergeBranchRequest, style: MergeStyle, selection: Selection | None
+    ) -> pb.MergeBranchResponse:
         if style is MergeStyle.FAST_FORWARD:
             raise InvalidInputError.at("style", "FAST_FORWARD moves a branch, so it cannot be staged in a session.")
 
         async def merge_onto(conn: Connection, repository: CommitReader, session: Session) -> SessionMerge:
             theirs = await commit_of(conn, session.workspace_id, request.source, "source")
-            merge = await self._merge_states(conn, repository, session.tree, theirs)
+            merge = await self._merge_states(conn, repository, session.tree, theirs, selection)
             merged = None if style is MergeStyle.SQUASH or merge.is_merged else theirs
             return SessionMerge(merge, merged, f"Merge {request.source}")
 

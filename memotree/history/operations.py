@@ -9,6 +9,7 @@ from memotree.history.diff import Diff
 from memotree.history.log import Log
 from memotree.history.merging import Merging
 from memotree.history.picking import Picking
+from memotree.history.restoring import Restoring
 from memotree.request.limits import ServiceLimits
 from memotree.request.pages import PageTokens
 from memotree.v1 import history_service_pb2 as pb
@@ -31,6 +32,7 @@ class HistoryOperations:
         committing = Committing(store, limits, summaries)
         self._merging = Merging(store, pages, committing)
         self._picking = Picking(store, committing)
+        self._restoring = Restoring(store, committing)
 
     async def list_commits(self, request: pb.ListCommitsRequest) -> pb.ListCommitsResponse:
         """List commits along the lineage of first parents, newest first."""
@@ -79,6 +81,10 @@ class HistoryOperations:
     async def cherry_pick(self, request: pb.CherryPickRequest) -> pb.CherryPickResponse:
         """Bring the changes of a commit into a branch by a new commit."""
         return await self._picking.cherry_pick(request)
+
+    async def restore_nodes(self, request: pb.RestoreNodesRequest) -> pb.RestoreNodesResponse:
+        """Set nodes and archives to what they were at a revision."""
+        return await self._restoring.restore(request)
 
     async def create_tag(self, request: pb.CreateTagRequest) -> pb.CreateTagResponse:
         """Create an annotated tag."""

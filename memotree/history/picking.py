@@ -7,6 +7,8 @@ from typing import TypeVar
 from memotree_storage.commit.commit_pick import Pick, PickOrder, conflict_error, pick_commit, preview_pick
 from memotree_storage.commit.transaction import WorkspaceTransaction, repository_of
 from memotree_storage.concurrency.threads import in_store_thread
+from memotree_storage.errors import InvalidInputError
+from memotree_storage.mirror.change_selection import Selection
 from memotree_storage.mirror.state_merge import MergedEntry, StateMerge
 from memotree_storage.ports import CommitReader
 from memotree_storage.postgres.database import Connection
@@ -18,6 +20,7 @@ from memotree_storage.store import Store
 from memotree.history.committing import Committing, commit_of, head_of, message_of
 from memotree.history.in_session import SessionMerge, stage_in_session
 from memotree.history.merging import told_changes
+from memotree.history.selecting import read_selection
 from memotree.request import lookup
 from memotree.request.pages import MAX_PAGE_SIZE
 from memotree.sessions.merged_summaries import with_renewed_summary
@@ -45,7 +48,10 @@ class Picking:
 
     async def _run(self, request: Request, response_type: type[Response], *, reverts: bool) -> Response:
         lookup.needed("revision", request.revision)
-        if request.session_id and not request.validate_only:
+        selection = read_selection(request)
+        if request.session_id and request.validate_only:
+            raise InvalidInputError.at("validate_only", "tells of a branch; a session can be looked at and discarded.")
+        if request.session_id:
             return await self._in_session(request, response_type, reverts=reverts)
         message, identity = message_of(request.message), self._committing.identity(request)
         workspace = await self._committing.workspace(request.workspace)
@@ -57,7 +63,7 @@ class Picking:
             conn, workspace_id = transaction.conn, transaction.workspace_id
             keeps_author = not reverts and not request.HasField("author")
             pick = Pick("", request.parent_number, reverts)
-            order = PickOrder(branch, pick, message, identity, keeps_author, with_renewed_summary)
+            order = PickOrder(branch, pick, message, identity, keeps_author, with_renewed_summary, selection)
             merged = await pick_commit(
                 transaction, order, partial(commit_of, conn, workspace_id, request.revision, "revision")
             )
@@ -69,7 +75,7 @@ class Picking:
         async def merge_onto(conn: Connection, repository: CommitReader, session: Session) -> SessionMerge:
             commit_id = await commit_of(conn, session.workspace_id, request.revision, "revision")
             pick = Pick(commit_id, request.parent_number, reverts)
-            merge = await self._picked(conn, repository, session.tree, pick)
+            merge = await self._picked(conn, repository, session.tree, pick, read_selection(request))
             return SessionMerge(merge, None, f"{'Revert' if reverts else 'Cherry-pick'} {commit_id}")
 
         def told(session: Session, merge: StateMerge, conflicts: int) -> Response:
@@ -80,10 +86,14 @@ class Picking:
         tool = "revert_commit" if reverts else "cherry_pick"
         return await stage_in_session(self._store, request, response_type, tool, merge_onto, told)
 
-    async def _picked(self, conn: Connection, repository: CommitReader, ours: State, pick: Pick) -> StateMerge:
-        entries, max_depth = self._store.entries, self._store.max_depth
+    async def _picked(
+        self, conn: Connection, repository: CommitReader, ours: State, pick: Pick, selection: Selection | None
+    ) -> StateMerge:
         return await preview_pick(
-            conn, entries, repository, ours, pick, max_depth=max_depth, renew=with_renewed_summary
+            *(conn, self._store.entries, repository, ours, pick),
+            max_depth=self._store.max_depth,
+            renew=with_renewed_summary,
+            selection=selection,
         )
 
     async def _previewed(
@@ -97,7 +107,7 @@ class Picking:
             pick = Pick(
                 await commit_of(conn, workspace_id, request.revision, "revision"), request.parent_number, reverts
             )
-            merge = await self._picked(conn, repository, head, pick)
+            merge = await self._picked(conn, repository, head, pick, read_selection(request))
         if merge.conflicts:
             raise conflict_error(merge)
         return await _response(response_type, head.commit_id, branch, merge.changed, merge.change_count)

@@ -3,9 +3,8 @@
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from memotree_storage.commit.session_commit import IncompleteChoiceError
 from memotree_storage.concurrency.threads import LONG_BYTES, in_store_thread_if
-from memotree_storage.mirror.tree_check import check_tree
+from memotree_storage.mirror.tree_check import IncompleteChoiceError, check_tree
 from memotree_storage.model.node import Entry
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.sessions import Session

@@ -840,6 +840,48 @@ class DeleteBranchResponse(_message.Message):
 Global___DeleteBranchResponse: _TypeAlias = DeleteBranchResponse  # noqa: Y015
 
 @_typing.final
+class ChangeSelection(_message.Message):
+    """Which of the changes of the other side are brought. A change is chosen if it meets every criterion that is given."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_IDS_FIELD_NUMBER: _builtins.int
+    SUBTREE_IDS_FIELD_NUMBER: _builtins.int
+    TAGS_FIELD_NUMBER: _builtins.int
+    AGENTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Changes of these nodes or archives: ids, or prefixes of four characters or more."""
+
+    @_builtins.property
+    def subtree_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Changes of these and of all that stands below them; with node_ids, either is enough."""
+
+    @_builtins.property
+    def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Changes of nodes that have one of these tags."""
+
+    @_builtins.property
+    def agents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Changes that one of these agents committed last."""
+
+    def __init__(
+        self,
+        *,
+        node_ids: _abc.Iterable[_builtins.str] | None = ...,
+        subtree_ids: _abc.Iterable[_builtins.str] | None = ...,
+        tags: _abc.Iterable[_builtins.str] | None = ...,
+        agents: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agents", b"agents", "node_ids", b"node_ids", "subtree_ids", b"subtree_ids", "tags", b"tags"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ChangeSelection: _TypeAlias = ChangeSelection  # noqa: Y015
+
+@_typing.final
 class PreviewMergeRequest(_message.Message):
     """Request of PreviewMerge."""
 
@@ -851,6 +893,7 @@ class PreviewMergeRequest(_message.Message):
     INCLUDE_FIELDS_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    ONLY_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
     """Name or id of the workspace."""
     source: _builtins.str
@@ -863,6 +906,10 @@ class PreviewMergeRequest(_message.Message):
     """The most changes, and the most conflicts, on a page; 50 when 0, at most 1000."""
     page_token: _builtins.str
     """The next_page_token of the previous response; empty for the first page."""
+    @_builtins.property
+    def only(self) -> Global___ChangeSelection:
+        """Which changes would be brought; all when absent."""
+
     def __init__(
         self,
         *,
@@ -872,10 +919,11 @@ class PreviewMergeRequest(_message.Message):
         include_fields: _builtins.bool = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        only: Global___ChangeSelection | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["only", b"only"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch", "include_fields", b"include_fields", "page_size", b"page_size", "page_token", b"page_token", "source", b"source", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch", "include_fields", b"include_fields", "only", b"only", "page_size", b"page_size", "page_token", b"page_token", "source", b"source", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -959,6 +1007,7 @@ class MergeBranchRequest(_message.Message):
     AUTHOR_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
+    ONLY_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
     """Name or id of the workspace."""
     source: _builtins.str
@@ -979,6 +1028,12 @@ class MergeBranchRequest(_message.Message):
     def author(self) -> _types_pb2.CommitAuthor:
         """The author; when absent, "agent" with the current time."""
 
+    @_builtins.property
+    def only(self) -> Global___ChangeSelection:
+        """Which changes are brought; all when absent. The style is MERGE_STYLE_SQUASH then, since a merge commit says that
+        all of the other side is merged.
+        """
+
     def __init__(
         self,
         *,
@@ -990,10 +1045,11 @@ class MergeBranchRequest(_message.Message):
         author: _types_pb2.CommitAuthor | None = ...,
         request_id: _builtins.str = ...,
         session_id: _builtins.str = ...,
+        only: Global___ChangeSelection | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["author", b"author"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "only", b"only"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "branch", b"branch", "message", b"message", "request_id", b"request_id", "session_id", b"session_id", "source", b"source", "style", b"style", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "branch", b"branch", "message", b"message", "only", b"only", "request_id", b"request_id", "session_id", b"session_id", "source", b"source", "style", b"style", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1052,6 +1108,7 @@ class RevertCommitRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
+    ONLY_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
     """Name or id of the workspace."""
     revision: _builtins.str
@@ -1074,6 +1131,10 @@ class RevertCommitRequest(_message.Message):
     def author(self) -> _types_pb2.CommitAuthor:
         """The author; when absent, "agent" with the current time."""
 
+    @_builtins.property
+    def only(self) -> Global___ChangeSelection:
+        """Which of its changes are taken back; all when absent."""
+
     def __init__(
         self,
         *,
@@ -1086,10 +1147,11 @@ class RevertCommitRequest(_message.Message):
         request_id: _builtins.str = ...,
         validate_only: _builtins.bool = ...,
         session_id: _builtins.str = ...,
+        only: Global___ChangeSelection | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["author", b"author"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "only", b"only"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "branch", b"branch", "message", b"message", "parent_number", b"parent_number", "request_id", b"request_id", "revision", b"revision", "session_id", b"session_id", "validate_only", b"validate_only", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "branch", b"branch", "message", b"message", "only", b"only", "parent_number", b"parent_number", "request_id", b"request_id", "revision", b"revision", "session_id", b"session_id", "validate_only", b"validate_only", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1150,6 +1212,7 @@ class CherryPickRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
+    ONLY_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
     """Name or id of the workspace."""
     revision: _builtins.str
@@ -1172,6 +1235,10 @@ class CherryPickRequest(_message.Message):
     def author(self) -> _types_pb2.CommitAuthor:
         """The author; when absent, that of the commit."""
 
+    @_builtins.property
+    def only(self) -> Global___ChangeSelection:
+        """Which of its changes are brought in; all when absent."""
+
     def __init__(
         self,
         *,
@@ -1184,10 +1251,11 @@ class CherryPickRequest(_message.Message):
         request_id: _builtins.str = ...,
         validate_only: _builtins.bool = ...,
         session_id: _builtins.str = ...,
+        only: Global___ChangeSelection | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["author", b"author"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "only", b"only"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "branch", b"branch", "message", b"message", "parent_number", b"parent_number", "request_id", b"request_id", "revision", b"revision", "session_id", b"session_id", "validate_only", b"validate_only", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "branch", b"branch", "message", b"message", "only", b"only", "parent_number", b"parent_number", "request_id", b"request_id", "revision", b"revision", "session_id", b"session_id", "validate_only", b"validate_only", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1232,6 +1300,114 @@ class CherryPickResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CherryPickResponse: _TypeAlias = CherryPickResponse  # noqa: Y015
+
+@_typing.final
+class RestoreNodesRequest(_message.Message):
+    """Request of RestoreNodes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_FIELD_NUMBER: _builtins.int
+    NODE_IDS_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    RECURSIVE_FIELD_NUMBER: _builtins.int
+    DELETE_OTHERS_FIELD_NUMBER: _builtins.int
+    BRANCH_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    AUTHOR_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    workspace: _builtins.str
+    """Name or id of the workspace."""
+    revision: _builtins.str
+    """The commit (or a unique prefix of at least four digits), tag or branch at which they are as wanted."""
+    recursive: _builtins.bool
+    """Whether all that stood below them there is restored, too; for an archive, all of its nodes."""
+    delete_others: _builtins.bool
+    """With recursive: whether what stands below them now, but did not there, is deleted."""
+    branch: _builtins.str
+    """The branch that gets the new commit; the default branch when empty."""
+    message: _builtins.str
+    """The commit message; one that names what is restored when empty."""
+    request_id: _builtins.str
+    """Makes the call safe to repeat: calls with the same id make only one commit."""
+    validate_only: _builtins.bool
+    """Whether only to tell what would change; nothing is written then."""
+    session_id: _builtins.str
+    """Stages the changes in this open session instead of committing them; conflicts are kept there until they are
+    resolved (ResolveConflicts). branch, message and author are empty then.
+    """
+    @_builtins.property
+    def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The nodes or archives: ids, or prefixes of four characters or more. At most 1000."""
+
+    @_builtins.property
+    def author(self) -> _types_pb2.CommitAuthor:
+        """The author; when absent, "agent" with the current time."""
+
+    def __init__(
+        self,
+        *,
+        workspace: _builtins.str = ...,
+        node_ids: _abc.Iterable[_builtins.str] | None = ...,
+        revision: _builtins.str = ...,
+        recursive: _builtins.bool = ...,
+        delete_others: _builtins.bool = ...,
+        branch: _builtins.str = ...,
+        message: _builtins.str = ...,
+        author: _types_pb2.CommitAuthor | None = ...,
+        request_id: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
+        session_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["author", b"author"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "branch", b"branch", "delete_others", b"delete_others", "message", b"message", "node_ids", b"node_ids", "recursive", b"recursive", "request_id", b"request_id", "revision", b"revision", "session_id", b"session_id", "validate_only", b"validate_only", "workspace", b"workspace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RestoreNodesRequest: _TypeAlias = RestoreNodesRequest  # noqa: Y015
+
+@_typing.final
+class RestoreNodesResponse(_message.Message):
+    """Response of RestoreNodes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMIT_ID_FIELD_NUMBER: _builtins.int
+    BRANCH_FIELD_NUMBER: _builtins.int
+    CHANGES_FIELD_NUMBER: _builtins.int
+    CHANGE_COUNT_FIELD_NUMBER: _builtins.int
+    CONFLICT_COUNT_FIELD_NUMBER: _builtins.int
+    commit_id: _builtins.str
+    """The new commit, 40 hexadecimal digits; the head of the branch with validate_only."""
+    branch: _builtins.str
+    """The branch."""
+    change_count: _builtins.int
+    """The number of all entries it changes."""
+    conflict_count: _builtins.int
+    """With session_id: how many conflicts the session has now; commit_id is empty then."""
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___EntryChange]:
+        """What it changes, at most 1000 entries."""
+
+    def __init__(
+        self,
+        *,
+        commit_id: _builtins.str = ...,
+        branch: _builtins.str = ...,
+        changes: _abc.Iterable[Global___EntryChange] | None = ...,
+        change_count: _builtins.int = ...,
+        conflict_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch", "change_count", b"change_count", "changes", b"changes", "commit_id", b"commit_id", "conflict_count", b"conflict_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RestoreNodesResponse: _TypeAlias = RestoreNodesResponse  # noqa: Y015
 
 @_typing.final
 class CreateTagRequest(_message.Message):

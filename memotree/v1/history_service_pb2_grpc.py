@@ -100,6 +100,11 @@ class HistoryServiceStub:
                 request_serializer=memotree_dot_v1_dot_history__service__pb2.CherryPickRequest.SerializeToString,
                 response_deserializer=memotree_dot_v1_dot_history__service__pb2.CherryPickResponse.FromString,
                 _registered_method=True)
+        self.RestoreNodes = channel.unary_unary(
+                '/memotree.v1.HistoryService/RestoreNodes',
+                request_serializer=memotree_dot_v1_dot_history__service__pb2.RestoreNodesRequest.SerializeToString,
+                response_deserializer=memotree_dot_v1_dot_history__service__pb2.RestoreNodesResponse.FromString,
+                _registered_method=True)
         self.CreateTag = channel.unary_unary(
                 '/memotree.v1.HistoryService/CreateTag',
                 request_serializer=memotree_dot_v1_dot_history__service__pb2.CreateTagRequest.SerializeToString,
@@ -228,6 +233,17 @@ class HistoryServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RestoreNodes(self, request, context):
+        """Sets nodes and archives to what they were at a revision, by a new commit; ids are kept. Deleted ones come back, with
+        what is missing above them.
+        Errors: NOT_FOUND for a revision, and for a node that was not alive there; ABORTED with a ConflictList when the result
+        would be no tree, and without one when the branch kept moving; FAILED_PRECONDITION when all is as wanted already;
+        INVALID_ARGUMENT. After OK the commit is on stable storage; see CommitChanges for what an error means.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateTag(self, request, context):
         """Creates an annotated tag at a revision.
         Errors: ALREADY_EXISTS; INVALID_ARGUMENT for a name that Git refuses.
@@ -312,6 +328,11 @@ def add_HistoryServiceServicer_to_server(servicer, server):
                     servicer.CherryPick,
                     request_deserializer=memotree_dot_v1_dot_history__service__pb2.CherryPickRequest.FromString,
                     response_serializer=memotree_dot_v1_dot_history__service__pb2.CherryPickResponse.SerializeToString,
+            ),
+            'RestoreNodes': grpc.unary_unary_rpc_method_handler(
+                    servicer.RestoreNodes,
+                    request_deserializer=memotree_dot_v1_dot_history__service__pb2.RestoreNodesRequest.FromString,
+                    response_serializer=memotree_dot_v1_dot_history__service__pb2.RestoreNodesResponse.SerializeToString,
             ),
             'CreateTag': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateTag,
@@ -659,6 +680,33 @@ class HistoryService:
             '/memotree.v1.HistoryService/CherryPick',
             memotree_dot_v1_dot_history__service__pb2.CherryPickRequest.SerializeToString,
             memotree_dot_v1_dot_history__service__pb2.CherryPickResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RestoreNodes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memotree.v1.HistoryService/RestoreNodes',
+            memotree_dot_v1_dot_history__service__pb2.RestoreNodesRequest.SerializeToString,
+            memotree_dot_v1_dot_history__service__pb2.RestoreNodesResponse.FromString,
             options,
             channel_credentials,
             insecure,

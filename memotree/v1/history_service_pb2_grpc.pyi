@@ -88,6 +88,13 @@ class HistoryServiceStub:
     """Brings into a branch what a commit changed elsewhere, by a new commit with the same author.
     Errors: as RevertCommit; FAILED_PRECONDITION when the branch has all of it already.
     """
+    RestoreNodes: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.RestoreNodesRequest, _history_service_pb2.RestoreNodesResponse]
+    """Sets nodes and archives to what they were at a revision, by a new commit; ids are kept. Deleted ones come back, with
+    what is missing above them.
+    Errors: NOT_FOUND for a revision, and for a node that was not alive there; ABORTED with a ConflictList when the result
+    would be no tree, and without one when the branch kept moving; FAILED_PRECONDITION when all is as wanted already;
+    INVALID_ARGUMENT. After OK the commit is on stable storage; see CommitChanges for what an error means.
+    """
     CreateTag: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.CreateTagRequest, _history_service_pb2.CreateTagResponse]
     """Creates an annotated tag at a revision.
     Errors: ALREADY_EXISTS; INVALID_ARGUMENT for a name that Git refuses.
@@ -156,6 +163,13 @@ class HistoryServiceAsyncStub(HistoryServiceStub):
     CherryPick: _aio.UnaryUnaryMultiCallable[_history_service_pb2.CherryPickRequest, _history_service_pb2.CherryPickResponse]  # type: ignore[assignment]
     """Brings into a branch what a commit changed elsewhere, by a new commit with the same author.
     Errors: as RevertCommit; FAILED_PRECONDITION when the branch has all of it already.
+    """
+    RestoreNodes: _aio.UnaryUnaryMultiCallable[_history_service_pb2.RestoreNodesRequest, _history_service_pb2.RestoreNodesResponse]  # type: ignore[assignment]
+    """Sets nodes and archives to what they were at a revision, by a new commit; ids are kept. Deleted ones come back, with
+    what is missing above them.
+    Errors: NOT_FOUND for a revision, and for a node that was not alive there; ABORTED with a ConflictList when the result
+    would be no tree, and without one when the branch kept moving; FAILED_PRECONDITION when all is as wanted already;
+    INVALID_ARGUMENT. After OK the commit is on stable storage; see CommitChanges for what an error means.
     """
     CreateTag: _aio.UnaryUnaryMultiCallable[_history_service_pb2.CreateTagRequest, _history_service_pb2.CreateTagResponse]  # type: ignore[assignment]
     """Creates an annotated tag at a revision.
@@ -294,6 +308,19 @@ class HistoryServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_history_service_pb2.CherryPickResponse, _abc.Awaitable[_history_service_pb2.CherryPickResponse]]:
         """Brings into a branch what a commit changed elsewhere, by a new commit with the same author.
         Errors: as RevertCommit; FAILED_PRECONDITION when the branch has all of it already.
+        """
+
+    @_abc_1.abstractmethod
+    def RestoreNodes(
+        self,
+        request: _history_service_pb2.RestoreNodesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_history_service_pb2.RestoreNodesResponse, _abc.Awaitable[_history_service_pb2.RestoreNodesResponse]]:
+        """Sets nodes and archives to what they were at a revision, by a new commit; ids are kept. Deleted ones come back, with
+        what is missing above them.
+        Errors: NOT_FOUND for a revision, and for a node that was not alive there; ABORTED with a ConflictList when the result
+        would be no tree, and without one when the branch kept moving; FAILED_PRECONDITION when all is as wanted already;
+        INVALID_ARGUMENT. After OK the commit is on stable storage; see CommitChanges for what an error means.
         """
 
     @_abc_1.abstractmethod

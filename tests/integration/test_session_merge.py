@@ -10,10 +10,11 @@ from integration.histories import git
 from integration.sides import Sides
 from integration.worlds import World
 from memotree_storage.commit.rebase import ConflictError
-from memotree_storage.commit.session_commit import IncompleteChoiceError, NothingToCommitError
+from memotree_storage.commit.session_commit import NothingToCommitError
 from memotree_storage.commit.session_merge import SessionMergesError
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.mirror.state_merge import FileConflictError
+from memotree_storage.mirror.tree_check import IncompleteChoiceError
 from memotree_storage.model.node import Node
 from memotree_storage.store import Store
 from memotree_storage.verify import Difference, verify

@@ -9,6 +9,7 @@ from memotree_storage.commit.refs import FindCommit
 from memotree_storage.commit.transaction import WorkspaceTransaction
 from memotree_storage.commit.write_path import move_ref
 from memotree_storage.errors import FailedPreconditionError
+from memotree_storage.mirror.change_selection import Selection
 from memotree_storage.mirror.staged_merge import RenewSummary
 from memotree_storage.mirror.state_merge import merge_states
 from memotree_storage.postgres import history, registry
@@ -59,6 +60,7 @@ class MergeOrder:
         message: Subject and body of the commit; "" for "Merge <source> into <branch>".
         identity: Who merges.
         renew: Renews the summary of a node whose content is merged.
+        selection: Which changes are brought, in a squashed merge; all if ``None``.
     """
 
     branch: str
@@ -67,6 +69,7 @@ class MergeOrder:
     message: str
     identity: Identity
     renew: RenewSummary | None = None
+    selection: Selection | None = None
 
 
 async def merge_into_branch(transaction: WorkspaceTransaction, order: MergeOrder, find_commit: FindCommit) -> Merged:
@@ -93,7 +96,10 @@ async def merge_into_branch(transaction: WorkspaceTransaction, order: MergeOrder
             return await _fast_forward(transaction, order.branch, head, State(workspace_id, theirs))
         entries, repository = store.entries, transaction.repository
         merge = await merge_states(
-            conn, entries, repository, head, theirs, max_depth=store.max_depth, renew=order.renew
+            *(conn, entries, repository, head, theirs),
+            max_depth=store.max_depth,
+            renew=order.renew,
+            selection=order.selection,
         )
         squash = order.style is MergeStyle.SQUASH
         if merge.is_merged or (squash and merge.is_empty):

@@ -9,6 +9,7 @@ from memotree_storage.commit.session_commit import NothingToCommitError
 from memotree_storage.commit.transaction import WorkspaceTransaction
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import FailedPreconditionError, InvalidInputError
+from memotree_storage.mirror.change_selection import Selection
 from memotree_storage.mirror.entries import EntryReader
 from memotree_storage.mirror.staged_merge import RenewSummary
 from memotree_storage.mirror.state_merge import StateMerge, bring_difference
@@ -54,6 +55,7 @@ class PickOrder:
         identity: Who commits.
         keeps_author: Whether the author of the commit is kept, in place of that of ``identity``.
         renew: Renews the summary of a node whose content is merged.
+        selection: Which of its changes are picked; all if ``None``.
     """
 
     branch: str
@@ -62,6 +64,7 @@ class PickOrder:
     identity: Identity
     keeps_author: bool = False
     renew: RenewSummary | None = None
+    selection: Selection | None = None
 
 
 async def preview_pick(
@@ -73,6 +76,7 @@ async def preview_pick(
     *,
     max_depth: int | None = None,
     renew: RenewSummary | None = None,
+    selection: Selection | None = None,
 ) -> StateMerge:
     """Tell what a pick would change on a state, without writing anything.
 
@@ -84,7 +88,9 @@ async def preview_pick(
     info = await in_store_thread(repository.commit_info, pick.commit_id)
     parent = _parent(info, pick)
     base, theirs = (pick.commit_id, parent) if pick.reverts else (parent, pick.commit_id)
-    return await bring_difference(conn, entries, repository, head, base, theirs, max_depth=max_depth, renew=renew)
+    return await bring_difference(
+        *(conn, entries, repository, head, base, theirs), max_depth=max_depth, renew=renew, selection=selection
+    )
 
 
 def conflict_error(merge: StateMerge) -> MergeConflictError:
@@ -113,7 +119,10 @@ async def pick_commit(transaction: WorkspaceTransaction, order: PickOrder, find_
     async def attempt(head: State) -> Merged | None:
         pick = replace(order.pick, commit_id=await find_commit())
         merge = await preview_pick(
-            conn, store.entries, repository, head, pick, max_depth=store.max_depth, renew=order.renew
+            *(conn, store.entries, repository, head, pick),
+            max_depth=store.max_depth,
+            renew=order.renew,
+            selection=order.selection,
         )
         if merge.conflicts:
             raise conflict_error(merge)

@@ -33,7 +33,7 @@ from memotree_storage.mirror.staged_merge import (
     merge_onto,
     with_renewed_summaries,
 )
-from memotree_storage.mirror.tree_check import MissingChange
+from memotree_storage.mirror.tree_check import IncompleteChoiceError, MissingChange
 from memotree_storage.model import trailers
 from memotree_storage.model.trailers import Request
 from memotree_storage.ports import Signature, TagDraft
@@ -62,13 +62,6 @@ class BranchGoneError(FailedPreconditionError):
     """The branch of the session was deleted, or deleted and created again."""
 
     reason = "BRANCH_GONE"
-
-
-class IncompleteChoiceError(FailedPreconditionError):
-    """The chosen changes need others of the session, or others need them; ``nodes`` has those to choose as well."""
-
-    reason = "INCOMPLETE_CHOICE"
-    nodes: Sequence[object] = ()
 
 
 class ChangeNotFoundError(NotFoundError):

@@ -18,9 +18,10 @@ from typing import Final
 from memotree_storage.concurrency.threads import LONG_TEXT, in_comparison_thread, in_store_thread, in_store_thread_if
 from memotree_storage.conflicts import Conflict
 from memotree_storage.errors import FailedPreconditionError
+from memotree_storage.mirror.change_selection import Selection, select
 from memotree_storage.mirror.entries import EntryReader
 from memotree_storage.mirror.staged_merge import RenewSummary, check_limits
-from memotree_storage.mirror.tree_check import check_tree, named_by
+from memotree_storage.mirror.tree_check import IncompleteChoiceError, MissingChange, check_tree, named_by
 from memotree_storage.model.merge import MergeResult, deleted_and_changed, merge_entries
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.model.paths import ENTRY_PATHS, parse_path
@@ -156,6 +157,7 @@ async def merge_states(
     *,
     max_depth: int | None = None,
     renew: RenewSummary | None = None,
+    selection: Selection | None = None,
 ) -> StateMerge:
     """Merge a commit into a state, without writing anything.
 
@@ -167,9 +169,12 @@ async def merge_states(
         theirs: The commit that is merged.
         max_depth: The greatest depth of a node that gets another place; ``None`` for no limit.
         renew: Renews the summary of a node whose content is merged; without it, it is marked.
+        selection: Which of their changes are brought; then files that are no entries stay out. All if ``None``.
 
     Raises:
         UnrelatedHistoriesError: They have no common ancestor.
+        NoSuchChangeError: They have not changed a chosen node.
+        IncompleteChoiceError: The chosen changes need others.
         FileConflictError: Both sides changed a file that is no entry.
         UnreadableFilesError: Their side changed a file of an entry that cannot be read.
         InvalidNodeError, InvalidArchiveError: A merged entry breaks a limit that each side kept.
@@ -183,7 +188,7 @@ async def merge_states(
     merge = StateMerge(ours.commit_id, theirs, bases)
     if merge.is_merged:
         return merge
-    return await _Merging(conn, entries, repository, ours, theirs, bases, renew).run(max_depth)
+    return await _Merging(conn, entries, repository, ours, theirs, bases, renew, selection).run(max_depth)
 
 
 async def bring_difference(
@@ -196,9 +201,10 @@ async def bring_difference(
     *,
     max_depth: int | None = None,
     renew: RenewSummary | None = None,
+    selection: Selection | None = None,
 ) -> StateMerge:
     """Bring what differs between two commits into a state; for the arguments and errors see `merge_states`."""
-    return await _Merging(conn, entries, repository, ours, theirs, [base], renew).run(max_depth)
+    return await _Merging(conn, entries, repository, ours, theirs, [base], renew, selection).run(max_depth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +216,12 @@ class _Merging:
     theirs: str
     bases: Sequence[str]
     renew: RenewSummary | None
+    selection: Selection | None
 
     async def run(self, max_depth: int | None) -> StateMerge:
-        ids = await self._changed()
+        changed = ids = await self._changed()
+        if self.selection:
+            ids = await select(self.conn, self.ours, self._state(self.theirs), changed, self.selection)
         before = await self._bases(self.bases, ids, 0)
         our_versions, ours = await self._alive(self.ours, ids)
         their_versions, theirs = await self._alive(self._state(self.theirs), ids)
@@ -236,9 +245,12 @@ class _Merging:
         written = {change.entry_id: change.entry for change in changes if change.entry != change.ours}
         around = Snapshot(self.conn, self.ours)
         others = await tree.versions(around, named_by(written).difference(ids))
+        left_out = set(changed).difference(ids)
         checked = await check_tree(
-            around, written, set(), at_head={**our_versions, **others}, max_depth=max_depth, is_merge=True
+            around, written, left_out, at_head={**our_versions, **others}, max_depth=max_depth, is_merge=True
         )
+        if checked.missing:
+            raise await self._incomplete(checked.missing)
         return StateMerge(
             self.ours.commit_id,
             self.theirs,
@@ -246,7 +258,7 @@ class _Merging:
             await self._with_blobs(changes, their_versions),
             {change.entry_id: our_versions[change.entry_id] for change in changes if change.entry_id in our_versions},
             checked.conflicts,
-            await self._files(ids, their_versions),
+            {} if self.selection else await self._files(ids, their_versions),
         )
 
     def _renewed(self, change: MergedEntry) -> MergedEntry:
@@ -269,13 +281,15 @@ class _Merging:
     async def _alive(self, state: State, ids: Sequence[str]) -> tuple[dict[str, Version], dict[str, Entry]]:
         """The versions and entries that are alive in a state, by id."""
         versions = await tree.versions(Snapshot(self.conn, state), ids)
-        committed = [version for version in versions.values() if version.commit_id is not None]
-        read = await self.entries.load(self.ours.workspace_id, committed)
-        found = {version.entry_id: read[version.blob] for version in committed}
-        if state.session_id is not None and len(committed) < len(versions):
-            rows = await staging.staged(self.conn, state.session_id, ids=versions.keys() - found.keys())
-            found |= {row.entry_id: entry for row in rows if (entry := row.entry) is not None}
-        return versions, found
+        return versions, await entries_of(self.conn, self.entries, state, versions)
+
+    async def _incomplete(self, missing: Sequence[MissingChange]) -> IncompleteChoiceError:
+        ids = sorted({item.entry_id for item in missing})
+        versions = await tree.versions(Snapshot(self.conn, self._state(self.theirs)), ids, dead=True)
+        reasons = "; ".join(f"{item.entry_id}, for {item.why} {item.needed_by}" for item in missing[:_MOST_FILES_TOLD])
+        error = IncompleteChoiceError(f"The choice would leave the tree broken. Choose as well: {reasons}.")
+        error.nodes = [versions[entry_id] for entry_id in ids if entry_id in versions]
+        return error
 
     async def _with_blobs(self, changes: Sequence[MergedEntry], theirs: Mapping[str, Version]) -> Sequence[MergedEntry]:
         """The changes, those with a conflict about the whole entry with its files."""
@@ -355,6 +369,19 @@ class _Merging:
     def _our_blobs(self, base: str) -> dict[str, str | None]:
         """What our side changed, by path. Blocks."""
         return {change.path: change.new_blob for change in self.repository.diff(base, self.ours.commit_id)}
+
+
+async def entries_of(
+    conn: Connection, entries: EntryReader, state: State, versions: Mapping[str, Version]
+) -> dict[str, Entry]:
+    """The entries of versions that are alive in a state, by id: committed ones, or staged ones of its session."""
+    committed = [version for version in versions.values() if version.commit_id is not None]
+    read = await entries.load(state.workspace_id, committed)
+    found = {version.entry_id: read[version.blob] for version in committed}
+    if state.session_id is not None and len(committed) < len(versions):
+        rows = await staging.staged(conn, state.session_id, ids=versions.keys() - found.keys())
+        found |= {row.entry_id: entry for row in rows if (entry := row.entry) is not None}
+    return found
 
 
 class _Clash:

@@ -10,6 +10,7 @@ from typing import Final
 
 from memotree_storage.concurrency.threads import in_store_thread_if
 from memotree_storage.conflicts import Absence, ChildValue, Conflict, ConflictKind, FieldValue, Place
+from memotree_storage.errors import FailedPreconditionError
 from memotree_storage.model.field_values import entry_value, place_value
 from memotree_storage.model.node import Archive, Entry, Node
 from memotree_storage.postgres import archive_versions, tree
@@ -28,6 +29,13 @@ class MissingChange:
     entry_id: str
     needed_by: str
     why: str
+
+
+class IncompleteChoiceError(FailedPreconditionError):
+    """The chosen changes need others, or others need them; ``nodes`` has those to choose as well."""
+
+    reason = "INCOMPLETE_CHOICE"
+    nodes: Sequence[object] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -266,6 +266,17 @@ async def read_commit(conn: Connection, workspace_id: str, commit_id: str) -> Co
     return found
 
 
+async def read_commits(conn: Connection, workspace_id: str, commit_ids: Sequence[str]) -> list[CommitRow]:
+    """Return some commits, in any order; those that are not mirrored are left out."""
+    async with conn.cursor(row_factory=class_row(CommitRow)) as cursor:
+        await cursor.execute(
+            f"select {_COMMIT} from mirror.commit c"  # noqa: S608
+            " where workspace_id = %(workspace)s and commit_id = any(%(commits)s)",
+            {"workspace": workspace_id, "commits": list(commit_ids)},
+        )
+        return await cursor.fetchall()
+
+
 async def touched(conn: Connection, workspace_id: str, commit_id: str, *, limit: int) -> list[Version]:
     """Return the versions that a commit created, by entry id: the changes to its first parent. Deletions are dead."""
     async with conn.cursor(row_factory=args_row(Version)) as cursor:
