@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "MergeBranch": "branch merge",
     "PreviewMerge": "branch merge --preview",
     "RevertCommit": "revert",
+    "RestoreNodes": "node restore --to",
     "CherryPick": "cherry-pick",
     "CreateTag": "tag create",
     "ListTags": "tag list",

@@ -214,6 +214,7 @@ class Session(Revision):
     merge_branch = _blocking(AsyncSession.merge_branch)
     revert = _blocking(AsyncSession.revert)
     cherry_pick = _blocking(AsyncSession.cherry_pick)
+    restore_nodes = _blocking(AsyncSession.restore_nodes)
     commit = _blocking(AsyncSession.commit)
 
 
@@ -249,6 +250,7 @@ class Workspace(Revision):
     preview_merge = _blocking(AsyncWorkspace.preview_merge)
     revert = _blocking(AsyncWorkspace.revert)
     cherry_pick = _blocking(AsyncWorkspace.cherry_pick)
+    restore_nodes = _blocking(AsyncWorkspace.restore_nodes)
     tags = _iterating(AsyncWorkspace.tags)
     tag = _blocking(AsyncWorkspace.tag)
     delete_tag = _blocking(AsyncWorkspace.delete_tag)

@@ -7,7 +7,7 @@ from typing import Self
 
 from memotree.client.conflicts import Conflict
 from memotree.client.enums import ChangeKind, from_wire
-from memotree.client.node_values import Node, moment, stamp
+from memotree.client.node_values import Node, NodeRef, moment, node_id, stamp
 from memotree.v1 import history_service_pb2, types_pb2
 
 
@@ -152,8 +152,34 @@ class BranchMerge:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeSelection:
+    """Chooses changes of the other side; one is chosen if it meets every criterion that is given.
+
+    Attributes:
+        nodes: Changes of these nodes or archives.
+        subtrees: Changes of these and of all that stands below them; with ``nodes``, either is enough.
+        tags: Changes of nodes that have one of these tags.
+        agents: Changes that one of these agents committed last.
+    """
+
+    nodes: Sequence[NodeRef] = ()
+    subtrees: Sequence[NodeRef] = ()
+    tags: Sequence[str] = ()
+    agents: Sequence[str] = ()
+
+    def to_wire(self) -> history_service_pb2.ChangeSelection:
+        """The message."""
+        return history_service_pb2.ChangeSelection(
+            node_ids=[node_id(node) for node in self.nodes],
+            subtree_ids=[node_id(node) for node in self.subtrees],
+            tags=self.tags,
+            agents=self.agents,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class PickedCommit:
-    """The commit that reverted or picked another one; ``changes`` has at most 1000 of its ``change_count`` entries.
+    """The commit that reverted, picked or restored; ``changes`` has at most 1000 of its ``change_count`` entries.
 
     If only a preview was asked for, ``commit_id`` is the head of the branch, and nothing was written.
     """
@@ -165,7 +191,10 @@ class PickedCommit:
 
     @classmethod
     def from_wire(
-        cls, message: history_service_pb2.RevertCommitResponse | history_service_pb2.CherryPickResponse
+        cls,
+        message: history_service_pb2.RevertCommitResponse
+        | history_service_pb2.CherryPickResponse
+        | history_service_pb2.RestoreNodesResponse,
     ) -> Self:
         """Reads the message."""
         changes = tuple(EntryChange.from_wire(change) for change in message.changes)
@@ -174,7 +203,7 @@ class PickedCommit:
 
 @dataclass(frozen=True, slots=True)
 class StagedMerge:
-    """What a merge, revert or cherry-pick has staged in a session; its conflicts wait to be resolved there."""
+    """What a merge, revert, cherry-pick or restore has staged in a session; its conflicts wait to be resolved there."""
 
     branch: str
     change_count: int = 0
@@ -186,7 +215,8 @@ class StagedMerge:
         cls,
         message: history_service_pb2.MergeBranchResponse
         | history_service_pb2.RevertCommitResponse
-        | history_service_pb2.CherryPickResponse,
+        | history_service_pb2.CherryPickResponse
+        | history_service_pb2.RestoreNodesResponse,
     ) -> Self:
         """Reads the message."""
         merged = isinstance(message, history_service_pb2.MergeBranchResponse) and message.already_merged

@@ -1,11 +1,20 @@
 """The branches and tags of a workspace, and the commits that bring changes from one branch into another."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 from memotree.client.default_agent import default_agent
 from memotree.client.enums import MergeStyle, MergeStyleName, to_wire
 from memotree.client.errors import AlreadyExistsError
-from memotree.client.history_values import Author, Branch, BranchMerge, BranchMergePreview, PickedCommit, Tag
+from memotree.client.history_values import (
+    Author,
+    Branch,
+    BranchMerge,
+    BranchMergePreview,
+    ChangeSelection,
+    PickedCommit,
+    Tag,
+)
+from memotree.client.node_values import NodeRef, node_id
 from memotree.client.paging import pages
 from memotree.client.revision import MOST_PER_PAGE
 from memotree.client.transport import Transport
@@ -54,6 +63,7 @@ class AsyncRefs:
         style: MergeStyleName | None = None,
         message: str = "",
         author: Author | None = None,
+        only: ChangeSelection | None = None,
         request_id: str = "",
     ) -> BranchMerge:
         """Merges a branch, tag or commit into a branch, three ways, per node and field.
@@ -64,6 +74,7 @@ class AsyncRefs:
             style: How it is recorded; by default as a commit with both sides as parents.
             message: The commit message; "Merge <source> into <branch>" if empty.
             author: The author of the commit; your agent if ``None``.
+            only: Which changes are brought, in a squashed merge; all if ``None``.
             request_id: An id of your choice for this call; a new one if empty.
 
         Raises:
@@ -76,16 +87,20 @@ class AsyncRefs:
             style=to_wire(MergeStyle, style),
             message=message,
             author=(author or Author(default_agent())).to_wire(),
+            only=_wire(only),
             request_id=request_id,
         )
         return BranchMerge.from_wire(await self._transport.call(request, history.MergeBranchResponse))
 
-    async def preview_merge(self, source: str, into: str = "", *, include_fields: bool = True) -> BranchMergePreview:
+    async def preview_merge(
+        self, source: str, into: str = "", *, only: ChangeSelection | None = None, include_fields: bool = True
+    ) -> BranchMergePreview:
         """Tells what `merge` would do, without writing anything: the changes, and every conflict.
 
         Args:
             source: What would be merged.
             into: The branch that would get it; the default branch if empty.
+            only: Which changes would be brought; all if ``None``.
             include_fields: Whether to include the fields that would change.
         """
         request = history.PreviewMergeRequest(
@@ -93,6 +108,7 @@ class AsyncRefs:
             source=source,
             branch=into,
             include_fields=include_fields,
+            only=_wire(only),
             page_size=MOST_PER_PAGE,  # the server merges again for each page
         )
         answers = pages(self._transport, request, history.PreviewMergeResponse, lambda page: [page])
@@ -106,6 +122,7 @@ class AsyncRefs:
         parent_number: int = 0,
         message: str = "",
         author: Author | None = None,
+        only: ChangeSelection | None = None,
         preview: bool = False,
         request_id: str = "",
     ) -> PickedCommit:
@@ -117,6 +134,7 @@ class AsyncRefs:
             parent_number: For a merge: the parent that its changes are counted from; 1 takes back what it brought.
             message: The commit message; 'Revert "<subject>"' if empty.
             author: The author of the new commit; your agent if ``None``.
+            only: Which of its changes are meant; all if ``None``.
             preview: Tells only what would change; nothing is written.
             request_id: An id of your choice for this call; a new one if empty.
 
@@ -130,6 +148,7 @@ class AsyncRefs:
             parent_number=parent_number,
             message=message,
             author=(author or Author(default_agent())).to_wire(),
+            only=_wire(only),
             validate_only=preview,
             request_id=request_id,
         )
@@ -143,6 +162,7 @@ class AsyncRefs:
         parent_number: int = 0,
         message: str = "",
         author: Author | None = None,
+        only: ChangeSelection | None = None,
         preview: bool = False,
         request_id: str = "",
     ) -> PickedCommit:
@@ -154,6 +174,7 @@ class AsyncRefs:
             parent_number: For a merge: the parent that its changes are counted from.
             message: The commit message; the subject of the commit if empty.
             author: The author of the new commit; that of the commit if ``None``.
+            only: Which of its changes are meant; all if ``None``.
             preview: Tells only what would change; nothing is written.
             request_id: An id of your choice for this call; a new one if empty.
 
@@ -167,10 +188,56 @@ class AsyncRefs:
             parent_number=parent_number,
             message=message,
             author=author.to_wire() if author else None,
+            only=_wire(only),
             validate_only=preview,
             request_id=request_id,
         )
         return PickedCommit.from_wire(await self._transport.call(request, history.CherryPickResponse))
+
+    async def restore_nodes(
+        self,
+        nodes: Iterable[NodeRef],
+        revision: str,
+        branch: str = "",
+        *,
+        recursive: bool = False,
+        delete_others: bool = False,
+        message: str = "",
+        author: Author | None = None,
+        preview: bool = False,
+        request_id: str = "",
+    ) -> PickedCommit:
+        """Sets nodes and archives to what they were at a revision, by a new commit; ids are kept.
+
+        Deleted ones come back, with what is missing above them.
+
+        Args:
+            nodes: The nodes or archives.
+            revision: The commit (or what names it) at which they are as wanted.
+            branch: The branch that gets the new commit; the default branch if empty.
+            recursive: Whether all that stood below them there is restored, too.
+            delete_others: Whether what stands below them now, but did not there, is deleted.
+            message: The commit message; one that names what is restored if empty.
+            author: The author of the new commit; your agent if ``None``.
+            preview: Tells only what would change; nothing is written.
+            request_id: An id of your choice for this call; a new one if empty.
+
+        Raises:
+            AbortedError: The result would be no tree; ``conflicts`` says why. Nothing was written.
+        """
+        request = history.RestoreNodesRequest(
+            workspace=self._workspace,
+            node_ids=[node_id(node) for node in nodes],
+            revision=revision,
+            branch=branch,
+            recursive=recursive,
+            delete_others=delete_others,
+            message=message,
+            author=(author or Author(default_agent())).to_wire(),
+            validate_only=preview,
+            request_id=request_id,
+        )
+        return PickedCommit.from_wire(await self._transport.call(request, history.RestoreNodesResponse))
 
     def tags(self) -> AsyncIterator[Tag]:
         """The tags, ordered by name."""
@@ -193,3 +260,7 @@ class AsyncRefs:
         await self._transport.call(
             history.DeleteTagRequest(workspace=self._workspace, name=name), history.DeleteTagResponse
         )
+
+
+def _wire(only: ChangeSelection | None) -> history.ChangeSelection | None:
+    return None if only is None else only.to_wire()

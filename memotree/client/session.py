@@ -11,7 +11,7 @@ from memotree.client import changes
 from memotree.client.conflicts import Conflict, Resolution
 from memotree.client.enums import ConflictSide, ConflictSideName, MergeStyle, to_wire
 from memotree.client.errors import AlreadyExistsError
-from memotree.client.history_values import Author, StagedMerge
+from memotree.client.history_values import Author, ChangeSelection, StagedMerge
 from memotree.client.node_values import Archive, ArchiveRef, Node, NodeRef, archive_id, node_id
 from memotree.client.paging import pages
 from memotree.client.revision import MOST_PER_PAGE, AsyncRevision
@@ -234,7 +234,9 @@ class AsyncSession(AsyncRevision):
         )
         return SessionInfo.from_wire((await self._stage(request, sessions.ResolveConflictsResponse)).session)
 
-    async def merge_branch(self, source: str, *, squash: bool = False, request_id: str = "") -> StagedMerge:
+    async def merge_branch(
+        self, source: str, *, squash: bool = False, only: ChangeSelection | None = None, request_id: str = ""
+    ) -> StagedMerge:
         """Stages the merge of a branch, tag or commit; ``commit`` then makes the merge commit.
 
         Conflicts wait in the session: `conflicts` lists them, and `resolve` ends them.
@@ -242,36 +244,81 @@ class AsyncSession(AsyncRevision):
         Args:
             source: What is merged.
             squash: Whether the commit shall not have the other side as its second parent.
+            only: Which changes are brought; then the commit has one parent. All if ``None``.
             request_id: An id of your choice for this call; a new one if empty.
         """
         request = history.MergeBranchRequest(
             source=source,
-            style=to_wire(MergeStyle, MergeStyle.SQUASH if squash else MergeStyle.COMMIT),
+            style=to_wire(MergeStyle, MergeStyle.SQUASH if squash or only else MergeStyle.COMMIT),
+            only=only.to_wire() if only else None,
             request_id=request_id,
         )
         return StagedMerge.from_wire(await self._stage(request, history.MergeBranchResponse))
 
-    async def revert(self, commit: str, *, parent_number: int = 0, request_id: str = "") -> StagedMerge:
+    async def revert(
+        self, commit: str, *, parent_number: int = 0, only: ChangeSelection | None = None, request_id: str = ""
+    ) -> StagedMerge:
         """Stages what takes back the changes of a commit; conflicts wait in the session.
 
         Args:
             commit: The commit, or what names it: a unique prefix, a tag or a branch.
             parent_number: For a merge: the parent that its changes are counted from.
+            only: Which of its changes are meant; all if ``None``.
             request_id: An id of your choice for this call; a new one if empty.
         """
-        request = history.RevertCommitRequest(revision=commit, parent_number=parent_number, request_id=request_id)
+        request = history.RevertCommitRequest(
+            revision=commit,
+            parent_number=parent_number,
+            only=only.to_wire() if only else None,
+            request_id=request_id,
+        )
         return StagedMerge.from_wire(await self._stage(request, history.RevertCommitResponse))
 
-    async def cherry_pick(self, commit: str, *, parent_number: int = 0, request_id: str = "") -> StagedMerge:
+    async def cherry_pick(
+        self, commit: str, *, parent_number: int = 0, only: ChangeSelection | None = None, request_id: str = ""
+    ) -> StagedMerge:
         """Stages what a commit changed elsewhere; conflicts wait in the session.
 
         Args:
             commit: The commit, or what names it: a unique prefix, a tag or a branch.
             parent_number: For a merge: the parent that its changes are counted from.
+            only: Which of its changes are meant; all if ``None``.
             request_id: An id of your choice for this call; a new one if empty.
         """
-        request = history.CherryPickRequest(revision=commit, parent_number=parent_number, request_id=request_id)
+        request = history.CherryPickRequest(
+            revision=commit,
+            parent_number=parent_number,
+            only=only.to_wire() if only else None,
+            request_id=request_id,
+        )
         return StagedMerge.from_wire(await self._stage(request, history.CherryPickResponse))
+
+    async def restore_nodes(
+        self,
+        nodes: Iterable[NodeRef],
+        revision: str,
+        *,
+        recursive: bool = False,
+        delete_others: bool = False,
+        request_id: str = "",
+    ) -> StagedMerge:
+        """Stages what sets nodes and archives to what they were at a revision; conflicts wait in the session.
+
+        Args:
+            nodes: The nodes or archives.
+            revision: The commit (or what names it) at which they are as wanted.
+            recursive: Whether all that stood below them there is restored, too.
+            delete_others: Whether what stands below them now, but did not there, is deleted.
+            request_id: An id of your choice for this call; a new one if empty.
+        """
+        request = history.RestoreNodesRequest(
+            node_ids=[node_id(node) for node in nodes],
+            revision=revision,
+            recursive=recursive,
+            delete_others=delete_others,
+            request_id=request_id,
+        )
+        return StagedMerge.from_wire(await self._stage(request, history.RestoreNodesResponse))
 
     async def commit(
         self,

@@ -148,6 +148,12 @@ TOOLS: Final[tuple[Tool, ...]] = (
     _read("preview_merge", "See what a merge would do", "HistoryService.PreviewMerge", "source"),
     Tool("merge_branch", "Merge a branch", "HistoryService.MergeBranch", required=("source",)),
     Tool("revert_commit", "Take back what a commit changed", "HistoryService.RevertCommit", required=("revision",)),
+    Tool(
+        "restore_nodes",
+        "Restore nodes from a revision",
+        "HistoryService.RestoreNodes",
+        required=("node_ids", "revision"),
+    ),
     Tool("cherry_pick", "Bring a commit into a branch", "HistoryService.CherryPick", required=("revision",)),
     _read("list_archives", "List archives", "WorkspaceService.ListArchives"),
     _read("list_workspaces", "List workspaces", "WorkspaceService.ListWorkspaces"),

@@ -12,10 +12,12 @@ from memotree.cli.app import app
 from memotree.client import (
     AbortedError,
     AsyncClient,
+    ChangeSelection,
     ConflictKind,
     ConflictSide,
     FailedPreconditionError,
     Level,
+    NotFoundError,
     Resolution,
 )
 from memotree.client.workspace import AsyncWorkspace
@@ -241,3 +243,44 @@ async def test_the_summary_follows_a_content_that_a_commit_has_merged(place: Pla
         made = await session.commit("Six seconds")
     node = await place.workspace.at(made.commit_id).node(place.node_id)
     assert node.summary == node.content == OURS.replace("five", "six").replace("Nobody", "Bob")
+
+
+async def test_python_restores_and_chooses(place: Place) -> None:
+    workspace = place.workspace
+    told = await workspace.preview_merge("idea", only=ChangeSelection(nodes=[place.node_id]))
+    assert [change.node_id for change in told.changes] == [place.node_id]
+    with pytest.raises(NotFoundError):
+        await workspace.merge("idea", only=ChangeSelection(subtrees=["zzzz"]))
+    made = await workspace.merge("idea", only=ChangeSelection(agents=["bob"]))
+    assert len((await workspace.show(made.commit_id)).commit.parent_ids) == 1
+    first = (await workspace.show(made.commit_id)).commit.parent_ids[0]
+    told_too = await workspace.restore_nodes([place.node_id], first, preview=True)
+    restored = await workspace.restore_nodes([place.node_id], first)
+    assert told_too.changes == restored.changes
+    assert await place.content() == OURS
+    async with await workspace.session() as session:
+        assert (await session.restore_nodes([place.node_id], made.commit_id)).change_count == 1
+        await session.commit("Back again")
+    assert await place.content() == OURS.replace("Nobody", "Anna")
+
+
+async def test_the_terminal_restores_and_chooses(place: Place) -> None:
+    out, _ = await place.run("branch", "merge", "idea", "--only", place.node_id, "--preview")
+    assert place.node_id in out
+    out, _ = await place.run("branch", "merge", "idea", "--tag", "nothing-has-it", "--preview")
+    assert "0 entries would change" in out
+    await place.run("branch", "merge", "idea", "--by", "bob")
+    merged = OURS.replace("Nobody", "Anna")
+    assert await place.content() == merged
+    await place.run("tag", "create", "merged", "main")
+    await place.run("node", "restore", place.node_id, "--recursive", code=2)
+    _, err = await place.run("node", "restore", place.node_id, "--to", "idea", "--preview")
+    assert "1 entry would change" in err
+    await place.run("node", "restore", place.node_id, "--to", "idea", "--recursive")
+    assert await place.content() == THEIRS
+    await place.run("archive", "restore", "notes", "--to", "merged")
+    assert await place.content() == merged
+    await place.run("archive", "restore", "notes", "--to", "idea", "--resolve")
+    await place.run("commit", "-m", "As on the idea branch")
+    assert await place.content() == THEIRS
+    await place.run("session", "use", "--none")

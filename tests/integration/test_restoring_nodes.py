@@ -22,7 +22,7 @@ pytestmark = pytest.mark.requirement("GIT-7")
 async def restore(
     sides: Sides, revision: str, *entries: Node | Archive | str, **fields: Any
 ) -> pb.RestoreNodesResponse:
-    ids = [entry if isinstance(entry, str) else entry.id for entry in entries]
+    ids = [entry.id for entry in entries]
     request = pb.RestoreNodesRequest(workspace=sides.world.workspace, node_ids=ids, revision=revision, **fields)
     return await sides.history.restore_nodes(request)
 

@@ -11,6 +11,7 @@ from memotree.cli.arguments import completion
 from memotree.cli.arguments.options import YesOption
 from memotree.cli.arguments.revision_names import ALSO, REVISION_NAME
 from memotree.cli.commands.conflicts import ResolveOption, UnclearChoiceError, stage_in_session
+from memotree.cli.commands.selecting import BelowOption, ByOption, OnlyOption, TagOption, selection
 from memotree.cli.commands.workspaces import confirm
 from memotree.cli.context import WORKSPACE, CliContext, command
 from memotree.cli.errors import OF_MERGE, conflict_table
@@ -18,7 +19,7 @@ from memotree.cli.terminal import display
 from memotree.cli.terminal.output import counted, short, table, when
 
 if TYPE_CHECKING:
-    from memotree.client import Workspace
+    from memotree.client import ChangeSelection, Workspace
 
 
 AtArgument = Annotated[
@@ -117,22 +118,28 @@ def merge_branch(
         bool, typer.Option("--preview", help="Show what would change and what conflicts; write nothing.")
     ] = False,
     resolve: ResolveOption = False,
+    only: OnlyOption = None,
+    below: BelowOption = None,
+    tag: TagOption = None,
+    by: ByOption = None,
 ) -> None:
     """Merge a branch, tag or commit into a branch, three ways, per node and field."""
+    wanted = selection(only, below, tag, by)
     if preview:
-        _show_preview(cli, source, into)
+        _show_preview(cli, source, into, wanted)
         return
     if resolve:
         if style is StyleChoice.FAST_FORWARD:
             raise UnclearChoiceError("A fast-forward has no conflicts; leave --resolve or --style out.")
         squash = style is StyleChoice.SQUASH
         stage_in_session(
-            cli, into, lambda session: session.merge_branch(source, squash=squash), source, message=message
+            cli, into, lambda session: session.merge_branch(source, squash=squash, only=wanted), source, message=message
         )
         return
     from memotree.client import MergeStyle  # noqa: PLC0415 - gRPC is loaded when the call is made
 
-    made = cli.workspace.merge(source, into, style=MergeStyle[style.name], message=message)
+    recorded = None if wanted and style is StyleChoice.COMMIT else MergeStyle[style.name]
+    made = cli.workspace.merge(source, into, style=recorded, message=message, only=wanted)
     cli.output.show(made, lambda: None)
     if made.already_merged:
         cli.output.done(f"{made.branch} has all of {source} already; nothing was written.")
@@ -141,8 +148,8 @@ def merge_branch(
         cli.output.done(f"{source} is merged into {made.branch}, now at {short(made.commit_id)}; {changed} changed.")
 
 
-def _show_preview(cli: CliContext, source: str, into: str) -> None:
-    found = cli.workspace.preview_merge(source, into)
+def _show_preview(cli: CliContext, source: str, into: str, only: "ChangeSelection | None") -> None:
+    found = cli.workspace.preview_merge(source, into, only=only)
 
     def look() -> RenderableType:
         if found.already_merged:

@@ -20,7 +20,9 @@ from memotree.cli.arguments.options import (
 from memotree.cli.arguments.revision_names import ALSO, REVISION_NAME
 from memotree.cli.arguments.text_input import read_content
 from memotree.cli.arguments.times import SENT, sent_time
+from memotree.cli.commands.conflicts import ResolveOption
 from memotree.cli.commands.forgotten import id_alive_or_forgotten
+from memotree.cli.commands.undoing import DeleteOthersOption, PreviewOption, restore_nodes
 from memotree.cli.context import WORKSPACE, CliContext, command
 from memotree.cli.errors import CliError
 from memotree.cli.terminal.display import node_line
@@ -182,10 +184,29 @@ def restore(
     branch: BranchOption = "",
     agent: AgentOption = "",
     message: CommitMessageOption = "",
+    recursive: Annotated[
+        bool, typer.Option("--recursive", "-r", help="Also what stood below it at the revision of --to.")
+    ] = False,
+    delete_others: DeleteOthersOption = False,
+    preview: PreviewOption = False,
+    resolve: ResolveOption = False,
 ) -> None:
     """Bring back a forgotten note, or set a note back to a revision, and commit that."""
     workspace = cli.workspace
     found = id_alive_or_forgotten(workspace, branch, node)
+    if recursive or delete_others or preview or resolve:
+        restore_nodes(
+            cli,
+            [found],
+            to,
+            branch,
+            message,
+            recursive=recursive,
+            delete_others=delete_others,
+            preview=preview,
+            resolve=resolve,
+        )
+        return
     result = workspace.restore(found, revision=to, branch=branch, agent=agent, message=message)
     _show(cli, result, "Restored")
 

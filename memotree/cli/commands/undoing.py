@@ -10,7 +10,8 @@ from rich.text import Text
 from memotree.cli.arguments import completion
 from memotree.cli.arguments.options import YesOption
 from memotree.cli.arguments.revision_names import ALSO, REVISION_NAME
-from memotree.cli.commands.conflicts import ResolveOption, stage_in_session
+from memotree.cli.commands.conflicts import ResolveOption, UnclearChoiceError, stage_in_session
+from memotree.cli.commands.selecting import BelowOption, ByOption, OnlyOption, TagOption, selection
 from memotree.cli.commands.workspaces import confirm
 from memotree.cli.context import WORKSPACE, CliContext, command
 from memotree.cli.errors import CliError
@@ -20,7 +21,7 @@ from memotree.cli.terminal.output import counted, short
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from memotree.client import Commit, PickedCommit
+    from memotree.client import Commit, PickedCommit, Session, StagedMerge
 
 _LOOKED_AT: Final = 1000
 """The commits among which the last one of an agent is looked for."""
@@ -45,6 +46,9 @@ ParentOption = Annotated[
 ]
 MessageOption = Annotated[str, typer.Option("--message", "-m", help="The commit message; as git gives it otherwise.")]
 PreviewOption = Annotated[bool, typer.Option("--preview", help="Show what would change; write nothing.")]
+DeleteOthersOption = Annotated[
+    bool, typer.Option("--delete-others", help="Delete what stands below it now, but did not then.")
+]
 
 
 class NothingToUndoError(CliError):
@@ -76,15 +80,24 @@ def revert(
     message: MessageOption = "",
     preview: PreviewOption = False,
     resolve: ResolveOption = False,
+    only: OnlyOption = None,
+    below: BelowOption = None,
+    tag: TagOption = None,
+    by: ByOption = None,
 ) -> None:
     """Take back what a commit changed, by a new commit; what was changed since stays."""
+    wanted = selection(only, below, tag, by)
     if resolve:
         what = f"The revert of {short(commit)}"
         stage_in_session(
-            cli, branch, lambda session: session.revert(commit, parent_number=parent), what, message=message
+            cli,
+            branch,
+            lambda session: session.revert(commit, parent_number=parent, only=wanted),
+            what,
+            message=message,
         )
         return
-    made = cli.workspace.revert(commit, branch, parent_number=parent, message=message, preview=preview)
+    made = cli.workspace.revert(commit, branch, parent_number=parent, message=message, only=wanted, preview=preview)
     _show(cli, made, f"{short(commit)} is reverted", preview=preview)
 
 
@@ -97,16 +110,90 @@ def cherry_pick(
     message: MessageOption = "",
     preview: PreviewOption = False,
     resolve: ResolveOption = False,
+    only: OnlyOption = None,
+    below: BelowOption = None,
+    tag: TagOption = None,
+    by: ByOption = None,
 ) -> None:
     """Bring into a branch what a commit changed elsewhere, by a new commit."""
+    wanted = selection(only, below, tag, by)
     if resolve:
         what = f"The pick of {short(commit)}"
         stage_in_session(
-            cli, branch, lambda session: session.cherry_pick(commit, parent_number=parent), what, message=message
+            cli,
+            branch,
+            lambda session: session.cherry_pick(commit, parent_number=parent, only=wanted),
+            what,
+            message=message,
         )
         return
-    made = cli.workspace.cherry_pick(commit, branch, parent_number=parent, message=message, preview=preview)
+    made = cli.workspace.cherry_pick(
+        commit, branch, parent_number=parent, message=message, only=wanted, preview=preview
+    )
     _show(cli, made, f"{short(commit)} is picked", preview=preview)
+
+
+def restore_nodes(
+    cli: CliContext,
+    nodes: "list[str]",
+    to: str,
+    branch: str,
+    message: str,
+    *,
+    recursive: bool,
+    delete_others: bool,
+    preview: bool,
+    resolve: bool,
+) -> None:
+    """Restore nodes or archives from a revision, or show or stage that."""
+    if not to:
+        raise UnclearChoiceError("Give the revision at which it is as wanted: --to REVISION.")
+    if resolve:
+
+        def stage(session: "Session") -> "StagedMerge":
+            return session.restore_nodes(nodes, to, recursive=recursive, delete_others=delete_others)
+
+        stage_in_session(cli, branch, stage, f"What it was at {short(to)}", message=message)
+        return
+    made = cli.workspace.restore_nodes(
+        *(nodes, to, branch), recursive=recursive, delete_others=delete_others, message=message, preview=preview
+    )
+    _show(cli, made, f"Restored as of {short(to)}", preview=preview)
+
+
+@command("archive restore", WORKSPACE)
+def restore_archive(
+    cli: CliContext,
+    archive: Annotated[str, typer.Argument(metavar="ARCHIVE", help="Its name at that revision, or its id.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="REVISION",
+            help=f"A branch, tag or commit at which it is as wanted. {ALSO}.",
+            autocompletion=completion.revisions,
+        ),
+        REVISION_NAME,
+    ],
+    delete_others: DeleteOthersOption = False,
+    branch: BranchOption = "",
+    message: MessageOption = "",
+    preview: PreviewOption = False,
+    resolve: ResolveOption = False,
+) -> None:
+    """Set an archive and its nodes to what they were at a revision, and commit that."""
+    found = cli.workspace.at(to).archive(archive)
+    restore_nodes(
+        cli,
+        [found.id],
+        to,
+        branch,
+        message,
+        recursive=True,
+        delete_others=delete_others,
+        preview=preview,
+        resolve=resolve,
+    )
 
 
 @command("undo", WORKSPACE)

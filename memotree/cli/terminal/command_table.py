@@ -93,6 +93,9 @@ COMMANDS: Final = {
     "archive list": Entry("archives", "List the archives."),
     "archive show": Entry("archives", "Show one archive."),
     "archive rename": Entry("archives", "Stage a new name for an archive."),
+    "archive restore": Entry(
+        "undoing", "Set an archive and its nodes to what they were at a revision, and commit that."
+    ),
     "archive delete": Entry("archives", "Stage the deletion of an archive with all its nodes."),
     "archive suggest": Entry("archive_merges", "List archives of one model that have the same topic."),
     "archive join": Entry(

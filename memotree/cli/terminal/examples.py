@@ -65,6 +65,7 @@ EXAMPLES: Final = {
     "verify": "verify --workspace main",
     "faults": "faults --at main",
     "archive create": 'archive create notes --description "What we decided"',
+    "archive restore": "archive restore notes --to v1",
     "archive delete": "archive delete notes",
     "archive join": "archive join notes diary --name memory",
     "archive list": "archive list",

@@ -180,7 +180,8 @@ TOKENS_PER_CHARACTER = 1 / 3.4
 def test_the_lists_of_tools_take_few_tokens() -> None:
     assert len(EVERYDAY) <= 12
     assert len(declared(EVERYDAY, short=True)) * TOKENS_PER_CHARACTER <= 3000
-    assert len(declared(TOOLS, short=False)) * TOKENS_PER_CHARACTER <= 255 * len(TOOLS)
+    # The list on request: merges, picks and resolutions have the most arguments, up to 600 tokens each.
+    assert len(declared(TOOLS, short=False)) * TOKENS_PER_CHARACTER <= 272 * len(TOOLS)
 
 
 @pytest.mark.requirement("USE-5")
