@@ -45,15 +45,17 @@ def _shown(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.mark.requirement("SERVE-4")
-def test_the_demo_shows_a_correction_the_past_a_branch_and_a_citation(shown: dict[str, Any]) -> None:
-    _, _, recalled, unknown, corrected, past, branch, ingested, cited, audited, _ = [
+def test_the_demo_shows_a_correction_the_past_a_branch_a_merge_and_a_citation(shown: dict[str, Any]) -> None:
+    _, _, recalled, unknown, corrected, past, branch, merged, undone, ingested, cited, audited, _ = [
         step["facts"] for step in shown["steps"]
     ]
     assert (recalled["confidence"], unknown["confidence"]) == ("strong", "none")
     assert recalled["answer"] == past["answer"]
     assert "three times" in corrected["answer"]
     assert "Paylane" in branch["on_branch"]
-    assert branch["hits_on_main"] == 0
+    assert branch["hits_on_main"] == undone["hits_on_main"] == 0
+    assert (merged["parents"], undone["changes"]) == (2, 2)
+    assert "Mondays" in merged["merged"]
     assert ingested["leaves"] > ingested["documents"] > 1
     assert (cited["confidence"], cited["is_same"]) == ("strong", True)
     assert audited["exit_code"] == 0

@@ -18,11 +18,23 @@ from memotree.cli.terminal.output import counted, short
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memotree.client import Conflict, ConflictSide, Resolution, Session, SessionInfo, StagedMerge
+    from memotree.client import Author, Conflict, ConflictSide, Resolution, Session, SessionInfo, StagedMerge
 
 ResolveOption = Annotated[
     bool, typer.Option("--resolve", help="Stage it in a new session instead, and resolve what conflicts there.")
 ]
+
+
+WhoOption = Annotated[
+    str, typer.Option("--agent", help="Who does it; MEMOTREE_AGENT, else your login name, when not given.")
+]
+
+
+def author_of(agent: str) -> "Author | None":
+    """The author of a commit; ``None`` for the default one."""
+    from memotree.client import Author  # noqa: PLC0415 - gRPC is loaded when the call is made
+
+    return Author(agent) if agent else None
 
 
 class UnclearChoiceError(CliError):
@@ -41,12 +53,12 @@ class Side(StrEnum):
 
 
 def stage_in_session(
-    cli: CliContext, branch: str, stage: "Callable[[Session], StagedMerge]", what: str, *, message: str
+    cli: CliContext, branch: str, stage: "Callable[[Session], StagedMerge]", what: str, *, agent: str, message: str
 ) -> None:
     """Stage a merge in a new session, which is chosen, and tell what to do next."""
     if message:
         raise UnclearChoiceError("With --resolve nothing is committed yet; give --message to `memotree commit` then.")
-    session = cli.workspace.session(branch=branch)
+    session = cli.workspace.session(agent=agent, branch=branch)
     try:
         made = stage(session)
     except BaseException:

@@ -10,7 +10,7 @@ from rich.text import Text
 from memotree.cli.arguments import completion
 from memotree.cli.arguments.options import YesOption
 from memotree.cli.arguments.revision_names import ALSO, REVISION_NAME
-from memotree.cli.commands.conflicts import ResolveOption, UnclearChoiceError, stage_in_session
+from memotree.cli.commands.conflicts import ResolveOption, UnclearChoiceError, WhoOption, author_of, stage_in_session
 from memotree.cli.commands.selecting import BelowOption, ByOption, OnlyOption, TagOption, selection
 from memotree.cli.commands.workspaces import confirm
 from memotree.cli.context import WORKSPACE, CliContext, command
@@ -118,6 +118,7 @@ def merge_branch(
         bool, typer.Option("--preview", help="Show what would change and what conflicts; write nothing.")
     ] = False,
     resolve: ResolveOption = False,
+    agent: WhoOption = "",
     only: OnlyOption = None,
     below: BelowOption = None,
     tag: TagOption = None,
@@ -133,13 +134,18 @@ def merge_branch(
             raise UnclearChoiceError("A fast-forward has no conflicts; leave --resolve or --style out.")
         squash = style is StyleChoice.SQUASH
         stage_in_session(
-            cli, into, lambda session: session.merge_branch(source, squash=squash, only=wanted), source, message=message
+            cli,
+            into,
+            lambda session: session.merge_branch(source, squash=squash, only=wanted),
+            source,
+            agent=agent,
+            message=message,
         )
         return
     from memotree.client import MergeStyle  # noqa: PLC0415 - gRPC is loaded when the call is made
 
     recorded = None if wanted and style is StyleChoice.COMMIT else MergeStyle[style.name]
-    made = cli.workspace.merge(source, into, style=recorded, message=message, only=wanted)
+    made = cli.workspace.merge(source, into, style=recorded, message=message, author=author_of(agent), only=wanted)
     cli.output.show(made, lambda: None)
     if made.already_merged:
         cli.output.done(f"{made.branch} has all of {source} already; nothing was written.")

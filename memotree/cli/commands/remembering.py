@@ -201,6 +201,7 @@ def restore(
             to,
             branch,
             message,
+            agent=agent,
             recursive=recursive,
             delete_others=delete_others,
             preview=preview,

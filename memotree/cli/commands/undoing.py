@@ -10,7 +10,7 @@ from rich.text import Text
 from memotree.cli.arguments import completion
 from memotree.cli.arguments.options import YesOption
 from memotree.cli.arguments.revision_names import ALSO, REVISION_NAME
-from memotree.cli.commands.conflicts import ResolveOption, UnclearChoiceError, stage_in_session
+from memotree.cli.commands.conflicts import ResolveOption, UnclearChoiceError, WhoOption, author_of, stage_in_session
 from memotree.cli.commands.selecting import BelowOption, ByOption, OnlyOption, TagOption, selection
 from memotree.cli.commands.workspaces import confirm
 from memotree.cli.context import WORKSPACE, CliContext, command
@@ -80,6 +80,7 @@ def revert(
     message: MessageOption = "",
     preview: PreviewOption = False,
     resolve: ResolveOption = False,
+    agent: WhoOption = "",
     only: OnlyOption = None,
     below: BelowOption = None,
     tag: TagOption = None,
@@ -94,10 +95,18 @@ def revert(
             branch,
             lambda session: session.revert(commit, parent_number=parent, only=wanted),
             what,
+            agent=agent,
             message=message,
         )
         return
-    made = cli.workspace.revert(commit, branch, parent_number=parent, message=message, only=wanted, preview=preview)
+    made = cli.workspace.revert(
+        *(commit, branch),
+        parent_number=parent,
+        message=message,
+        author=author_of(agent),
+        only=wanted,
+        preview=preview,
+    )
     _show(cli, made, f"{short(commit)} is reverted", preview=preview)
 
 
@@ -110,6 +119,7 @@ def cherry_pick(
     message: MessageOption = "",
     preview: PreviewOption = False,
     resolve: ResolveOption = False,
+    agent: WhoOption = "",
     only: OnlyOption = None,
     below: BelowOption = None,
     tag: TagOption = None,
@@ -124,11 +134,17 @@ def cherry_pick(
             branch,
             lambda session: session.cherry_pick(commit, parent_number=parent, only=wanted),
             what,
+            agent=agent,
             message=message,
         )
         return
     made = cli.workspace.cherry_pick(
-        commit, branch, parent_number=parent, message=message, only=wanted, preview=preview
+        *(commit, branch),
+        parent_number=parent,
+        message=message,
+        author=author_of(agent),
+        only=wanted,
+        preview=preview,
     )
     _show(cli, made, f"{short(commit)} is picked", preview=preview)
 
@@ -140,6 +156,7 @@ def restore_nodes(
     branch: str,
     message: str,
     *,
+    agent: str,
     recursive: bool,
     delete_others: bool,
     preview: bool,
@@ -153,10 +170,15 @@ def restore_nodes(
         def stage(session: "Session") -> "StagedMerge":
             return session.restore_nodes(nodes, to, recursive=recursive, delete_others=delete_others)
 
-        stage_in_session(cli, branch, stage, f"What it was at {short(to)}", message=message)
+        stage_in_session(cli, branch, stage, f"What it was at {short(to)}", agent=agent, message=message)
         return
     made = cli.workspace.restore_nodes(
-        *(nodes, to, branch), recursive=recursive, delete_others=delete_others, message=message, preview=preview
+        *(nodes, to, branch),
+        recursive=recursive,
+        delete_others=delete_others,
+        message=message,
+        author=author_of(agent),
+        preview=preview,
     )
     _show(cli, made, f"Restored as of {short(to)}", preview=preview)
 
@@ -180,6 +202,7 @@ def restore_archive(
     message: MessageOption = "",
     preview: PreviewOption = False,
     resolve: ResolveOption = False,
+    agent: WhoOption = "",
 ) -> None:
     """Set an archive and its nodes to what they were at a revision, and commit that."""
     found = cli.workspace.at(to).archive(archive)
@@ -189,6 +212,7 @@ def restore_archive(
         to,
         branch,
         message,
+        agent=agent,
         recursive=True,
         delete_others=delete_others,
         preview=preview,

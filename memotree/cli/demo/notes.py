@@ -1,4 +1,4 @@
-"""The demo's steps on notes: remember, recall, correct, look back, and try something out on a branch."""
+"""The demo's steps on notes: remember, recall, correct, look back, try something out on a branch, merge and undo it."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from rich.text import Text
 
 from memotree.cli.demo.steps import DemoSteps, command_line, recall_command
 from memotree.cli.terminal.output import counted, short
-from memotree.client import Answer, RecallResult, Workspace
+from memotree.client import Answer, Author, ConflictSide, RecallResult, Resolution, Workspace
 
 WORKSPACE: Final = "memory"
 FACTS: Final = (
@@ -21,6 +21,9 @@ UNKNOWN: Final = "What is the capital of France?"
 TAG: Final = "monday"
 BRANCH: Final = "trial"
 TRIED: Final = ("Payment provider", "Payments go through the new provider Paylane.")
+ON_MAIN: Final = "We deploy on Wednesdays and Thursdays, never before a holiday."
+ON_BRANCH: Final = "We deploy on Mondays and Thursdays, never before a holiday."
+MERGER: Final = "reviewer"
 TRIED_WORD: Final = "Paylane"
 TRIED_QUESTION: Final = "Which provider do payments go through?"
 NOTE_BUDGET: Final = 20
@@ -42,6 +45,7 @@ class NotesDemo:
         self._correct()
         self._recall(f"Ask the past: the same question at the tag {TAG}", QUESTION, TAG)
         self._try_on_a_branch()
+        self._undo(self._merge())
 
     def _remember(self) -> None:
         title, text = FACTS[0]
@@ -105,6 +109,53 @@ class NotesDemo:
             f"that is the answer on {BRANCH}; on main, a search for {TRIED_WORD} has {counted(on_main, 'hit')}",
             on_branch=_best(there),
             hits_on_main=on_main,
+        )
+
+    def _merge(self) -> str:
+        """Merges the branch, and resolves what conflicts; the id of the merge commit."""
+        title, _ = FACTS[1]
+        message = f"Take over what {BRANCH} has shown"
+        self._stage.step(
+            "Merge the branch; a sentence that both sides changed waits to be decided",
+            command_line("revise", title, ON_MAIN, "--agent", MERGER),
+            command_line("revise", title, ON_BRANCH, "--branch", BRANCH, "--agent", "planner"),
+            command_line("branch", "merge", BRANCH, "--resolve", "--agent", MERGER),
+            command_line("session", "resolve", title, "content", "--take", "theirs"),
+            command_line("commit", "--message", message),
+        )
+        node = self._workspace.revise(query=title, text=ON_MAIN, agent=MERGER).node
+        self._workspace.revise(query=title, text=ON_BRANCH, branch=BRANCH, agent="planner")
+        session = self._workspace.session(agent=MERGER)
+        session.merge_branch(BRANCH)
+        (conflict,) = session.conflicts()
+        for name, side in (("before", conflict.base), ("ours", conflict.ours), ("theirs", conflict.theirs)):
+            self._stage.say(f"{name:<7} {side}")
+        session.resolve([Resolution(conflict.node_id, conflict.field, side=ConflictSide.THEIRS)])
+        made = session.commit(message)
+        session.discard()
+        parents = len(self._workspace.show(made.commit_id).commit.parent_ids)
+        self._stage.say(
+            f"commit {short(made.commit_id)} has {parents} parents, as any merge in git",
+            commit=made.commit_id,
+            parents=parents,
+            merged=self._workspace.node(node.id).content,
+        )
+        return made.commit_id
+
+    def _undo(self, commit_id: str) -> None:
+        """Takes the merge back."""
+        self._stage.step(
+            "Undo it: a new commit takes back all that the merge brought",
+            f"MEMOTREE_AGENT={MERGER} {command_line('undo', '--yes')}",
+            command_line("search", TRIED_WORD, "--by", "full_text"),
+        )
+        made = self._workspace.revert(commit_id, parent_number=1, author=Author(MERGER))
+        on_main = len(self._workspace.search(TRIED_WORD, search_type="FULL_TEXT"))
+        self._stage.say(
+            f"commit {short(made.commit_id)}: {counted(made.change_count, 'note')} as before; a search for "
+            f"{TRIED_WORD} has {counted(on_main, 'hit')} again",
+            hits_on_main=on_main,
+            changes=made.change_count,
         )
 
 
