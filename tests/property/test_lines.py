@@ -4,7 +4,7 @@ The model is a commit as a dictionary of entries. Branches, tags and merges only
 """
 
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, cast
@@ -12,29 +12,21 @@ from typing import Any, cast
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    RuleBasedStateMachine,
     initialize,
     invariant,
     precondition,
     rule,
     run_state_machine_as_test,
 )
-from memotree_storage.commit.branch_merge import MergeOrder, MergeStyle, merge_into_branch
-from memotree_storage.commit.commit_pick import Pick, PickOrder, pick_commit
-from memotree_storage.commit.merge_commit import Identity, MergeConflictError, Merged
-from memotree_storage.commit.session_commit import NothingToCommitError
-from memotree_storage.commit.transaction import WorkspaceTransaction, workspace_transaction
-from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
-from memotree_storage.errors import MemoTreeError
 from memotree_storage.git.entry_files import entry_files
 from memotree_storage.maintenance.line_collection import collect_unreachable_lines
-from memotree_storage.mirror.state_merge import UnreadableFilesError, UnrelatedHistoriesError
 from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Archive, Node, Relation
 from memotree_storage.model.paths import entry_path
 from memotree_storage.ports import CommitDraft, Signature, TagDraft
 from memotree_storage.postgres import archive_trees, misplaced, projector, registry, tree
 from memotree_storage.postgres.tree import Snapshot, State
+from property.history_rules import MergeRules, changes, choices
 from property.line_histories import (
     BRANCHES,
     PLACES,
@@ -51,25 +43,14 @@ from property.line_histories import (
     shuffled,
     sorting_after,
 )
-from property.line_merges import check_merge_bases, git_merges, merged_files, read_merge
+from property.line_merges import check_merge_bases
 from property.store_harness import StoreHarness, effort, numbered_id
 from property.trees import ancestors, archive_tree, check_children, check_pages, children, shown, subtree
 
 # --- The machine -----------------------------------------------------------------------------------------------------
 
-changes = st.lists(
-    st.tuples(
-        st.sampled_from(["create", "create", "edit", "move", "move", "delete", "spoil", "again", "archive", "drop"]),
-        st.integers(0, 1000),
-        st.integers(0, 1000),
-    ),
-    min_size=1,
-    max_size=4,
-)
-choices = st.integers(0, 1000)
 
-
-class Histories(RuleBasedStateMachine):
+class Histories(MergeRules):
     """Random changes of one repository with git's own commands; the mirror catches up."""
 
     def __init__(self, harness: StoreHarness) -> None:
@@ -142,76 +123,6 @@ class Histories(RuleBasedStateMachine):
         point = self._write(ours, (theirs.commit_id,), self._changed(files, wanted or []), names)
         self._move(ref, point.commit_id)
         self._follow()
-
-    @precondition(lambda self: self._branches())
-    @rule(branch=choices, other=choices, squash=st.booleans(), mine=st.none() | changes, others=st.none() | changes)
-    def merge_by_fields(
-        self,
-        branch: int,
-        other: int,
-        squash: bool,
-        mine: list[tuple[str, int, int]] | None,
-        others: list[tuple[str, int, int]] | None,
-    ) -> None:
-        """Merge by MemoTree's own rules, after more changes of both sides or none; what conflicts is refused."""
-        ref = pick(self._branches(), branch)
-        reachable = self.model.reachable()
-        theirs = self.model.points[pick([key for key in self.model.points if key in reachable], other)]
-        if others:
-            theirs = self._write(theirs, (), self._changed(theirs.files, others))
-            self._move("refs/heads/three", theirs.commit_id)
-        if mine:
-            ours = self._at(ref)
-            self._move(ref, self._write(ours, (), self._changed(ours.files, mine)).commit_id)
-        self._follow()
-        ours = self._at(ref)
-        bases = self.model.merge_bases(ours.commit_id, theirs.commit_id)
-        base = self.model.points[next(iter(bases))] if len(bases) == 1 else None
-        expected, conflicts = merged_files(base, ours, theirs) if base else (None, [])
-        by = self._by()
-        merged = self.harness.run(self._merge(ref, theirs.commit_id, by, squash=squash))
-        if isinstance(merged, MemoTreeError):
-            assert self.repository.refs()[ref] == ours.commit_id
-            # Where a side lacks the entry, git may take its file with a new title for another file.
-            if base and any(all(point.files.get(key) for point in (base, ours, theirs)) for key in conflicts):
-                assert not git_merges(self.repository, ours, theirs)
-            return
-        assert not bases or merged.is_new or theirs.commit_id in bases or (squash and expected == ours.files)
-        if not merged.is_new:
-            return
-        info = self.repository.commit_info(merged.commit_id)
-        assert info.parents == ((ours.commit_id,) if squash else (ours.commit_id, theirs.commit_id))
-        files = expected if expected is not None else read_merge(self.repository, merged, ours)
-        assert files is not None
-        self._note(merged.commit_id, info.parents, by, ours, files)
-        self.model.refs[ref] = merged.commit_id
-
-    @precondition(lambda self: self._branches() and any(len(one.parents) == 1 for one in self.model.points.values()))
-    @rule(branch=choices, commit=choices, reverts=st.booleans(), mine=st.none() | changes)
-    def pick_by_fields(self, branch: int, commit: int, reverts: bool, mine: list[tuple[str, int, int]] | None) -> None:
-        """Revert a commit, or pick one, by MemoTree's own rules; what conflicts is refused."""
-        ref = pick(self._branches(), branch)
-        if mine:
-            ours = self._at(ref)
-            self._move(ref, self._write(ours, (), self._changed(ours.files, mine)).commit_id)
-        self._follow()
-        ours, reachable = self._at(ref), self.model.reachable()
-        single = [key for key, one in self.model.points.items() if len(one.parents) == 1 and key in reachable]
-        if not single:
-            return
-        point = self.model.points[pick(single, commit)]
-        sides = self.model.points[point.parents[0]], point
-        base, theirs = sides[::-1] if reverts else sides
-        expected, _ = merged_files(base, ours, theirs)
-        by = self._by()
-        picked = self.harness.run(self._pick(ref, Pick(point.commit_id, reverts=reverts), by))
-        if isinstance(picked, MemoTreeError):
-            assert self.repository.refs()[ref] == ours.commit_id
-            assert not isinstance(picked, NothingToCommitError) or expected == ours.files
-            return
-        assert expected is not None
-        self._note(picked.commit_id, (ours.commit_id,), by, ours, expected)
-        self.model.refs[ref] = picked.commit_id
 
     @rule(seed=st.integers(0, 2**32))
     def rebuild(self, seed: int) -> None:
@@ -423,39 +334,6 @@ class Histories(RuleBasedStateMachine):
         point = Point(commit_id, parents, by.when, files, written)
         self.model.points[commit_id] = point
         return point
-
-    # --- merges by MemoTree's rules ---
-
-    async def _merge(self, ref: str, theirs: str, by: Signature, *, squash: bool) -> Merged | MemoTreeError:
-        """Merge, or return why that is refused."""
-        style = MergeStyle.SQUASH if squash else MergeStyle.COMMIT
-        order = MergeOrder(ref.removeprefix("refs/heads/"), "a commit", style, "Merge", Identity(by, by))
-
-        async def find() -> str:
-            return theirs
-
-        return await self._unless_refused(lambda transaction: merge_into_branch(transaction, order, find))
-
-    async def _pick(self, ref: str, chosen: Pick, by: Signature) -> Merged | MemoTreeError:
-        """Pick or revert a commit, or return why that is refused."""
-        order = PickOrder(ref.removeprefix("refs/heads/"), chosen, "", Identity(by, by))
-
-        async def find() -> str:
-            return chosen.commit_id
-
-        return await self._unless_refused(lambda transaction: pick_commit(transaction, order, find))
-
-    async def _unless_refused(
-        self, work: Callable[[WorkspaceTransaction], Awaitable[Merged]]
-    ) -> Merged | MemoTreeError:
-        async def run(commit_point: CommitPoint) -> Merged:
-            async with workspace_transaction(self.harness.store, self.workspace, commit_point) as transaction:
-                return await work(transaction)
-
-        try:
-            return await finish_past_commit_point(run)
-        except (MergeConflictError, UnreadableFilesError, UnrelatedHistoriesError, NothingToCommitError) as error:
-            return error
 
 
 @pytest.mark.timeout(1200)  # for profiles with more examples; the default profile takes seconds
