@@ -109,12 +109,22 @@ OF_ANOTHER_KIND: Final = {
     "ListCommits.node_id": "a node or archive",
     "ListCommits.subtree_id": "a node or archive",
     "Remember.archive": "a name that no archive has is given to a new one, so that it cannot be a prefix",
+    **{
+        f"{call}.only.{field}": "changes of the other side, of nodes and archives"
+        for call in ("CherryPick", "MergeBranch", "PreviewMerge", "RevertCommit")
+        for field in ("node_ids", "subtree_ids")
+    },
+    "ResolveConflicts.resolutions.node_id": "conflicts, of nodes and archives",
+    "ResolveConflicts.resolutions.place.archive_id": "part of a place, as a conflict has it",
+    "ResolveConflicts.resolutions.place.parent_id": "part of a place, as a conflict has it",
+    "RestoreNodes.node_ids": "nodes and archives of the revision",
     "SplitNode.parts.node_id": "new ids",
 }
 """Other fields with such names."""
 
 _NAMES: Final = frozenset({"about", "archive", "archive_id", "archives", "node_id", "node_ids", "parent_id",
-                           "scope_node_id", "specific_nodes", "subtree_id", "supersedes", "target_id"})  # fmt: skip
+                           "scope_node_id", "specific_nodes", "subtree_id", "subtree_ids", "supersedes",
+                           "target_id"})  # fmt: skip
 
 
 def named(message: Descriptor, path: str) -> Iterator[str]:

@@ -134,7 +134,7 @@ async def test_changes_staged_by_the_first_version_keep_their_parents_and_can_be
     await go_back(deployment.url, world, session_id, base, rows)
 
     async with deployment.opened() as store:
-        world = replace(world, store=store, sessions=type(world.sessions)(store, pages, limits))
+        world = world.on(store)
         async with store.database.connection() as conn:
             assert await get_setting(conn, "format") == str(len(WORK_MIGRATIONS))
             staged = {row.entry_id: row for row in await staging.staged(conn, session_id)}

@@ -146,20 +146,34 @@ class MergeRules(RuleBasedStateMachine):
         self.model.refs[ref] = picked.commit_id
 
     @precondition(lambda self: self._branches())
-    @rule(branch=choices, other=choices, mine=st.none() | changes)
-    def merge_in_a_session(self, branch: int, other: int, mine: list[tuple[str, int, int]] | None) -> None:
-        """Merge in a session, and choose our side of each conflict; what leaves no tree is refused."""
+    @rule(branch=choices, other=choices, mine=changes, others=changes, later=st.none() | changes)
+    def merge_in_a_session(
+        self,
+        branch: int,
+        other: int,
+        mine: list[tuple[str, int, int]],
+        others: list[tuple[str, int, int]],
+        later: list[tuple[str, int, int]] | None,
+    ) -> None:
+        """Merge in a session, and choose our side of each conflict; what leaves no tree is refused.
+
+        Both sides have changed something, and the branch changes again (``later``) before the commit, or not.
+        """
         ref = pick(self._branches(), branch)
         reachable = self.model.reachable()
         theirs = self.model.points[pick([key for key in self.model.points if key in reachable], other)]
+        theirs = self._write(theirs, (), self._changed(theirs.files, others))
+        self._move("refs/heads/three", theirs.commit_id)
+        ours = self._at(ref)
+        self._move(ref, self._write(ours, (), self._changed(ours.files, mine)).commit_id)
         self._follow()
         staged = self.harness.run(self._staged(ref, theirs.commit_id))
         if staged is None:
             return
         before = self._at(ref)
         bases = self.model.merge_bases(before.commit_id, theirs.commit_id)
-        if mine:
-            self._move(ref, self._write(before, (), self._changed(before.files, mine)).commit_id)
+        if later:
+            self._move(ref, self._write(before, (), self._changed(before.files, later)).commit_id)
             self._follow()
         ours, by = self._at(ref), self._by()
         made = self.harness.run(self._committed(staged, by))
@@ -169,7 +183,7 @@ class MergeRules(RuleBasedStateMachine):
         info = self.repository.commit_info(made.commit_id)
         joined = theirs.commit_id not in self.model.reachable(ours.commit_id)
         assert info.parents == ((ours.commit_id, theirs.commit_id) if joined else (ours.commit_id,))
-        if len(bases) == 1 and not mine:
+        if len(bases) == 1 and not later:
             expected, _ = merged_entries(self.model.points[next(iter(bases))], ours, theirs)
             files = expected
         else:
