@@ -87,6 +87,7 @@ from memotree.client.history_values import (
     PickedCommit,
     StagedMerge,
     Tag,
+    ValueChange,
 )
 from memotree.client.jobs import IngestedDocument, Ingestion, Job, ModelUsage, Renewal
 from memotree.client.memory import MemoryResult, SimilarNode
@@ -238,6 +239,7 @@ __all__ = [
     "UnavailableError",
     "UnimplementedError",
     "UpdateMode",
+    "ValueChange",
     "View",
     "ViewInfo",
     "Violation",

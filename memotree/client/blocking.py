@@ -159,6 +159,7 @@ class Revision(_Twin):
     faults = _iterating(AsyncRevision.faults)
     log = _iterating(AsyncRevision.log)
     revisions = _iterating(AsyncRevision.revisions)
+    bisect = _iterating(AsyncRevision.bisect)
     blame = _blocking(AsyncRevision.blame)
     show = _blocking(AsyncRevision.show)
     diff = _blocking(AsyncRevision.diff)

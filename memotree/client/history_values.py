@@ -7,7 +7,7 @@ from typing import Self
 
 from memotree.client.conflicts import Conflict
 from memotree.client.enums import ChangeKind, from_wire
-from memotree.client.node_values import Node, NodeRef, moment, node_id, stamp
+from memotree.client.node_values import Node, NodeRef, Source, moment, node_id, stamp
 from memotree.v1 import history_service_pb2, types_pb2
 
 
@@ -299,4 +299,40 @@ class NodeRevision:
             Commit.from_wire(message.commit),
             from_wire(ChangeKind, message.kind, ChangeKind.UPDATED),
             Node.from_wire(message.node) if message.HasField("node") else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ValueChange:
+    """A commit that changed a node: what, who, from where and why.
+
+    Attributes:
+        commit: The commit.
+        agent: The agent of its session, or its author.
+        kind: How it changed the node, against the commit's first parent.
+        fields: What changed.
+        source: Where the new content comes from, if the node says so.
+        reason: Why, as the call that changed it has said.
+        merged: Whether it is a merge that took the value of another parent, which has a commit of its own for it.
+    """
+
+    commit: Commit
+    agent: str
+    kind: ChangeKind
+    fields: tuple[FieldChange, ...] = ()
+    source: Source | None = None
+    reason: str = ""
+    merged: bool = False
+
+    @classmethod
+    def from_wire(cls, message: history_service_pb2.ValueChange) -> Self:
+        """Reads the message."""
+        return cls(
+            Commit.from_wire(message.commit),
+            message.agent,
+            from_wire(ChangeKind, message.kind, ChangeKind.UPDATED),
+            tuple(FieldChange.from_wire(field) for field in message.fields),
+            Source.from_wire(message.source) if message.HasField("source") else None,
+            message.reason,
+            message.merged,
         )

@@ -15,7 +15,15 @@ from memotree.client.enums import (
     to_wire,
 )
 from memotree.client.forest import AsyncForestQueries
-from memotree.client.history_values import BlamedLine, Commit, CommitDetails, Diff, EntryChange, NodeRevision
+from memotree.client.history_values import (
+    BlamedLine,
+    Commit,
+    CommitDetails,
+    Diff,
+    EntryChange,
+    NodeRevision,
+    ValueChange,
+)
 from memotree.client.lists import several
 from memotree.client.node_values import (
     Archive,
@@ -292,6 +300,23 @@ class AsyncRevision(AsyncForestQueries):
             request,
             history.ListNodeRevisionsResponse,
             lambda page: map(NodeRevision.from_wire, page.revisions),
+        )
+
+    def bisect(self, node: NodeRef, field: str = "") -> AsyncIterator[ValueChange]:
+        """Every commit at which a node, or one field of it, changed, newest first, on merged branches too.
+
+        Args:
+            node: The node; a deleted one has such a history, too.
+            field: Such as ``"content"``, ``"title"`` or ``"parent"``; any change if empty.
+        """
+        request = history.BisectNodeRequest(
+            workspace=self._workspace, node_id=node_id(node), field=field, revision=self._revision
+        )
+        return pages(
+            self._transport,
+            request,
+            history.BisectNodeResponse,
+            lambda page: map(ValueChange.from_wire, page.changes),
         )
 
     async def blame(self, node: NodeRef) -> list[BlamedLine]:

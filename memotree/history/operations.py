@@ -2,6 +2,7 @@
 
 from memotree_storage.store import Store
 
+from memotree.history.bisecting import Bisecting
 from memotree.history.blame import Blame
 from memotree.history.branches_and_tags import Refs
 from memotree.history.committing import Committing, FollowingSummaries
@@ -27,6 +28,7 @@ class HistoryOperations:
     ) -> None:
         self._log = Log(store, pages)
         self._blame = Blame(store)
+        self._bisecting = Bisecting(store, pages)
         self._diff = Diff(store, pages)
         self._refs = Refs(store, pages, limits)
         committing = Committing(store, limits, summaries)
@@ -45,6 +47,10 @@ class HistoryOperations:
     async def list_node_revisions(self, request: pb.ListNodeRevisionsRequest) -> pb.ListNodeRevisionsResponse:
         """List the versions of one node, newest first."""
         return await self._log.revisions(request)
+
+    async def bisect_node(self, request: pb.BisectNodeRequest) -> pb.BisectNodeResponse:
+        """List every commit at which a node, or one field of it, changed."""
+        return await self._bisecting.changes(request)
 
     async def blame_node(self, request: pb.BlameNodeRequest) -> pb.BlameNodeResponse:
         """Return each line of a node's content with the commit and agent that wrote it."""

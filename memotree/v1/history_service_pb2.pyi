@@ -502,6 +502,132 @@ class ListNodeRevisionsResponse(_message.Message):
 Global___ListNodeRevisionsResponse: _TypeAlias = ListNodeRevisionsResponse  # noqa: Y015
 
 @_typing.final
+class BisectNodeRequest(_message.Message):
+    """Request of BisectNode."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    FIELD_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    workspace: _builtins.str
+    """Name or id of the workspace."""
+    node_id: _builtins.str
+    """The node."""
+    field: _builtins.str
+    """Only changes of this field: "type", "title", "brief", "summary", "tags", "attributes", "relations", "source",
+    "content" or "parent"; any change when empty.
+    """
+    revision: _builtins.str
+    """A branch, tag, commit or session (its base); the default branch when empty."""
+    page_size: _builtins.int
+    """The most items on a page; 50 when 0, at most 1000. A page has fewer, even none, after many versions that did not
+    change the field.
+    """
+    page_token: _builtins.str
+    """The next_page_token of the previous response; empty for the first page."""
+    def __init__(
+        self,
+        *,
+        workspace: _builtins.str = ...,
+        node_id: _builtins.str = ...,
+        field: _builtins.str = ...,
+        revision: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["field", b"field", "node_id", b"node_id", "page_size", b"page_size", "page_token", b"page_token", "revision", b"revision", "workspace", b"workspace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BisectNodeRequest: _TypeAlias = BisectNodeRequest  # noqa: Y015
+
+@_typing.final
+class ValueChange(_message.Message):
+    """A commit that changed a node."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMIT_FIELD_NUMBER: _builtins.int
+    AGENT_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    FIELDS_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MERGED_FIELD_NUMBER: _builtins.int
+    agent: _builtins.str
+    """The agent of its session, or its author."""
+    kind: _types_pb2.ChangeKind.ValueType
+    """How it changed the node, against the commit's first parent."""
+    reason: _builtins.str
+    """Why, as the call that changed it has said; the subject and text of the commit say more."""
+    merged: _builtins.bool
+    """Whether the commit is a merge that took the value of another parent: that side has the change as a commit of its own."""
+    @_builtins.property
+    def commit(self) -> Global___Commit:
+        """The commit."""
+
+    @_builtins.property
+    def fields(self) -> _containers.RepeatedCompositeFieldContainer[Global___FieldChange]:
+        """What changed."""
+
+    @_builtins.property
+    def source(self) -> _types_pb2.Source:
+        """Where the new content comes from, if the node says so."""
+
+    def __init__(
+        self,
+        *,
+        commit: Global___Commit | None = ...,
+        agent: _builtins.str = ...,
+        kind: _types_pb2.ChangeKind.ValueType = ...,
+        fields: _abc.Iterable[Global___FieldChange] | None = ...,
+        source: _types_pb2.Source | None = ...,
+        reason: _builtins.str = ...,
+        merged: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["commit", b"commit", "source", b"source"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "commit", b"commit", "fields", b"fields", "kind", b"kind", "merged", b"merged", "reason", b"reason", "source", b"source"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ValueChange: _TypeAlias = ValueChange  # noqa: Y015
+
+@_typing.final
+class BisectNodeResponse(_message.Message):
+    """Response of BisectNode."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHANGES_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """The page_token for the next page; empty on the last page."""
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ValueChange]:
+        """Newest first."""
+
+    def __init__(
+        self,
+        *,
+        changes: _abc.Iterable[Global___ValueChange] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BisectNodeResponse: _TypeAlias = BisectNodeResponse  # noqa: Y015
+
+@_typing.final
 class BlameNodeRequest(_message.Message):
     """Request of BlameNode."""
 

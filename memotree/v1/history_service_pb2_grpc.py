@@ -55,6 +55,11 @@ class HistoryServiceStub:
                 request_serializer=memotree_dot_v1_dot_history__service__pb2.ListNodeRevisionsRequest.SerializeToString,
                 response_deserializer=memotree_dot_v1_dot_history__service__pb2.ListNodeRevisionsResponse.FromString,
                 _registered_method=True)
+        self.BisectNode = channel.unary_unary(
+                '/memotree.v1.HistoryService/BisectNode',
+                request_serializer=memotree_dot_v1_dot_history__service__pb2.BisectNodeRequest.SerializeToString,
+                response_deserializer=memotree_dot_v1_dot_history__service__pb2.BisectNodeResponse.FromString,
+                _registered_method=True)
         self.BlameNode = channel.unary_unary(
                 '/memotree.v1.HistoryService/BlameNode',
                 request_serializer=memotree_dot_v1_dot_history__service__pb2.BlameNodeRequest.SerializeToString,
@@ -147,6 +152,15 @@ class HistoryServiceServicer:
 
     def ListNodeRevisions(self, request, context):
         """Lists the versions of one node up to a revision, newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BisectNode(self, request, context):
+        """Lists every commit at which a node, or one field of it, changed: on all branches that were merged into the revision,
+        newest first, with the value before and after, who did it and why. Deleted nodes have such a history, too.
+        Errors: NOT_FOUND; INVALID_ARGUMENT for a field that a node does not have.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -283,6 +297,11 @@ def add_HistoryServiceServicer_to_server(servicer, server):
                     servicer.ListNodeRevisions,
                     request_deserializer=memotree_dot_v1_dot_history__service__pb2.ListNodeRevisionsRequest.FromString,
                     response_serializer=memotree_dot_v1_dot_history__service__pb2.ListNodeRevisionsResponse.SerializeToString,
+            ),
+            'BisectNode': grpc.unary_unary_rpc_method_handler(
+                    servicer.BisectNode,
+                    request_deserializer=memotree_dot_v1_dot_history__service__pb2.BisectNodeRequest.FromString,
+                    response_serializer=memotree_dot_v1_dot_history__service__pb2.BisectNodeResponse.SerializeToString,
             ),
             'BlameNode': grpc.unary_unary_rpc_method_handler(
                     servicer.BlameNode,
@@ -437,6 +456,33 @@ class HistoryService:
             '/memotree.v1.HistoryService/ListNodeRevisions',
             memotree_dot_v1_dot_history__service__pb2.ListNodeRevisionsRequest.SerializeToString,
             memotree_dot_v1_dot_history__service__pb2.ListNodeRevisionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BisectNode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memotree.v1.HistoryService/BisectNode',
+            memotree_dot_v1_dot_history__service__pb2.BisectNodeRequest.SerializeToString,
+            memotree_dot_v1_dot_history__service__pb2.BisectNodeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -45,6 +45,11 @@ class HistoryServiceStub:
     """Reads a commit with the nodes it changed."""
     ListNodeRevisions: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.ListNodeRevisionsRequest, _history_service_pb2.ListNodeRevisionsResponse]
     """Lists the versions of one node up to a revision, newest first."""
+    BisectNode: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.BisectNodeRequest, _history_service_pb2.BisectNodeResponse]
+    """Lists every commit at which a node, or one field of it, changed: on all branches that were merged into the revision,
+    newest first, with the value before and after, who did it and why. Deleted nodes have such a history, too.
+    Errors: NOT_FOUND; INVALID_ARGUMENT for a field that a node does not have.
+    """
     BlameNode: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.BlameNodeRequest, _history_service_pb2.BlameNodeResponse]
     """Returns each line of a node's content with the commit and agent that wrote it. The node must be alive at the
     revision.
@@ -121,6 +126,11 @@ class HistoryServiceAsyncStub(HistoryServiceStub):
     """Reads a commit with the nodes it changed."""
     ListNodeRevisions: _aio.UnaryUnaryMultiCallable[_history_service_pb2.ListNodeRevisionsRequest, _history_service_pb2.ListNodeRevisionsResponse]  # type: ignore[assignment]
     """Lists the versions of one node up to a revision, newest first."""
+    BisectNode: _aio.UnaryUnaryMultiCallable[_history_service_pb2.BisectNodeRequest, _history_service_pb2.BisectNodeResponse]  # type: ignore[assignment]
+    """Lists every commit at which a node, or one field of it, changed: on all branches that were merged into the revision,
+    newest first, with the value before and after, who did it and why. Deleted nodes have such a history, too.
+    Errors: NOT_FOUND; INVALID_ARGUMENT for a field that a node does not have.
+    """
     BlameNode: _aio.UnaryUnaryMultiCallable[_history_service_pb2.BlameNodeRequest, _history_service_pb2.BlameNodeResponse]  # type: ignore[assignment]
     """Returns each line of a node's content with the commit and agent that wrote it. The node must be alive at the
     revision.
@@ -212,6 +222,17 @@ class HistoryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_history_service_pb2.ListNodeRevisionsResponse, _abc.Awaitable[_history_service_pb2.ListNodeRevisionsResponse]]:
         """Lists the versions of one node up to a revision, newest first."""
+
+    @_abc_1.abstractmethod
+    def BisectNode(
+        self,
+        request: _history_service_pb2.BisectNodeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_history_service_pb2.BisectNodeResponse, _abc.Awaitable[_history_service_pb2.BisectNodeResponse]]:
+        """Lists every commit at which a node, or one field of it, changed: on all branches that were merged into the revision,
+        newest first, with the value before and after, who did it and why. Deleted nodes have such a history, too.
+        Errors: NOT_FOUND; INVALID_ARGUMENT for a field that a node does not have.
+        """
 
     @_abc_1.abstractmethod
     def BlameNode(

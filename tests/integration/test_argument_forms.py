@@ -53,6 +53,7 @@ def creating(**fields: Any) -> tuple[str, Fields]:
 NODES: Final[Mapping[str, Call]] = {
     "AddRelation.node_id": lambda node: ("AddRelation", {"node_id": node, "relation": relation(OTHER)}),
     "AddRelation.relation.target_id": lambda node: ("AddRelation", {"node_id": OTHER, "relation": relation(node)}),
+    "BisectNode.node_id": lambda node: ("BisectNode", {"node_id": node}),
     "BlameNode.node_id": lambda node: ("BlameNode", {"node_id": node}),
     "CollapseNode.node_id": lambda node: ("CollapseNode", {"node_id": node}),
     "CreateNode.parent_id": lambda node: creating(parent_id=node),

@@ -16,7 +16,19 @@ PANELS: Final = {
     "Remember and find": ("remember", "revise", "forget", "search", "recall", "ask", "explore", "node", "view"),
     "Documents": ("ingest", "summaries"),
     "Sessions and commits": ("session", "commit"),
-    "History": ("log", "show", "diff", "revisions", "blame", "undo", "revert", "cherry-pick", "branch", "tag"),
+    "History": (
+        "log",
+        "show",
+        "diff",
+        "revisions",
+        "bisect",
+        "blame",
+        "undo",
+        "revert",
+        "cherry-pick",
+        "branch",
+        "tag",
+    ),
     "Places": ("ws", "archive"),
     "Server and care": (
         "demo",
@@ -38,6 +50,7 @@ PANELS: Final = {
 EXAMPLES: Final = {
     "ask": 'ask "Which region do we use, and why?" --archive notes',
     "backup": "backup memotree-backup.tar",
+    "bisect": "bisect notes/Plans/Launch content",
     "blame": "blame notes/Plans/Launch",
     "cherry-pick": "cherry-pick 3f9a2c --branch idea",
     "commit": 'commit --message "Note what we decided about regions"',

@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
 from memotree_storage.model import trailers
@@ -35,6 +36,15 @@ def compose(message: str, changes: Iterable[ListedChange], found: Mapping[str, s
         if group:
             paragraphs.append("\n".join([f"{title}:", *_lines(sorted(group, key=_heading), told)]))
     return trailers.with_trailers("\n\n".join(paragraphs), found)
+
+
+def notes_of(message: str, entry_id: str) -> str:
+    """The notes about an entry in a message that `compose` has made; "" if there are none, or they were cut off."""
+    lines = iter(message.split("\n"))
+    for line in lines:
+        if line.startswith("- ") and f"({entry_id})" in line:
+            break
+    return textwrap.dedent("\n".join(takewhile(lambda line: line.startswith("    "), lines)))
 
 
 def _lines(changes: Iterable[ListedChange], told: set[str]) -> Iterator[str]:

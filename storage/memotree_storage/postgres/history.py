@@ -4,7 +4,7 @@ Nothing here walks Git. The lineage of a commit consists of a few lines, and on 
 of an entry are ranges of an index. So a page costs the same after ten commits and after ten thousand.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -157,6 +157,19 @@ _REVISIONS: Final = f"""
      order by v.from_seq desc limit %(limit)s) v
     join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
    order by part.depth, v.from_seq desc limit %(limit)s"""  # noqa: S608
+
+# All versions of an entry that a commit reaches, through merges too.
+_REACHED: Final = f"""
+  select {_VERSION}, {_COMMIT}
+    from unnest(%(lines)s::bigint[], %(seqs)s::bigint[]) part (line_id, seq)
+   cross join lateral (
+    select v.* from mirror.version v
+     where v.line_id = part.line_id and v.entry_id = %(node)s and v.from_seq <= part.seq offset 0) v
+    join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
+   where %(after)s::text is null or (c.committed_at, c.line_id, c.seq) < (
+      select last.committed_at, last.line_id, last.seq from mirror.commit last
+       where last.workspace_id = %(workspace)s and last.commit_id = %(after)s)
+   order by c.committed_at desc, c.line_id desc, c.seq desc limit %(limit)s"""  # noqa: S608
 
 _TOUCHED: Final = f"""
   select {_VERSION} from mirror.commit c
@@ -328,6 +341,31 @@ async def list_revisions(snapshot: Snapshot, entry_id: str, *, after: str | None
     }
     async with snapshot.conn.cursor(row_factory=args_row(_read_revision)) as cursor:
         await cursor.execute(_REVISIONS, arguments)
+        return await cursor.fetchall()
+
+
+async def reached_revisions(
+    snapshot: Snapshot, reached: Mapping[int, int], entry_id: str, *, after: str | None, limit: int
+) -> list[Revision]:
+    """Return the versions of an entry that a commit reaches through all parents, newest first.
+
+    Args:
+        snapshot: The commit.
+        reached: What it reaches, as `merge_bases.history_of` returns it.
+        entry_id: The entry.
+        after: Only those that come after this commit.
+        limit: The most versions.
+    """
+    arguments = {
+        "workspace": snapshot.state.workspace_id,
+        "lines": list(reached),
+        "seqs": list(reached.values()),
+        "node": entry_id,
+        "after": after,
+        "limit": limit,
+    }
+    async with snapshot.conn.cursor(row_factory=args_row(_read_revision)) as cursor:
+        await cursor.execute(_REACHED, arguments)
         return await cursor.fetchall()
 
 

@@ -1,4 +1,6 @@
-"""Merge bases: the newest commits that two histories have in common, as ``git merge-base --all`` finds them.
+"""What a commit has behind it, and merge bases: the newest commits that two histories have in common.
+
+Both go through all parents; merge bases are those of ``git merge-base --all``.
 
 Git walks over commits. Here a history is a few ranges instead: on each line that it reaches, all commits up to a seq.
 So the work grows with the lines and with the merge commits, and not with the commits between them.
@@ -37,7 +39,7 @@ async def merge_bases(conn: Connection, workspace_id: str, one: str, other: str)
     A commit is its own ancestor: if one of the two reaches the other, that is the only one. Unrelated histories have
     none, and histories that merged each other crosswise have several.
     """
-    ours, theirs = await _history(conn, workspace_id, one), await _history(conn, workspace_id, other)
+    ours, theirs = await history_of(conn, workspace_id, one), await history_of(conn, workspace_id, other)
     common = {line: min(seq, theirs[line]) for line, seq in ours.items() if line in theirs}
     cursor = await conn.execute(_COMMITS, {"lines": list(common), "seqs": list(common.values())})
     newest = {row[0]: (row[2], str(row[1])) for row in await cursor.fetchall()}
@@ -47,7 +49,7 @@ async def merge_bases(conn: Connection, workspace_id: str, one: str, other: str)
     found: list[int] = []
     while left:
         line = left.pop(0)
-        reached = await _history(conn, workspace_id, newest[line][1])
+        reached = await history_of(conn, workspace_id, newest[line][1])
         left, found = ([one for one in some if reached.get(one, 0) < common[one]] for some in (left, found))
         found.append(line)
     return [newest[line][1] for line in sorted(found, key=newest.__getitem__, reverse=True)]
@@ -59,11 +61,11 @@ async def is_ancestor(conn: Connection, workspace_id: str, commit_id: str, of: s
         "select line_id, seq from mirror.commit where workspace_id = %s and commit_id = %s", (workspace_id, commit_id)
     )
     row = await cursor.fetchone()
-    return row is not None and (await _history(conn, workspace_id, of)).get(row[0], 0) >= row[1]
+    return row is not None and (await history_of(conn, workspace_id, of)).get(row[0], 0) >= row[1]
 
 
-async def _history(conn: Connection, workspace_id: str, commit_id: str) -> History:
-    """The history of a commit; each merge commit in it is looked at once."""
+async def history_of(conn: Connection, workspace_id: str, commit_id: str) -> History:
+    """What a commit reaches through all parents; each merge commit in it is looked at once."""
     reached: dict[int, int] = {}
     commits: Sequence[str] = [commit_id]
     while commits:
