@@ -1,10 +1,11 @@
-"""Measures a merge of two branches that changed the same nodes, and its revert, beside git on the same commits."""
+"""Measures merges of two branches that changed the same nodes, beside git, their conflicts, reverts and restores."""
 
 import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 
 from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Archive, Entry, Node, new_id
@@ -15,9 +16,12 @@ from memotree_storage.ports import CommitDraft, FileContent, Signature
 from bench.table import Row
 from bench.worlds import World
 from memotree.v1 import history_service_pb2 as history
+from memotree.v1 import session_service_pb2 as sessions
+from memotree.v1 import types_pb2
 
 _WORDS = 300
 _MOST_MS = 100
+_RESTORED = 1000
 
 
 async def run(place: World, *, nodes: int, changed: int, rounds: int) -> list[Row]:
@@ -34,7 +38,12 @@ async def run(place: World, *, nodes: int, changed: int, rounds: int) -> list[Ro
     ours = _commit(place, first, [replace(node, title=f"{node.title}, as we call it") for node in some], some)
     theirs = _commit(place, first, [replace(node, content=f"{node.content}\n\nAnd more.") for node in some])
     repository = place.store.repositories.get(place.workspace_id)
-    for name, commit in (("main", ours), ("theirs", theirs), *((f"ours-{number}", ours) for number in range(rounds))):
+    named = _commit(place, first, [replace(node, title=f"{node.title}, as they call it") for node in some], some)
+    lost = base[:_RESTORED]
+    gone = _commit(place, first, [], lost)
+    commits = {"main": ours, "theirs": theirs, "named": named, "first": first}
+    commits |= {f"{name}-{number}": at for number in range(rounds) for name, at in (("ours", ours), ("gone", gone))}
+    for name, commit in commits.items():
         ref = f"refs/heads/{name}"
         repository.move_ref(ref, repository.refs().get(ref), commit)
     await place.store.catch_up(place.workspace_id)
@@ -59,6 +68,8 @@ async def run(place: World, *, nodes: int, changed: int, rounds: int) -> list[Ro
         )
         reverts.append(time.perf_counter() - begun)
         await place.store.indexer.drain(place.workspace_id)
+    resolved = [await _resolved(place, len(some)) for _ in range(rounds)]
+    restored = [await _restored(place, archive.id, f"gone-{number}", len(lost)) for number in range(rounds)]
     git = _by_git(str(repository.path), ours, theirs, rounds)
     peer = "git merge-tree + commit-tree + update-ref"
     work = f"of {nodes:,} nodes with {len(some)} changed on both sides"
@@ -67,7 +78,63 @@ async def run(place: World, *, nodes: int, changed: int, rounds: int) -> list[Ro
         Row.of_times(f"merge {work}", samples, peer, git, most=1),
         Row.of_times(f"merge {work}, in milliseconds", samples, most=_MOST_MS, where="with 290 of 2,000"),
         Row.of_times(f"revert of a merge {work}", reverts),
+        Row.of_times(f"staging a merge with {len(some)} conflicts in a session", [times[0] for times in resolved]),
+        Row.of_times(f"listing {len(some)} conflicts", [times[1] for times in resolved]),
+        Row.of_times(f"resolving {len(some)} conflicts by their side", [times[2] for times in resolved]),
+        Row.of_times("committing that merge", [times[3] for times in resolved]),
+        Row.of_times(f"restore of an archive of which {len(lost):,} nodes were deleted", restored),
     ]
+
+
+async def _resolved(place: World, conflicts: int) -> list[float]:
+    """The seconds of staging a merge with conflicts, listing them, resolving all by one call, and the commit."""
+    opened = await place.sessions.open_session(sessions.OpenSessionRequest(workspace="bench"))
+    session_id = opened.session.id
+    times = [time.perf_counter()]
+    staged = await place.history.merge_branch(
+        history.MergeBranchRequest(workspace="bench", session_id=session_id, source="named")
+    )
+    times.append(time.perf_counter())
+    listed = await place.sessions.list_conflicts(
+        sessions.ListConflictsRequest(workspace="bench", session_id=session_id, page_size=1000)
+    )
+    times.append(time.perf_counter())
+    request = sessions.ResolveConflictsRequest(
+        workspace="bench", session_id=session_id, others=types_pb2.CONFLICT_SIDE_THEIRS
+    )
+    left = (await place.sessions.resolve_conflicts(request)).session.conflict_count
+    times.append(time.perf_counter())
+    made = await place.sessions.commit_changes(
+        sessions.CommitChangesRequest(workspace="bench", session_id=session_id, message="Merge")
+    )
+    times.append(time.perf_counter())
+    if not (staged.conflict_count == len(listed.conflicts) == made.change_count == conflicts and left == 0):
+        message = f"{made.change_count} of {conflicts} conflicts were resolved"
+        raise RuntimeError(message)
+    head = await place.history.get_commit(history.GetCommitRequest(workspace="bench"))
+    await place.history.create_branch(
+        history.CreateBranchRequest(workspace="bench", name=f"kept-{made.commit_id}", revision=head.commit.id)
+    )
+    repository = place.store.repositories.get(place.workspace_id)
+    repository.move_ref("refs/heads/main", made.commit_id, head.commit.parent_ids[0])
+    await place.store.catch_up(place.workspace_id)
+    await place.store.indexer.drain(place.workspace_id)
+    return [after - before for before, after in pairwise(times)]
+
+
+async def _restored(place: World, archive_id: str, branch: str, nodes: int) -> float:
+    begun = time.perf_counter()
+    made = await place.history.restore_nodes(
+        history.RestoreNodesRequest(
+            workspace="bench", node_ids=[archive_id], revision="first", recursive=True, branch=branch
+        )
+    )
+    taken = time.perf_counter() - begun
+    if made.change_count != nodes:
+        message = f"{made.change_count} of {nodes} nodes were restored"
+        raise RuntimeError(message)
+    await place.store.indexer.drain(place.workspace_id)
+    return taken
 
 
 def _commit(place: World, parent: str, entries: Sequence[Entry], before: Sequence[Entry] = ()) -> str:
