@@ -1,13 +1,14 @@
 """What a caller chooses for conflicts: which conflicts are meant, and the value that each gets."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from memotree_storage.conflicts import Absence, Conflict, ConflictKind, FieldValue, Place, RelationValue
 from memotree_storage.errors import InvalidInputError, NotFoundError
 from memotree_storage.model.text_merge import Hunk
-from memotree_storage.postgres.session_conflicts import SessionConflict
+from memotree_storage.postgres.session_conflicts import SessionConflict, by_entry
 
 from memotree.request.lookup import InvalidIdError
 from memotree.sessions.listed_conflicts import text_parts
@@ -20,6 +21,12 @@ _SIDES: Final[Mapping[int, str]] = {
     types_pb2.CONFLICT_SIDE_THEIRS: "theirs",
     types_pb2.CONFLICT_SIDE_BASE: "base",
 }
+PLACES: Final = ("parent", "archive")
+"""The fields that are places."""
+
+OTHERS: Final = "others"
+"""The path of the side for conflicts that no resolution names."""
+
 _SHORTEST_PREFIX: Final = 4
 
 
@@ -51,56 +58,78 @@ class Choice:
         return self.kept.conflict
 
 
+def beginnings(request: pb.ResolveConflictsRequest) -> list[str]:
+    """The ids, or beginnings of ids, that a request names.
+
+    Raises:
+        InvalidInputError: It names too many, or nothing.
+        InvalidIdError: One of them cannot be the beginning of an id.
+    """
+    if len(request.resolutions) > MOST_RESOLUTIONS:
+        raise InvalidInputError.at("resolutions", f"has more than {MOST_RESOLUTIONS}; send several calls.")
+    if not request.resolutions and not request.others:
+        raise InvalidInputError.at("resolutions", "is needed, or others for the side to take in all conflicts.")
+    for index, resolution in enumerate(request.resolutions):
+        if len(resolution.node_id) < _SHORTEST_PREFIX:
+            raise InvalidIdError.of(f"resolutions[{index}].node_id", resolution.node_id)
+    return [resolution.node_id for resolution in request.resolutions]
+
+
 def read_choices(request: pb.ResolveConflictsRequest, present: Sequence[SessionConflict]) -> list[Choice]:
-    """The choices of a request for the conflicts that a session has. Blocks: long texts are compared for hunks.
+    """The choices of a request for these conflicts. Blocks: long texts are compared for hunks.
+
+    Args:
+        request: The request.
+        present: The conflicts of the entries that it names; with ``others``, those of all.
 
     Raises:
         ConflictNotFoundError: The session has no such conflict.
         InvalidInputError: A choice is missing, ambiguous, given twice, or not possible for the field.
     """
-    if len(request.resolutions) > MOST_RESOLUTIONS:
-        raise InvalidInputError.at("resolutions", f"has more than {MOST_RESOLUTIONS}; send several calls.")
+    by_id = by_entry(present)
+    ids = sorted(by_id)
     found: dict[tuple[str, int], Choice] = {}
     for index, resolution in enumerate(request.resolutions):
         at = f"resolutions[{index}]"
-        for kept in _named(resolution, present, at):
+        for kept in _named(resolution, by_id, ids, at):
             key = (kept.conflict.node_id, kept.number)
             if key in found:
                 raise InvalidInputError.at(at, f"is for a conflict that {found[key].at} resolves already.")
             found[key] = _choice(resolution, kept, at)
     if request.others:
         found |= {
-            (kept.conflict.node_id, kept.number): _of_side(kept, request.others, "others")
+            (kept.conflict.node_id, kept.number): _of_side(kept, request.others, OTHERS)
             for kept in present
             if (kept.conflict.node_id, kept.number) not in found
         }
-    elif not request.resolutions:
-        raise InvalidInputError.at("resolutions", "is needed, or others for the side to take in all conflicts.")
     return list(found.values())
 
 
 def sided(kept: SessionConflict, side: int) -> Choice:
     """The choice of one side."""
-    return _of_side(kept, side, "others")
+    return _of_side(kept, side, OTHERS)
 
 
-def _named(resolution: pb.ConflictResolution, present: Sequence[SessionConflict], at: str) -> Iterable[SessionConflict]:
-    """The conflicts that a resolution is for."""
+def _named(
+    resolution: pb.ConflictResolution, by_id: Mapping[str, list[SessionConflict]], ids: Sequence[str], at: str
+) -> Sequence[SessionConflict]:
+    """The conflicts that a resolution is for; of several about one field, a value of one's own is for the first."""
     name = resolution.node_id
-    if len(name) < _SHORTEST_PREFIX:
-        raise InvalidIdError.of(f"{at}.node_id", name)
-    ids = {kept.conflict.node_id for kept in present if kept.conflict.node_id.startswith(name)}
-    if len(ids) > 1 and name not in ids:
-        raise InvalidInputError.at(f"{at}.node_id", f"is the beginning of {len(ids)} ids; give more of it.")
-    wanted = name if name in ids else next(iter(ids), name)
-    of_node = [kept for kept in present if kept.conflict.node_id == wanted]
+    begin = bisect_left(ids, name)
+    begun = [one for one in ids[begin : begin + 2] if one.startswith(name)]
+    if len(begun) > 1 and begun[0] != name:
+        raise InvalidInputError.at(f"{at}.node_id", "is the beginning of several ids; give more of it.")
+    wanted = begun[0] if begun else name
+    of_node = by_id.get(wanted, [])
     chosen = [kept for kept in of_node if resolution.field in ("", kept.conflict.field)]
     if not chosen:
         what = f"no conflict of {resolution.field!r} in {wanted}" if of_node else f"no conflict of {wanted}"
         raise ConflictNotFoundError(f"The session has {what}. ListConflicts has all.", "conflict", wanted)
-    if len(chosen) > 1 and resolution.WhichOneof("choice") != "side":
+    if resolution.WhichOneof("choice") == "side":
+        return chosen
+    if len({kept.conflict.field for kept in chosen}) > 1:
         raise InvalidInputError.at(f"{at}.field", f"is needed: {wanted} has {len(chosen)} conflicts.")
-    return chosen
+    return sorted(chosen, key=lambda kept: not kept.conflict.kind.is_of_values)[:1]
 
 
 def _choice(resolution: pb.ConflictResolution, kept: SessionConflict, at: str) -> Choice:
@@ -118,12 +147,19 @@ def _of_side(kept: SessionConflict, side: int, at: str) -> Choice:
     name = _SIDES.get(side)
     if name is None:
         raise InvalidInputError.at(at, "is no side; give OURS, THEIRS or BASE.")
-    return Choice(kept, name, getattr(kept.conflict, name), at)
+    conflict = kept.conflict
+    parts = [] if name == "ours" else text_parts(conflict)
+    if len(parts) > 1:  # of a content, only what both sides changed: nothing else that either changed is lost
+        text = "".join(getattr(part, name) if isinstance(part, Hunk) else part for part in parts)
+        return Choice(kept, name, text.removesuffix("\n"), at)
+    return Choice(kept, name, getattr(conflict, name), at)
 
 
 def _value(resolution: pb.ConflictResolution, kind: str, conflict: Conflict, at: str) -> FieldValue:
     if conflict.kind is ConflictKind.HAS_CHILDREN or (conflict.kind.is_of_values and not conflict.field):
         raise InvalidInputError.at(at, "The conflict is about the whole node or archive; choose a side.")
+    if (conflict.field in PLACES) != (kind == "place") or (conflict.kind is ConflictKind.NAME_TAKEN and kind != "text"):
+        raise InvalidInputError.at(at, f"is no value that {conflict.field} can have.")
     if kind == "place":
         return Place(resolution.place.archive_id, resolution.place.parent_id, resolution.place.position)
     if kind == "remove":

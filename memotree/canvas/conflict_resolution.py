@@ -11,27 +11,34 @@ from typing import Final
 
 from memotree_storage.concurrency.threads import in_comparison_thread
 from memotree_storage.conflicts import Absence, ArchiveValue, ChildValue, ConflictKind, NodeValue, Place
-from memotree_storage.errors import FailedPreconditionError, InvalidInputError
+from memotree_storage.errors import FailedPreconditionError, InvalidInputError, NotFoundError
+from memotree_storage.model.attribute_names import VALID_FROM, VALID_TO
 from memotree_storage.model.field_values import is_same_value, place_value, with_field_value
 from memotree_storage.model.node import Archive, Entry, Node
 from memotree_storage.model.paths import archive_path, node_path
 from memotree_storage.postgres import sessions, staging, tree
-from memotree_storage.postgres.session_conflicts import SessionConflict, conflicts_of, end_conflicts
+from memotree_storage.postgres.session_conflicts import (
+    SessionConflict,
+    conflicts_of,
+    count_conflicts,
+    end_conflicts,
+    entries_in_conflict,
+)
 from memotree_storage.postgres.staging import Edit
 from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
 
 from memotree.canvas import edits, moves, summaries
-from memotree.canvas.conflict_choices import Choice, read_choices, sided
+from memotree.canvas.conflict_choices import OTHERS, PLACES, Choice, beginnings, read_choices, sided
 from memotree.canvas.valid_time import check_valid_time
 from memotree.request.limits import ServiceLimits
 from memotree.request.messages import session_message
-from memotree.sessions.editing import SessionEditor, check_note, edit_session, recheck_session
+from memotree.sessions.editing import SessionEditor, check_note, edit_session, moved_to, recheck_session
 from memotree.v1 import node_service_pb2
 from memotree.v1 import session_service_pb2 as pb
 
 _TOOL: Final = "resolve_conflicts"
-_PLACES: Final = ("parent", "archive")
+_TIMES: Final = tuple(f"attributes.{name}" for name in (VALID_FROM, VALID_TO))
 
 
 class VersionGoneError(FailedPreconditionError):
@@ -57,23 +64,33 @@ class ConflictResolution:
 
 async def _resolve(request: pb.ResolveConflictsRequest, editor: SessionEditor) -> pb.ResolveConflictsResponse:
     conn, session_id = editor.conn, editor.session.session_id
-    present = await conflicts_of(conn, session_id)
-    choices = await in_comparison_thread(read_choices, request, present)
+    names = beginnings(request)
+    ids = None if request.others else await entries_in_conflict(conn, session_id, names)
+    before = await count_conflicts(conn, session_id)
+    choices = await in_comparison_thread(read_choices, request, await conflicts_of(conn, session_id, ids=ids))
     resolving = _Resolving(editor, request.commit_message)
     await resolving.values([choice for choice in choices if choice.conflict.kind.is_of_values])
-    explicit = [choice for choice in choices if not choice.conflict.kind.is_of_values and choice.at != "others"]
-    for choice in explicit:
-        await resolving.tree(choice)
-    await recheck_session(conn, editor.store, editor.session)
+    of_tree = {
+        (choice.conflict.node_id, choice.conflict.kind): choice
+        for choice in choices
+        if not choice.conflict.kind.is_of_values and choice.at != OTHERS
+    }
+    found = await resolving.of_tree()
+    for kept in found:  # those that the values have not ended
+        choice = of_tree.get((kept.conflict.node_id, kept.conflict.kind))
+        if choice is not None:
+            await resolving.tree(replace(choice, kept=kept))
     if request.others:
-        given = {(choice.conflict.node_id, choice.conflict.kind) for choice in explicit}
-        for kept in await conflicts_of(conn, session_id):
-            if not kept.conflict.kind.is_of_values and (kept.conflict.node_id, kept.conflict.kind) not in given:
+        if of_tree:
+            found = await resolving.of_tree()
+        for kept in found:
+            if (kept.conflict.node_id, kept.conflict.kind) not in of_tree:
                 await resolving.tree(sided(kept, request.others))
-        await recheck_session(conn, editor.store, editor.session)
+    if found:
+        await resolving.of_tree()
     session = await sessions.find_session(conn, editor.session.workspace_id, session_id)
     return pb.ResolveConflictsResponse(
-        session=session_message(session), resolved_count=max(len(present) - session.conflict_count, 0)
+        session=session_message(session), resolved_count=max(before - session.conflict_count, 0)
     )
 
 
@@ -82,31 +99,42 @@ class _Resolving:
     editor: SessionEditor
     message: str
 
+    async def of_tree(self) -> list[SessionConflict]:
+        """The conflicts of the tree as they are now."""
+        await recheck_session(self.editor.conn, self.editor.store, self.editor.session)
+        return await conflicts_of(self.editor.conn, self.editor.session.session_id, of_values=False)
+
     async def values(self, choices: Sequence[Choice]) -> None:
-        """Resolve conflicts of values."""
-        others = [choice for choice in choices if choice.side != "ours"]  # the session has our values already
-        await self._fields([choice for choice in others if _is_of_text(choice)])
-        for choice in others:
-            if choice.conflict.field in _PLACES:
-                await self._move(choice, _place_of(choice))
-            elif not choice.conflict.field:
+        """Resolve conflicts of values: whole entries first, since others may go below them."""
+        for choice in choices:
+            if not choice.conflict.field and choice.side != "ours":
                 await self._whole(choice)
+        decided = {choice.conflict.node_id for choice in choices if not choice.conflict.field}
+        gone = decided - (await tree.versions(self.editor.snapshot, decided)).keys()  # nothing of it is left to choose
+        left = [choice for choice in choices if choice.conflict.node_id not in gone]
+        await self._fields([choice for choice in left if _is_of_text(choice)])
+        for choice in left:
+            if choice.conflict.field in PLACES and choice.side != "ours":
+                await self._place(choice)
         ended = [(choice.conflict.node_id, choice.kept.number) for choice in choices]
         await end_conflicts(self.editor.conn, self.editor.session.session_id, ended)
 
     async def _fields(self, choices: Sequence[Choice]) -> None:
-        """Set fields to the chosen values."""
-        by_entry: dict[str, list[Choice]] = {}
+        """Set fields to the chosen values; with ours they stay, and are checked together with the others."""
+        by_id: dict[str, list[Choice]] = {}
         for choice in choices:
-            by_entry.setdefault(choice.conflict.node_id, []).append(choice)
-        versions = await tree.versions(self.editor.snapshot, by_entry)
+            by_id.setdefault(choice.conflict.node_id, []).append(choice)
+        versions = await tree.versions(self.editor.snapshot, by_id)
+        for entry_id, some in by_id.items():
+            if entry_id not in versions:
+                raise InvalidInputError.at(some[0].at, f"{entry_id} is deleted in the session; restore it first.")
         entries = await self.editor.load_all(list(versions.values()))
         changes = []
         for entry_id, entry in entries.items():
-            changed = await _with_choices(entry, by_entry[entry_id])
+            changed = await _with_choices(entry, by_id[entry_id])
             if changed != entry:
                 changes.append((changed, versions[entry_id]))
-        paths = {entry_id: found[0].at for entry_id, found in by_entry.items()}
+        paths = {entry_id: found[0].at for entry_id, found in by_id.items()}
         await self.editor.put_all(changes, self.message, paths)
 
     async def _whole(self, choice: Choice) -> None:
@@ -133,39 +161,58 @@ class _Resolving:
 
     async def _restore(self, entry: Entry) -> None:
         """Stage an entry as it is."""
-        found = await tree.versions(self.editor.snapshot, [entry.id], dead=True)
-        edit = Edit(entry, found.get(entry.id), self.message, self.editor.tool)
+        found = (await tree.versions(self.editor.snapshot, [entry.id], dead=True)).get(entry.id)
+        # What a commit has deleted comes back as a new entry; what the session has deleted is that staged change.
+        before = None if found is not None and found.dead and found.commit_id is not None else found
+        edit = Edit(entry, before, self.message, self.editor.tool)
         await staging.stage(self.editor.conn, self.editor.session, [edit])
 
     async def tree(self, choice: Choice) -> None:
-        """Mend the tree as it was chosen; what that does not mend is found again."""
+        """Mend the tree as it was chosen; what that does not mend is found again.
+
+        Nothing is deleted by ``others``: such a conflict stays, to be decided by itself.
+        """
         kind = choice.conflict.kind
         if kind is ConflictKind.NAME_TAKEN:
             await self._rename(choice)
         elif kind is ConflictKind.HAS_CHILDREN:
             await self._children(choice)
-        elif place := _place_of(choice):
-            await self._move(choice, place)
-        elif await tree.versions(self.editor.snapshot, [choice.conflict.node_id]):
+        elif _place_of(choice) is not None:
+            await self._place(choice)
+        elif choice.at != OTHERS and await tree.versions(self.editor.snapshot, [choice.conflict.node_id]):
             await self._delete(choice.conflict.node_id)
 
-    async def _move(self, choice: Choice, place: Place | None) -> None:
-        node_id = choice.conflict.node_id
+    async def _place(self, choice: Choice) -> None:
+        """Move a node to the chosen place. One of the caller's own is checked; that of a side is found out later."""
+        node_id, place = choice.conflict.node_id, _place_of(choice)
         version = (await tree.versions(self.editor.snapshot, [node_id])).get(node_id)
         if version is None:
-            return
+            raise InvalidInputError.at(choice.at, f"{node_id} is deleted in the session; restore it first.")
         if place is None:
             raise InvalidInputError.at(choice.at, f"{choice.conflict.field} is a place; give one.")
         if is_same_value(place_value(version.to_node()), place):
             return
+        if not choice.side:
+            await self._move(choice, place)
+            return
+        node = await self.editor.load_node(version)
+        position = place.position or await self.editor.position(place.parent_id or place.archive_id, None, node_id)
+        moved = moved_to(node, place.parent_id or None, place.archive_id, position)
+        await self.editor.put(moved, version, self.message)
+        if place.archive_id != version.archive_id:
+            await moves.take_along(self.editor, node_id, place.archive_id, self.message)
+
+    async def _move(self, choice: Choice, place: Place) -> None:
         request = node_service_pb2.MoveNodeRequest(
-            node_id=node_id, parent_id=place.parent_id, archive_id=place.archive_id, commit_message=self.message
+            node_id=choice.conflict.node_id,
+            parent_id=place.parent_id,
+            archive_id=place.archive_id,
+            commit_message=self.message,
         )
-        await moves.move(self.editor, request, "")
-        moved = (await tree.versions(self.editor.snapshot, [node_id])).get(node_id)
-        if place.position and moved is not None and moved.position != place.position:
-            node = await self.editor.load_node(moved)
-            await self.editor.put(replace(node, position=place.position), moved, self.message)
+        try:
+            await moves.move(self.editor, request, "")
+        except (InvalidInputError, NotFoundError) as error:
+            raise InvalidInputError.at(choice.at, error.message) from None
 
     async def _delete(self, node_id: str) -> None:
         request = node_service_pb2.DeleteNodeRequest(node_id=node_id, recursive=True, commit_message=self.message)
@@ -175,18 +222,24 @@ class _Resolving:
         conflict = choice.conflict
         name = choice.value if isinstance(choice.value, str) else conflict.base
         if not isinstance(name, str):
+            if choice.at == OTHERS:
+                return
             raise InvalidInputError.at(choice.at, "The archive is new, and its name is taken; give another name.")
-        version = (await tree.versions(self.editor.snapshot, [conflict.node_id])).get(conflict.node_id)
-        archive = None if version is None else await self.editor.load(version)
-        if isinstance(archive, Archive) and archive.name != name:
-            await self.editor.put_archive(replace(archive, name=name), version, self.message)
+        versions = await tree.versions(self.editor.snapshot, [conflict.node_id])
+        entries = await self.editor.load_all(list(versions.values()))
+        changes = [
+            (replace(entry, name=name), versions[entry_id])
+            for entry_id, entry in entries.items()
+            if isinstance(entry, Archive) and entry.name != name
+        ]
+        await self.editor.put_all(changes, self.message, {conflict.node_id: choice.at})
 
     async def _children(self, choice: Choice) -> None:
         """Delete or move what stands below a node that one side deleted or moved, or take that back."""
         conflict = choice.conflict
         child = next(side for side in (conflict.ours, conflict.theirs) if isinstance(side, ChildValue)).child_id
         if isinstance(choice.value, Absence):
-            if await tree.versions(self.editor.snapshot, [child]):
+            if choice.at != OTHERS and await tree.versions(self.editor.snapshot, [child]):
                 await self._delete(child)
         elif isinstance(choice.value, NodeValue) and choice.side != "base":
             moved = (await tree.versions(self.editor.snapshot, [conflict.node_id])).get(conflict.node_id)
@@ -212,7 +265,7 @@ class _Resolving:
 
 
 def _is_of_text(choice: Choice) -> bool:
-    return bool(choice.conflict.field) and choice.conflict.field not in _PLACES
+    return bool(choice.conflict.field) and choice.conflict.field not in PLACES
 
 
 def _place_of(choice: Choice) -> Place | None:
@@ -230,15 +283,21 @@ async def _with_choices(entry: Entry, choices: Sequence[Choice]) -> Entry:
     """
     changed = entry
     for choice in choices:
+        if choice.side == "ours":
+            continue
         after = None if choice.value is None else with_field_value(changed, choice.conflict.field, choice.value)
         if after is None:
             raise InvalidInputError.at(choice.at, f"is no value that {choice.conflict.field} can have.")
         changed = after
     if not isinstance(entry, Node) or not isinstance(changed, Node):
         return changed
-    if changed.attributes != entry.attributes:
-        check_valid_time(changed.attributes)
-    given = {choice.conflict.field for choice in choices} & {"brief", "summary"}
+    timed = next((choice for choice in choices if choice.conflict.field in _TIMES), None)
+    if timed is not None:
+        try:
+            check_valid_time(changed.attributes)
+        except InvalidInputError as error:
+            raise InvalidInputError.at(timed.at, error.message) from None
+    given = {choice.conflict.field for choice in choices if choice.side != "ours"} & {"brief", "summary"}
     if (changed.title, changed.content) != (entry.title, entry.content):
         return await summaries.follow(entry, changed, given)
     return summaries.with_own_texts(changed, given)

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from google.protobuf.message import Message
 from memotree_storage.commit.session_merge import stage_merge
-from memotree_storage.commit.session_pins import pin_merged
+from memotree_storage.commit.session_pins import pin_brought
 from memotree_storage.commit.transaction import workspace_transaction
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
 from memotree_storage.concurrency.threads import in_store_thread
@@ -68,7 +68,6 @@ async def stage_in_session(
     async with store.database.connection() as conn:
         workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
     workspace_id, session_id = workspace.workspace_id, request.session_id
-    pinned: list[str] = []
 
     async def run(commit_point: CommitPoint) -> Response:
         async with workspace_transaction(store, workspace_id, commit_point, session_id=session_id) as held:
@@ -83,12 +82,10 @@ async def stage_in_session(
                     merged=found.merged,
                     max_depth=store.max_depth,
                 )
-                pinned.extend(filter(None, [found.merged]))
+                # Before the rows are committed: a ref without a session is deleted by maintenance.
+                await pin_brought(store, workspace_id, session_id, found.merge.theirs)
                 return await in_store_thread(partial(told, session, found.merge, conflicts))
 
-            response = await run_once(held.conn, workspace_id, request, response_type, make)
-        for commit_id in pinned:
-            await pin_merged(store, workspace_id, session_id, commit_id)
-        return response
+            return await run_once(held.conn, workspace_id, request, response_type, make)
 
     return await finish_past_commit_point(run)

@@ -20,6 +20,7 @@ from memotree_storage.model.validation import canonical_node, check_archive, che
 from memotree_storage.postgres import registry, sessions, staging, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version, staged_version
+from memotree_storage.postgres.session_conflicts import has_tree_conflicts
 from memotree_storage.postgres.sessions import Session
 from memotree_storage.postgres.staging import Edit, Staged
 from memotree_storage.postgres.tree import PlacedVersion, Snapshot, State
@@ -319,7 +320,8 @@ async def edit_session(
         async def run() -> Response:
             session = await sessions.hold_session(conn, workspace, session_id)
             response = await make(SessionEditor(conn, store, session, limits, tool))
-            if session.has_conflicts:  # the edit may have ended those of the tree, or there may be others now
+            # The edit may have ended conflicts of the tree. It makes none, since it is checked itself.
+            if session.has_conflicts and await has_tree_conflicts(conn, session_id):
                 await recheck_session(conn, store, session)
             return response
 
@@ -336,7 +338,7 @@ async def edit_session(
 
 async def recheck_session(conn: Connection, store: Store, session: Session) -> None:
     """Look again for conflicts of a session with the tree, in the transaction that holds it."""
-    base, is_merge = Snapshot(conn, session.base), session.merged is not None
+    base, is_merge = Snapshot(conn, session.base), session.brings
     await recheck_tree(base, session.session_id, store.max_depth, is_merge=is_merge)
 
 

@@ -24,8 +24,9 @@ def _told(conflict: Conflict) -> types_pb2.Conflict:
 
 
 def hunks_of(conflict: Conflict) -> list[Hunk]:
-    """The parts of a content that both sides changed; none if the conflict is about something else. Blocks."""
-    return [part for part in text_parts(conflict) if isinstance(part, Hunk)]
+    """The parts of a content that both sides changed; none if that is all of it, or another field. Blocks."""
+    parts = text_parts(conflict)
+    return [] if len(parts) == 1 else [part for part in parts if isinstance(part, Hunk)]
 
 
 def text_parts(conflict: Conflict) -> list[str | Hunk]:

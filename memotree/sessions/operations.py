@@ -34,7 +34,13 @@ from memotree_storage.ports import Signature
 from memotree_storage.postgres import refs, registry, sessions, staging
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.registry import Workspace
-from memotree_storage.postgres.session_conflicts import SessionConflict, by_entry, conflicts_of, end_conflicts_of
+from memotree_storage.postgres.session_conflicts import (
+    SessionConflict,
+    by_entry,
+    conflicts_of,
+    end_conflicts_of,
+    entries_in_conflict,
+)
 from memotree_storage.postgres.sessions import Session
 from memotree_storage.postgres.staging import Staged
 from memotree_storage.postgres.tree import Snapshot, State
@@ -59,6 +65,9 @@ DEFAULT_AGENT: Final = "agent"
 """The agent of a call that names none."""
 
 _log = structlog.get_logger(__name__)
+_CONFLICT_CHARS: Final = 500
+"""The most of a text of a conflict in ListChanges; ListConflicts has it whole."""
+
 _MAX_TTL: Final = timedelta(days=366)
 
 
@@ -225,8 +234,9 @@ class SessionOperations:
             session = await sessions.hold_session(conn, workspace.workspace_id, session_id)
             rows = {row.entry_id: row for row in await staging.staged(conn, session.session_id)}
             ids = {_staged_id(rows, text, f"node_ids[{number}]") for number, text in enumerate(request.node_ids)}
-            check_chosen(ids, rows)
-            await check_discard(conn, session, rows, ids)
+            open_ones = await entries_in_conflict(conn, session_id, ids) & ids if session.has_conflicts else set[str]()
+            check_chosen(ids - open_ones, rows)
+            await check_discard(conn, session, rows, ids & rows.keys())
             await staging.unstage(conn, session.session_id, sorted(ids))
             if session.has_conflicts:
                 await end_conflicts_of(conn, session.session_id, ids)
@@ -431,6 +441,10 @@ def _staged_id(rows: Mapping[str, Staged], text: str, field: str) -> str:
     return found[0].entry_id if found else text
 
 
+def _shortened(text: str) -> str:
+    return text if len(text) <= _CONFLICT_CHARS else f"{text[:_CONFLICT_CHARS]}…"
+
+
 def _change_message(row: Staged, base: Entry | None, kept: Sequence[SessionConflict]) -> pb.StagedChange:
     if row.version.dead:
         kind = types_pb2.CHANGE_KIND_DELETED
@@ -446,5 +460,5 @@ def _change_message(row: Staged, base: Entry | None, kept: Sequence[SessionConfl
         commit_messages=row.messages,
         is_archive=row.version.is_archive,
         tools=row.tools,
-        conflicts=[conflict_message(each.conflict) for each in kept],
+        conflicts=[conflict_message(each.conflict, _shortened) for each in kept],
     )

@@ -174,7 +174,7 @@ class StagedChange(_message.Message):
 
     @_builtins.property
     def conflicts(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.Conflict]:
-        """Its conflicts that are not resolved, as in ListConflicts."""
+        """Its conflicts that are not resolved; ListConflicts has their texts whole."""
 
     def __init__(
         self,
@@ -557,7 +557,8 @@ class RebaseSessionRequest(_message.Message):
     """The session."""
     keep_conflicts: _builtins.bool
     """Whether to rebase it also if there are conflicts. The session keeps them until they are resolved (ListConflicts,
-    ResolveConflicts), and has its own values of those fields.
+    ResolveConflicts), and has its own values of those fields. Of a file that is no node and that both sides changed, the
+    branch's version is kept.
     """
     def __init__(
         self,

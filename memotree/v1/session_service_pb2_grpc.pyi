@@ -80,10 +80,13 @@ class SessionServiceStub:
     tree (PARENT_DELETED, PARENT_MOVED, CYCLE, TOO_DEEP, HAS_CHILDREN, NAME_TAKEN) is looked for again after each change,
     so it ends when the tree is whole, and a resolution that does not mend it leaves it in the list.
 
-    The sides of those conflicts: a place moves the node there. Where a side has no place, the node goes back to its
-    place at the base, or is deleted if it had none. For HAS_CHILDREN, the side that deleted the node deletes also what
-    stands below it, and the other side keeps the node where it was. For NAME_TAKEN, a text is the name, and a side that
-    has the other archive gives back the name at the base.
+    A side of a content is taken part by part: for the parts that both sides changed, so that no other edit is lost. The
+    whole text of one side is given as a text.
+
+    The sides of conflicts of the tree: a place moves the node there. Where a side has no place, the node goes back to
+    its place at the base, or is deleted if it had none. For HAS_CHILDREN, the side that deleted the node deletes also
+    what stands below it, and the other side keeps the node where it was. For NAME_TAKEN, a text is the name, and a side
+    that has the other archive gives back the name at the base. "others" deletes nothing: it leaves such a conflict.
 
     Errors: NOT_FOUND, also for a conflict that the session does not have; INVALID_ARGUMENT for a value that the field
     cannot have; FAILED_PRECONDITION for a session that is not open.
@@ -155,10 +158,13 @@ class SessionServiceAsyncStub(SessionServiceStub):
     tree (PARENT_DELETED, PARENT_MOVED, CYCLE, TOO_DEEP, HAS_CHILDREN, NAME_TAKEN) is looked for again after each change,
     so it ends when the tree is whole, and a resolution that does not mend it leaves it in the list.
 
-    The sides of those conflicts: a place moves the node there. Where a side has no place, the node goes back to its
-    place at the base, or is deleted if it had none. For HAS_CHILDREN, the side that deleted the node deletes also what
-    stands below it, and the other side keeps the node where it was. For NAME_TAKEN, a text is the name, and a side that
-    has the other archive gives back the name at the base.
+    A side of a content is taken part by part: for the parts that both sides changed, so that no other edit is lost. The
+    whole text of one side is given as a text.
+
+    The sides of conflicts of the tree: a place moves the node there. Where a side has no place, the node goes back to
+    its place at the base, or is deleted if it had none. For HAS_CHILDREN, the side that deleted the node deletes also
+    what stands below it, and the other side keeps the node where it was. For NAME_TAKEN, a text is the name, and a side
+    that has the other archive gives back the name at the base. "others" deletes nothing: it leaves such a conflict.
 
     Errors: NOT_FOUND, also for a conflict that the session does not have; INVALID_ARGUMENT for a value that the field
     cannot have; FAILED_PRECONDITION for a session that is not open.
@@ -281,10 +287,13 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         tree (PARENT_DELETED, PARENT_MOVED, CYCLE, TOO_DEEP, HAS_CHILDREN, NAME_TAKEN) is looked for again after each change,
         so it ends when the tree is whole, and a resolution that does not mend it leaves it in the list.
 
-        The sides of those conflicts: a place moves the node there. Where a side has no place, the node goes back to its
-        place at the base, or is deleted if it had none. For HAS_CHILDREN, the side that deleted the node deletes also what
-        stands below it, and the other side keeps the node where it was. For NAME_TAKEN, a text is the name, and a side that
-        has the other archive gives back the name at the base.
+        A side of a content is taken part by part: for the parts that both sides changed, so that no other edit is lost. The
+        whole text of one side is given as a text.
+
+        The sides of conflicts of the tree: a place moves the node there. Where a side has no place, the node goes back to
+        its place at the base, or is deleted if it had none. For HAS_CHILDREN, the side that deleted the node deletes also
+        what stands below it, and the other side keeps the node where it was. For NAME_TAKEN, a text is the name, and a side
+        that has the other archive gives back the name at the base. "others" deletes nothing: it leaves such a conflict.
 
         Errors: NOT_FOUND, also for a conflict that the session does not have; INVALID_ARGUMENT for a value that the field
         cannot have; FAILED_PRECONDITION for a session that is not open.

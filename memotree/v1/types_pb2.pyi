@@ -739,7 +739,7 @@ Global___ConflictHunk: _TypeAlias = ConflictHunk  # noqa: Y015
 @_typing.final
 class Conflict(_message.Message):
     """Two conflicting edits of a field or node. In the details of a status, long texts in it are cut (ErrorInfo.metadata
-    has "shortened"); ListConflicts and ListChanges have them whole.
+    has "shortened") and in ListChanges; ListConflicts has them whole.
     """
 
     DESCRIPTOR: _descriptor.Descriptor

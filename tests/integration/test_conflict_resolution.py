@@ -203,6 +203,9 @@ async def test_a_parent_that_the_other_side_deleted(wire: Wire, side: int | None
         answer = await resolve(wire, *({"node_id": one.node_id, "place": place} for one in found))
     else:
         answer = await resolve(wire, others=side)
+        assert answer.session.conflict_count == 1, "what has no other place would be deleted, so it is not decided"
+        (left,) = (await wire("ListConflicts")).conflicts
+        answer = await resolve(wire, {"node_id": left.node_id, "side": side})
     assert answer.session.conflict_count == 0
     assert (await wire.children(root.id) == []) == (side is not None)
     if side is None:

@@ -30,6 +30,10 @@ THEIRS = types_pb2.CONFLICT_SIDE_THEIRS
 OURS = types_pb2.CONFLICT_SIDE_OURS
 
 
+async def differences(world: World) -> list[Difference]:
+    return [found async for found in verify(world.store, world.workspace) if isinstance(found, Difference)]
+
+
 async def conflicts(world: World, session_id: str) -> list[types_pb2.Conflict]:
     request = pb.ListConflictsRequest(workspace=world.workspace, session_id=session_id)
     return list((await world.sessions.list_conflicts(request)).conflicts)
@@ -80,7 +84,7 @@ async def test_a_merge_is_resolved_in_its_session_and_committed_with_both_parent
     after = await session_of(world, session_id)
     assert (after.merge_commit_id, after.change_count, after.conflict_count) == ("", 0, 0)
     assert (await sides.preview()).already_merged
-    assert not [found async for found in verify(world.store, world.workspace) if isinstance(found, Difference)]
+    assert await differences(world) == []
 
 
 async def test_the_session_survives_a_restart(sides: Sides, again: OpenAgain) -> None:
@@ -181,7 +185,7 @@ async def test_a_node_that_only_one_side_has_left(sides: Sides, side: int) -> No
     is_theirs = side == THEIRS
     assert sides.at(one.id) == (replace(one, title="Changed") if is_theirs else None)
     assert sides.at(two.id) == (None if is_theirs else replace(two, title="Changed"))
-    assert not [found async for found in verify(world.store, world.workspace) if isinstance(found, Difference)]
+    assert await differences(world) == []
 
 
 async def test_other_files_come_along_and_clash(sides: Sides) -> None:
@@ -213,9 +217,10 @@ async def test_the_merged_commit_is_kept_while_the_session_is_open(sides: Sides)
     await resolve(world, session_id, others=THEIRS)
     commit_id = await world.commit(session_id)
     assert parents(sides, commit_id)[1] == theirs
+    assert await differences(world) == []
     for _ in range(2):
         await world.store.maintenance.tidy()
-    assert ".merged" not in git(world, "for-each-ref", "refs/memotree/keep")
+    assert f"{session_id}." not in git(world, "for-each-ref", "refs/memotree/keep")
 
 
 async def test_a_squash_has_one_parent(sides: Sides) -> None:

@@ -89,7 +89,11 @@ async def preview_pick(
     parent = _parent(info, pick)
     base, theirs = (pick.commit_id, parent) if pick.reverts else (parent, pick.commit_id)
     return await bring_difference(
-        *(conn, entries, repository, head, base, theirs), max_depth=max_depth, renew=renew, selection=selection
+        *(conn, entries, repository, head, base, theirs),
+        max_depth=max_depth,
+        renew=renew,
+        selection=selection,
+        changed_by=pick.commit_id,
     )
 
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
+from memotree_storage.commit.session_merge import fitting_files
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.conflicts import Conflict
 from memotree_storage.errors import AbortedError
-from memotree_storage.mirror.staged_merge import check_merged, merge_onto, path_of, restage_merged
+from memotree_storage.mirror.staged_merge import check_merged, merge_onto, path_of, refresh_conflicts, restage_merged
 from memotree_storage.model.codec import decode_entry
 from memotree_storage.model.node import Entry
 from memotree_storage.postgres import sessions, staging
@@ -24,8 +26,8 @@ class ConflictError(AbortedError):
     def unresolved(cls, conflicts: Sequence[Conflict]) -> "ConflictError":
         """The error for conflicts that the session keeps."""
         return cls(
-            f"{len(conflicts)} conflict(s) of this session are not resolved. Nothing was committed and everything is "
-            "still staged. Choose for each of them (ListConflicts, ResolveConflicts), and commit again.",
+            "The session has conflicts that are not resolved. Nothing was committed and everything is still staged. "
+            "Choose for each of them (ListConflicts, ResolveConflicts), and commit again.",
             conflicts,
         )
 
@@ -64,17 +66,23 @@ async def rebase_session(snapshot: Snapshot, store: Store, session: Session, *, 
         snapshot: The commit.
         store: An open store.
         session: The session.
-        keep_conflicts: Rebase it also if there are conflicts, which the session keeps until they are resolved.
+        keep_conflicts: Rebase it also if there are conflicts, which the session keeps until they are resolved. Of a
+            file that is no entry and that both sides changed, it keeps the branch's version.
 
     Raises:
         ConflictError: Both sides changed the same field, or the result would not be a tree; nothing was changed.
     """
     conn, session_id = snapshot.conn, session.session_id
     merging = await merge_onto(snapshot, store.entries, await staging.staged(conn, session_id))
-    checked = await check_merged(snapshot, merging, set(), store.max_depth, is_merge=session.merged is not None)
+    checked = await check_merged(snapshot, merging, set(), store.max_depth, is_merge=session.brings)
     conflicts = [*merging.conflicts, *checked.conflicts]
     if conflicts and not keep_conflicts:
         raise ConflictError.of(conflicts)
     await restage_merged(conn, session_id, merging)
-    await set_tree_conflicts(conn, session_id, checked.conflicts)
     await sessions.set_base(conn, session_id, snapshot.state.commit_id)
+    await refresh_conflicts(snapshot, store.entries, session_id)
+    await set_tree_conflicts(conn, session_id, checked.conflicts)
+    if keep_conflicts and session.files:
+        repository = store.repositories.get(session.workspace_id)
+        files = await in_store_thread(fitting_files, repository, session.files, snapshot.state.commit_id)
+        await sessions.set_merged(conn, session_id, session.merged, files)

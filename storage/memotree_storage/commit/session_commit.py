@@ -36,7 +36,7 @@ from memotree_storage.mirror.staged_merge import (
 from memotree_storage.mirror.tree_check import IncompleteChoiceError, MissingChange
 from memotree_storage.model import trailers
 from memotree_storage.model.trailers import Request
-from memotree_storage.ports import Signature, TagDraft
+from memotree_storage.ports import FileContent, Signature, TagDraft
 from memotree_storage.postgres import history, refs, sessions, staging, tree
 from memotree_storage.postgres.merge_bases import is_ancestor
 from memotree_storage.postgres.projector import EntryChange
@@ -50,6 +50,8 @@ from memotree_storage.store import Store
 
 _ATTEMPTS: Final = 8
 _MOST_TOLD: Final = 10
+_MOST_CONFLICTS: Final = 100
+"""The most conflicts in the error about those that are not resolved; ListConflicts has all."""
 
 
 class NothingToCommitError(FailedPreconditionError):
@@ -221,6 +223,7 @@ class _SessionCommit:
         is_lasting: Whether the session stays, so that the commit settles it.
         merging: The chosen changes on the head.
         parents: The further parents of the commit.
+        files: The files that are no entries and that it writes.
     """
 
     transaction: WorkspaceTransaction
@@ -229,6 +232,7 @@ class _SessionCommit:
     is_lasting: bool = True
     merging: MergedChanges = field(default_factory=MergedChanges)
     parents: Sequence[str] = ()
+    files: Mapping[str, FileContent | None] = field(default_factory=dict)
 
     async def run(self) -> CommitResult:
         for _ in range(_ATTEMPTS):
@@ -239,12 +243,14 @@ class _SessionCommit:
             rows, left_out = await self._choose()
             await self._check_resolved(rows)
             self.parents = await self._parents(head)
+            if self.session.files:
+                repository, files = self.transaction.repository, self.session.files
+                self.files = await in_store_thread(files_at, repository, files, head.commit_id)
             faults.point("commit.frozen")
             self.merging = await self._merge(head, rows, left_out)
             faults.point("commit.merged")
             effective = _effective(self.merging)
-            is_much = self.merging.is_much or bool(self.session.files)
-            new = await in_store_thread_if(is_much, self._new_commit, head, effective)
+            new = await in_store_thread_if(self.merging.is_much, self._new_commit, head, effective)
             outcome = await write_commit(self.transaction, new)
             if outcome is not None:
                 tag = "" if outcome.warnings else self.order.tag
@@ -292,9 +298,10 @@ class _SessionCommit:
         if not self.session.has_conflicts:
             return
         ids = [row.entry_id for row in rows] if self.order.choice else None
-        kept = await conflicts_of(self.transaction.conn, self.session.session_id, ids=ids)
-        if unresolved := [one.conflict for one in kept if one.conflict.kind.is_of_values]:
-            raise ConflictError.unresolved(unresolved)
+        conn, session_id = self.transaction.conn, self.session.session_id
+        kept = await conflicts_of(conn, session_id, ids=ids, of_values=True, limit=_MOST_CONFLICTS)
+        if kept:
+            raise ConflictError.unresolved([one.conflict for one in kept])
 
     async def _parents(self, head: State) -> Sequence[str]:
         """The commit that the session merges, unless the branch has it by now."""
@@ -309,7 +316,7 @@ class _SessionCommit:
         """Merge changes onto the head and check the result against it."""
         snapshot, store = Snapshot(self.transaction.conn, head), self.transaction.store
         merging = await merge_onto(snapshot, store.entries, rows)
-        is_merge = self.session.merged is not None
+        is_merge = self.session.brings
         checked = await check_merged(snapshot, merging, left_out, store.max_depth, is_merge=is_merge)
         if checked.missing:
             raise await self._incomplete(checked.missing)
@@ -319,7 +326,7 @@ class _SessionCommit:
         if self.order.renew is not None and any(item.is_merged for item in merging.merged):
             merging = await in_store_thread(with_renewed_summaries, merging, self.order.renew)
         effective = _effective(merging)
-        if not effective and not self.parents and not self.session.files:
+        if not effective and not self.parents and not self.files:
             raise NothingToCommitError("The branch has all changes of the session already. Rebase or discard it.")
         await in_store_thread_if(merging.is_much, _check_merged, effective)
         return merging
@@ -331,6 +338,9 @@ class _SessionCommit:
         error = IncompleteChoiceError(f"The choice would leave the tree broken. Choose as well: {reasons}.")
         error.nodes = [versions[entry_id] for entry_id in ids if entry_id in versions]
         return error
+
+    def _settled_session(self) -> SettledSession:
+        return SettledSession(self.session.session_id, _settled(self.merging), self.session.has_conflicts)
 
     def _new_commit(self, head: State, effective: Sequence[MergedChange]) -> NewCommit:
         order = self.order
@@ -355,8 +365,8 @@ class _SessionCommit:
             committer=order.committer,
             tag=_tag_draft(order) if order.tag else None,
             merged=self.parents,
-            files=files_at(self.transaction.repository, self.session.files, head.commit_id),
-            session=SettledSession(self.session.session_id, _settled(self.merging)) if self.is_lasting else None,
+            files=self.files,
+            session=self._settled_session() if self.is_lasting else None,
         )
 
 

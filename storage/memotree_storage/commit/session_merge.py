@@ -13,8 +13,9 @@ from memotree_storage.errors import FailedPreconditionError
 from memotree_storage.mirror.staged_merge import recheck_tree
 from memotree_storage.mirror.state_merge import FileConflictError, StateMerge
 from memotree_storage.ports import CommitReader, FileContent
-from memotree_storage.postgres import sessions, staging
+from memotree_storage.postgres import sessions, staging, tree
 from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.session_conflicts import SessionConflict, add_conflicts
 from memotree_storage.postgres.sessions import Session
 from memotree_storage.postgres.staging import Edit, blob_id
@@ -35,6 +36,18 @@ class SessionMergesError(FailedPreconditionError):
         super().__init__(
             f"Session {session.session_id} merges commit {session.merged} already. Commit or discard it first, or "
             "merge in another session."
+        )
+
+
+class UnresolvedConflictsError(FailedPreconditionError):
+    """The session has conflicts that are not resolved."""
+
+    reason = "UNRESOLVED_CONFLICTS"
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(
+            f"Session {session.session_id} has conflicts that are not resolved. Resolve them first (ListConflicts, "
+            "ResolveConflicts), or bring this into another session."
         )
 
 
@@ -72,13 +85,17 @@ async def stage_merge(
 
     Raises:
         SessionMergesError: It merges another commit.
+        UnresolvedConflictsError: It has conflicts.
         FileConflictError: It brings a file that the session brings with another content already.
         TooManyFilesError: There are too many such files.
     """
     if merged is not None and session.merged is not None:
         raise SessionMergesError(session)
+    if session.has_conflicts:
+        raise UnresolvedConflictsError(session)
     files = await in_store_thread(_with_files, repository, session, merge)
-    edits = [Edit(change.entry, merge.at_ours.get(change.entry_id), message, tool) for change in merge.changed]
+    before = await _before(Snapshot(conn, session.tree), merge)
+    edits = [Edit(change.entry, before.get(change.entry_id), message, tool) for change in merge.changed]
     await staging.stage(conn, session, edits)
     found = [
         SessionConflict(conflict, base_blob=change.blobs[0], their_blob=change.blobs[1])
@@ -89,8 +106,16 @@ async def stage_merge(
     merged = session.merged if merged is None else merged
     await sessions.set_merged(conn, session.session_id, merged, files)
     base = Snapshot(conn, session.base)
-    tree_conflicts = await recheck_tree(base, session.session_id, max_depth, is_merge=merged is not None)
+    tree_conflicts = await recheck_tree(base, session.session_id, max_depth, is_merge=True)
     return len(found) + len(tree_conflicts)
+
+
+async def _before(snapshot: Snapshot, merge: StateMerge) -> dict[str, Version]:
+    """The versions that the session has of what changes: alive ones, and staged deletions."""
+    found = dict(merge.at_ours)
+    missing = [change.entry_id for change in merge.changed if change.entry_id not in found]
+    dead = await tree.versions(snapshot, missing, dead=True)
+    return found | {entry_id: version for entry_id, version in dead.items() if version.commit_id is None}
 
 
 def _with_files(repository: CommitReader, session: Session, merge: StateMerge) -> FileChanges:
@@ -122,8 +147,13 @@ def files_at(repository: CommitReader, files: FileChanges, head: str) -> dict[st
         elif present != after:
             found[path] = None if after is None else partial(repository.read_blob, after)
     if clashes:
-        raise FileConflictError.of(sorted(clashes))
+        raise FileConflictError.since_staged(sorted(clashes))
     return found
+
+
+def fitting_files(repository: CommitReader, files: FileChanges, head: str) -> FileChanges:
+    """Those of the files that a session brings which ``head`` has not changed otherwise. Blocks."""
+    return {path: sides for path, sides in files.items() if _blob_at(repository, head, path) in tuple(sides)}
 
 
 def _blob_at(repository: CommitReader, commit_id: str, path: str) -> str | None:

@@ -1,11 +1,11 @@
-"""Protects the base commit of an open session, and the commit that it merges, from ``git gc`` by a ref for each."""
+"""Protects the base commit of an open session, and the commits that it brings, from ``git gc`` by a ref for each."""
 
 import structlog
 
 from memotree_storage.commit.transaction import repository_of
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import UnavailableError
-from memotree_storage.model.workspace import KEEP_PREFIX, MERGED_SUFFIX
+from memotree_storage.model.workspace import KEEP_PREFIX
 from memotree_storage.store import Store
 
 _log = structlog.get_logger(__name__)
@@ -24,9 +24,9 @@ async def pin_base(store: Store, workspace_id: str, session_id: str, old: str | 
     await _pin(store, workspace_id, f"{KEEP_PREFIX}{session_id}", old, new)
 
 
-async def pin_merged(store: Store, workspace_id: str, session_id: str, commit_id: str) -> None:
-    """Protect the commit that a session merges. Maintenance deletes the ref after its commit or its end."""
-    await _pin(store, workspace_id, f"{KEEP_PREFIX}{session_id}{MERGED_SUFFIX}", None, commit_id)
+async def pin_brought(store: Store, workspace_id: str, session_id: str, commit_id: str) -> None:
+    """Protect a commit whose changes a session brings. Maintenance deletes the ref after its commit or its end."""
+    await _pin(store, workspace_id, f"{KEEP_PREFIX}{session_id}.{commit_id}", None, commit_id)
 
 
 async def _pin(store: Store, workspace_id: str, ref: str, old: str | None, new: str | None) -> None:

@@ -48,6 +48,7 @@ from memotree_storage.postgres import projector, refs, staging
 from memotree_storage.postgres.projector import EntryChange
 from memotree_storage.postgres.refs import BRANCHES, TAGS
 from memotree_storage.postgres.rows import Version
+from memotree_storage.postgres.session_conflicts import set_tree_conflicts
 from memotree_storage.postgres.tree import Snapshot, State
 
 _FEW: Final = 50
@@ -62,10 +63,11 @@ class _Target(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SettledSession:
-    """The session that a commit came from, and each chosen change with the blob that was staged."""
+    """The session of a commit, each chosen change with the blob that was staged, and whether it had conflicts."""
 
     session_id: str
     changes: Sequence[EntryChange]
+    has_conflicts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +320,8 @@ async def _settle(
     conn, workspace_id, session_id = transaction.conn, transaction.workspace_id, session.session_id
     remaining = await staging.settle(conn, workspace_id, session_id, commit_id, session.changes)
     if not remaining:
+        if session.has_conflicts:  # of the tree, which are gone with the changes
+            await set_tree_conflicts(conn, session_id, [])
         return 0, []
     store = transaction.store
     snapshot = Snapshot(conn, State(workspace_id, commit_id))

@@ -14,7 +14,7 @@ from memotree_storage.errors import MemoTreeError
 from memotree_storage.git.maintenance import PACK_LIMIT, MaintenanceReport, count_packs, maintain
 from memotree_storage.git.workspaces import Repositories
 from memotree_storage.maintenance.line_collection import collect_unreachable_lines
-from memotree_storage.model.workspace import KEEP_PREFIX, MERGED_SUFFIX, WorkspaceNotFoundError
+from memotree_storage.model.workspace import KEEP_PREFIX, WorkspaceNotFoundError
 from memotree_storage.ports import IndexWriter
 from memotree_storage.postgres import answers, projector, registry, requests, sessions
 from memotree_storage.postgres.database import Database
@@ -132,9 +132,13 @@ class BackgroundMaintenance:
         refs = await in_store_thread(lambda: self._repositories.get(workspace_id).refs(KEEP_PREFIX.rstrip("/")))
         held = set(refs)
         async with self._database.connection() as conn:
-            unclosed, merging = await sessions.unclosed_ids(conn, workspace_id)
-        owned = {KEEP_PREFIX + name for name in (*unclosed, *(one + MERGED_SUFFIX for one in merging))}
-        return {(workspace_id, name) for name in held - owned}
+            unclosed, bringing = await sessions.unclosed_ids(conn, workspace_id)
+        ownerless = set()
+        for name in held:
+            session_id, _, brought = name.removeprefix(KEEP_PREFIX).partition(".")
+            if session_id not in (bringing if brought else unclosed):
+                ownerless.add((workspace_id, name))
+        return ownerless
 
     async def _release_ownerless(self, found: set[tuple[str, str]]) -> None:
         """Delete the refs that had no session in the previous round either: a session's ref is made before its row."""

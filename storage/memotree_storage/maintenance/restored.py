@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.git.repository import GitRepository
-from memotree_storage.model.workspace import KEEP_PREFIX, MERGED_SUFFIX
+from memotree_storage.model.workspace import KEEP_PREFIX
 from memotree_storage.postgres import projector, requests, sessions
 from memotree_storage.postgres.database import Connection
 
@@ -48,7 +48,7 @@ async def forget_lost(conn: Connection, workspace_id: str, repository: GitReposi
         "it staged",
     )
     held = {one: unclosed[one][0] for one in there}
-    held |= {f"{one}{MERGED_SUFFIX}": merged for one in there if (merged := unclosed[one][1]) is not None}
+    held |= {f"{one}.{merged}": merged for one in there if (merged := unclosed[one][1]) is not None}
     await in_store_thread(_protect, repository, held)
     known = await projector.known_commits(conn, workspace_id)
     ahead = await in_store_thread(lambda: not all(map(repository.exists, known)))

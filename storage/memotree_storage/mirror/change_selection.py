@@ -1,9 +1,11 @@
 """Which of the changes of their side a merge brings: those of some nodes, subtrees, tags or agents."""
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from memotree_storage.errors import NotFoundError
+from memotree_storage.concurrency.threads import in_store_thread
+from memotree_storage.errors import InvalidInputError, NotFoundError
 from memotree_storage.model import trailers
 from memotree_storage.postgres import history, tree
 from memotree_storage.postgres.database import Connection
@@ -42,8 +44,16 @@ async def select(
 ) -> list[str]:
     """The chosen ones of the entries that differ between a base and their side.
 
+    Args:
+        conn: Reads the mirror.
+        ours: The state that gets the changes.
+        theirs: The commit whose versions have the tags and agents: their side, or a commit that is reverted.
+        changed: The entries that differ.
+        selection: What is chosen.
+
     Raises:
         NoSuchChangeError: A node or archive was named that has no change.
+        InvalidInputError: A beginning of an id is that of several.
     """
     their_versions = await tree.versions(Snapshot(conn, theirs), changed, dead=True)
     our_versions = await tree.versions(Snapshot(conn, ours), changed)
@@ -51,8 +61,8 @@ async def select(
     chosen = set(changed)
     if selection.ids or selection.subtrees:
         ways = await _ways(conn, ours, theirs, versions)
-        chosen = _named(changed, selection.ids, {one: [one] for one in changed}, "change")
-        chosen |= _named(changed, selection.subtrees, ways, "change below or of")
+        chosen = await in_store_thread(_named, selection.ids, {one: [one] for one in changed}, "change of")
+        chosen |= await in_store_thread(_named, selection.subtrees, ways, "change of or below")
     if selection.tags:
         wanted = set(selection.tags)
         chosen = {one for one in chosen if (version := versions[one]) is not None and wanted.intersection(version.tags)}
@@ -82,15 +92,23 @@ async def _ways(
     return found
 
 
-def _named(changed: Sequence[str], names: Sequence[str], ways: Mapping[str, Sequence[str]], what: str) -> set[str]:
+def _named(names: Sequence[str], ways: Mapping[str, Sequence[str]], what: str) -> set[str]:
+    """The entries that stand below a named one, or are it; ``ways`` has for each what stands above it. Blocks."""
+    below: dict[str, set[str]] = {}
+    for one, way in ways.items():
+        for above in way:
+            below.setdefault(above, set()).add(one)
+    ids = sorted(below)
     found: set[str] = set()
     for name in names:
-        some = {one for one in changed if any(each.startswith(name) for each in ways[one])}
-        if not some:
+        begin = bisect_left(ids, name)
+        if begin == len(ids) or not ids[begin].startswith(name):
             raise NoSuchChangeError(
                 f"The other side has no {what} {name}. PreviewMerge lists its changes.", "node", name
             )
-        found |= some
+        if ids[begin] != name and begin + 1 < len(ids) and ids[begin + 1].startswith(name):
+            raise InvalidInputError.at("only", f"{name} is the beginning of several ids; give more of it.")
+        found |= below[ids[begin]]
     return found
 
 

@@ -5,20 +5,27 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from memotree_storage.concurrency.threads import LONG_BYTES, LONG_TEXT, in_comparison_thread, in_store_thread_if
-from memotree_storage.conflicts import Conflict
+from memotree_storage.conflicts import Absence, Conflict, ConflictKind
 from memotree_storage.mirror.entries import EntryReader
 from memotree_storage.mirror.tree_check import TreeCheckResult, check_tree, named_by
 from memotree_storage.model.codec import READ_LIMITS
-from memotree_storage.model.merge import merge_entries
+from memotree_storage.model.field_values import ARCHIVE_FIELDS, entry_value, field_value, is_same_value
+from memotree_storage.model.merge import deleted_and_changed, merge_entries
 from memotree_storage.model.node import Archive, Entry, Node
 from memotree_storage.model.paths import archive_path, node_path
 from memotree_storage.model.validation import check_archive, check_node
 from memotree_storage.postgres import staging, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
-from memotree_storage.postgres.session_conflicts import SessionConflict, add_conflicts, set_tree_conflicts
+from memotree_storage.postgres.session_conflicts import (
+    SessionConflict,
+    add_conflicts,
+    conflicts_of,
+    end_conflicts,
+    set_tree_conflicts,
+)
 from memotree_storage.postgres.staging import Staged
-from memotree_storage.postgres.tree import Snapshot
+from memotree_storage.postgres.tree import Snapshot, State
 
 _FEW: Final = 50
 """More staged changes are merged in a thread, so that other calls can run."""
@@ -192,7 +199,7 @@ async def carry_over(
     """Rebase what is still staged in a session onto its new base, and note what does not fit there.
 
     Args:
-        snapshot: The new base.
+        snapshot: The new base; the session has it as its base already.
         entries: Reads entries.
         session_id: The session, which the transaction holds.
         max_depth: The greatest depth of a node, if there is a limit.
@@ -202,7 +209,56 @@ async def carry_over(
     """
     merging = await merge_onto(snapshot, entries, await staging.staged(snapshot.conn, session_id))
     await restage_merged(snapshot.conn, session_id, merging)
+    await refresh_conflicts(snapshot, entries, session_id)
     return [*merging.conflicts, *await recheck_tree(snapshot, session_id, max_depth)]
+
+
+async def refresh_conflicts(base: Snapshot, entries: EntryReader, session_id: str) -> None:
+    """Bring the conflicts of values of a session up to date after its base has moved.
+
+    Our value is the one that the session has now. Of an entry that the branch has deleted meanwhile, one conflict is
+    left, about the whole of it.
+    """
+    conn, workspace_id = base.conn, base.state.workspace_id
+    kept = [one for one in await conflicts_of(conn, session_id) if one.conflict.kind.is_of_values]
+    if not kept:
+        return
+    state = State(workspace_id, base.state.commit_id, session_id)
+    versions = await tree.versions(Snapshot(conn, state), {one.conflict.node_id for one in kept})
+    present = await entries_of(conn, entries, state, versions)
+    ended: list[tuple[str, int]] = []
+    changed: dict[tuple[str, str], SessionConflict] = {}
+    for one in kept:
+        conflict, entry = one.conflict, present.get(one.conflict.node_id)
+        if entry is None:
+            if conflict.ours is Absence.DELETED:
+                continue
+            ended.append((conflict.node_id, one.number))
+            if one.their_blob:
+                whole = await _deleted_meanwhile(entries, workspace_id, one)
+                changed[conflict.node_id, ""] = replace(one, conflict=whole)
+        elif conflict.field:
+            ours = field_value(entry, conflict.field)
+            if is_same_value(ours, conflict.theirs):
+                ended.append((conflict.node_id, one.number))
+            elif not is_same_value(ours, conflict.ours):
+                changed[conflict.node_id, conflict.field] = replace(one, conflict=replace(conflict, ours=ours))
+        elif conflict.ours is Absence.DELETED:
+            described = replace(conflict, ours=entry_value(entry), kind=ConflictKind.BOTH_CHANGED)
+            changed[conflict.node_id, ""] = replace(one, conflict=described)
+    await end_conflicts(conn, session_id, ended)
+    await add_conflicts(conn, session_id, list(changed.values()))
+
+
+async def _deleted_meanwhile(entries: EntryReader, workspace_id: str, one: SessionConflict) -> Conflict:
+    """The conflict about an entry that our side has deleted, in place of one about a field."""
+    entry_id, is_archive = one.conflict.node_id, one.conflict.field in ARCHIVE_FIELDS
+    path = archive_path(entry_id) if is_archive else node_path(entry_id)
+    read = await entries.read(workspace_id, {blob: path for blob in (one.base_blob, one.their_blob) if blob})
+    base, theirs = read.get(one.base_blob), read.get(one.their_blob)
+    start = base if base is not None else theirs
+    assert start is not None  # noqa: S101 - their side has the entry
+    return deleted_and_changed(start, None, theirs).conflicts[0]
 
 
 async def recheck_tree(
@@ -216,10 +272,30 @@ async def recheck_tree(
         max_depth: The greatest depth of a node, if there is a limit.
         is_merge: Whether the session merges another commit; see `check_tree`.
     """
-    entries: dict[str, Entry | None] = {}
-    for row in await staging.staged(base.conn, session_id, data=False):
-        shell = row.version.to_archive() if row.version.is_archive else row.version.to_node()
-        entries[row.entry_id] = None if row.version.dead else shell
+    rows = await staging.staged(base.conn, session_id, data=False)
+    entries = await in_store_thread_if(len(rows) > _FEW, _shells, rows)
     checked = await check_tree(base, entries, set(), max_depth=max_depth, is_merge=is_merge)
     await set_tree_conflicts(base.conn, session_id, checked.conflicts)
     return checked.conflicts
+
+
+def _shells(rows: Sequence[Staged]) -> dict[str, Entry | None]:
+    """The staged entries without their contents."""
+    found: dict[str, Entry | None] = {}
+    for row in rows:
+        shell = row.version.to_archive() if row.version.is_archive else row.version.to_node()
+        found[row.entry_id] = None if row.version.dead else shell
+    return found
+
+
+async def entries_of(
+    conn: Connection, entries: EntryReader, state: State, versions: Mapping[str, Version]
+) -> dict[str, Entry]:
+    """The entries of versions that are alive in a state, by id: committed ones, or staged ones of its session."""
+    committed = [version for version in versions.values() if version.commit_id is not None]
+    read = await entries.load(state.workspace_id, committed)
+    found = {version.entry_id: read[version.blob] for version in committed}
+    if state.session_id is not None and len(committed) < len(versions):
+        rows = await staging.staged(conn, state.session_id, ids=versions.keys() - found.keys())
+        found |= {row.entry_id: entry for row in rows if (entry := row.entry) is not None}
+    return found

@@ -20,13 +20,13 @@ from memotree_storage.conflicts import Conflict
 from memotree_storage.errors import FailedPreconditionError
 from memotree_storage.mirror.change_selection import Selection, select
 from memotree_storage.mirror.entries import EntryReader
-from memotree_storage.mirror.staged_merge import RenewSummary, check_limits
+from memotree_storage.mirror.staged_merge import RenewSummary, check_limits, entries_of
 from memotree_storage.mirror.tree_check import IncompleteChoiceError, MissingChange, check_tree, named_by
 from memotree_storage.model.merge import MergeResult, deleted_and_changed, merge_entries
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.model.paths import ENTRY_PATHS, parse_path
 from memotree_storage.ports import CommitReader, PathChange
-from memotree_storage.postgres import history, staging, tree
+from memotree_storage.postgres import history, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.merge_bases import merge_bases
 from memotree_storage.postgres.rows import Version
@@ -59,6 +59,15 @@ class FileConflictError(FailedPreconditionError):
         return cls(
             f"Both sides changed files that are no nodes: {_listed(paths)}. Nothing was written. Make them equal with "
             "git first, or bring this change in with git."
+        )
+
+    @classmethod
+    def since_staged(cls, paths: Sequence[str]) -> "FileConflictError":
+        """The error for paths that the branch has changed since a session brought them."""
+        return cls(
+            f"The branch has changed files that are no nodes and that this session brings: {_listed(paths)}. Nothing "
+            "was committed and everything is still staged. RebaseSession with keep_conflicts rebases the session and "
+            "keeps the branch's version of them."
         )
 
 
@@ -202,9 +211,14 @@ async def bring_difference(
     max_depth: int | None = None,
     renew: RenewSummary | None = None,
     selection: Selection | None = None,
+    changed_by: str = "",
 ) -> StateMerge:
-    """Bring what differs between two commits into a state; for the arguments and errors see `merge_states`."""
-    return await _Merging(conn, entries, repository, ours, theirs, [base], renew, selection).run(max_depth)
+    """Bring what differs between two commits, ``base`` and ``theirs``, into a state.
+
+    A selection looks at the versions of the commit ``changed_by``, or at theirs if that is empty. For the other
+    arguments and the errors see `merge_states`.
+    """
+    return await _Merging(conn, entries, repository, ours, theirs, [base], renew, selection, changed_by).run(max_depth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +231,13 @@ class _Merging:
     bases: Sequence[str]
     renew: RenewSummary | None
     selection: Selection | None
+    changed_by: str = ""
 
     async def run(self, max_depth: int | None) -> StateMerge:
         changed = ids = await self._changed()
         if self.selection:
-            ids = await select(self.conn, self.ours, self._state(self.theirs), changed, self.selection)
+            named = self._state(self.changed_by or self.theirs)
+            ids = await select(self.conn, self.ours, named, changed, self.selection)
         before = await self._bases(self.bases, ids, 0)
         our_versions, ours = await self._alive(self.ours, ids)
         their_versions, theirs = await self._alive(self._state(self.theirs), ids)
@@ -292,8 +308,8 @@ class _Merging:
         return error
 
     async def _with_blobs(self, changes: Sequence[MergedEntry], theirs: Mapping[str, Version]) -> Sequence[MergedEntry]:
-        """The changes, those with a conflict about the whole entry with its files."""
-        whole = [change.entry_id for change in changes if any(not conflict.field for conflict in change.conflicts)]
+        """The changes, those with a conflict with the files of the whole entry."""
+        whole = [change.entry_id for change in changes if change.conflicts]
         if not whole:
             return changes
         before = await tree.versions(Snapshot(self.conn, self._state(self.bases[0])), whole)
@@ -369,19 +385,6 @@ class _Merging:
     def _our_blobs(self, base: str) -> dict[str, str | None]:
         """What our side changed, by path. Blocks."""
         return {change.path: change.new_blob for change in self.repository.diff(base, self.ours.commit_id)}
-
-
-async def entries_of(
-    conn: Connection, entries: EntryReader, state: State, versions: Mapping[str, Version]
-) -> dict[str, Entry]:
-    """The entries of versions that are alive in a state, by id: committed ones, or staged ones of its session."""
-    committed = [version for version in versions.values() if version.commit_id is not None]
-    read = await entries.load(state.workspace_id, committed)
-    found = {version.entry_id: read[version.blob] for version in committed}
-    if state.session_id is not None and len(committed) < len(versions):
-        rows = await staging.staged(conn, state.session_id, ids=versions.keys() - found.keys())
-        found |= {row.entry_id: entry for row in rows if (entry := row.entry) is not None}
-    return found
 
 
 class _Clash:

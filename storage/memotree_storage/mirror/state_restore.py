@@ -4,7 +4,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from memotree_storage.mirror.entries import EntryReader
-from memotree_storage.mirror.state_merge import MergedEntry, StateMerge, entries_of
+from memotree_storage.mirror.staged_merge import entries_of
+from memotree_storage.mirror.state_merge import MergedEntry, StateMerge
 from memotree_storage.mirror.tree_check import check_tree, named_by
 from memotree_storage.model.node import Entry
 from memotree_storage.postgres import tree
@@ -20,7 +21,7 @@ class Restored:
     Attributes:
         ids: Nodes and archives, which are alive at the source.
         below: Whether all that stands below them there is restored, too.
-        removes_others: Whether what stands below them now, but not there, is removed.
+        removes_others: Whether what stands below them now, but not there, is removed, or goes back where it stood.
     """
 
     ids: Collection[str]
@@ -54,7 +55,11 @@ async def restore_entries(
     """
     here, there = Snapshot(conn, ours), Snapshot(conn, source)
     wanted = await _with_below(there, restored.ids) if restored.below else set(restored.ids)
-    gone = await _with_below(here, restored.ids) - wanted if restored.below and restored.removes_others else set[str]()
+    others = (
+        await _with_below(here, restored.ids) - wanted if restored.below and restored.removes_others else set[str]()
+    )
+    moved = set(await tree.versions(there, others))  # they stood elsewhere, and go back there
+    wanted, gone = wanted | moved, others - moved
     wanted |= await _missing_above(here, there, wanted)
     theirs = await tree.versions(there, wanted)
     present = await tree.versions(here, wanted | gone)

@@ -10,7 +10,8 @@ from memotree_storage.model.node import Archive, Entry, Node, Relation, Source
 
 _OF_PLACE = ("parent", "archive")
 _OF_NODES = ("type", "title", "brief", "summary", "content")
-_OF_ARCHIVES = ("name", "model_id", "description")
+ARCHIVE_FIELDS = ("name", "model_id", "description")
+"""The fields of an archive beside its attributes."""
 
 
 def entry_value(entry: Entry | None) -> FieldValue:
@@ -38,7 +39,7 @@ def field_value(entry: Entry, field: str) -> FieldValue:
     if name == "attributes":
         return entry.attributes.get(key, Absence.NONE)
     if isinstance(entry, Archive):
-        return getattr(entry, field) if field in _OF_ARCHIVES else Absence.NONE
+        return getattr(entry, field) if field in ARCHIVE_FIELDS else Absence.NONE
     if field in _OF_PLACE:
         return place_value(entry)
     if field == "source":
@@ -69,7 +70,7 @@ def with_field_value(entry: Entry, field: str, value: FieldValue) -> Entry | Non
         return _with_relation(entry, key, value)
     if isinstance(entry, Node) and field == "source":
         return _with_source(entry, value)
-    texts = _OF_NODES if isinstance(entry, Node) else _OF_ARCHIVES
+    texts = _OF_NODES if isinstance(entry, Node) else ARCHIVE_FIELDS
     if field not in texts or not isinstance(value, str):
         return None
     changed: Entry = replace(entry, **{field: value})  # type: ignore[arg-type] # these fields of both are texts

@@ -141,7 +141,8 @@ class _Merge:
         if not any(validity_faults(merged)) or any(any(validity_faults(side.attributes)) for side in (ours, theirs)):
             return merged
         given = [side.attributes if side else {} for side in (base, ours, theirs)]
-        self._conflict(f"attributes.{VALID_TO}", *(side.get(VALID_TO, Absence.NONE) for side in given))
+        if not any(one.field == f"attributes.{VALID_TO}" for one in self._conflicts):
+            self._conflict(f"attributes.{VALID_TO}", *(side.get(VALID_TO, Absence.NONE) for side in given))
         others = {name: value for name, value in merged.items() if name != VALID_TO}
         return others | ({VALID_TO: ours.attributes[VALID_TO]} if VALID_TO in ours.attributes else {})
 

@@ -9,10 +9,8 @@ from memotree_storage.ports import Signature
 
 WORKSPACE_REF: Final = "refs/memotree/workspace"
 KEEP_PREFIX: Final = "refs/memotree/keep/"
-"""Refs that protect the base commits of open sessions from ``git gc``; the id of the session follows."""
-
-MERGED_SUFFIX: Final = ".merged"
-"""Follows the id in the ref that protects the commit which a session merges."""
+"""Refs that protect commits of open sessions from ``git gc``: the id of the session follows for its base commit, and
+the id, a dot and the commit for a commit that it brings."""
 
 DEFAULT_BRANCH: Final = "main"
 SERVICE_NAME: Final = "MemoTree"

@@ -180,7 +180,7 @@ async def unreached_lines(conn: Connection, workspace_id: str) -> list[int]:
         """
         with recursive named as (
           select commit_id from mirror.ref where workspace_id = %(workspace)s
-          union select base_commit from work.session where workspace_id = %(workspace)s
+          union select unnest(array[base_commit, merged]) from work.session where workspace_id = %(workspace)s
              and state in ('open', 'detached')
         ),
         reached (line_id) as (

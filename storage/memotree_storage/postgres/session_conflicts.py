@@ -40,10 +40,22 @@ async def conflicts_of(
     *,
     ids: Iterable[str] | None = None,
     after: tuple[str, int] = ("", -1),
+    of_values: bool | None = None,
     limit: int | None = None,
 ) -> list[SessionConflict]:
-    """The conflicts of a session, ordered by entry and number: of the entries ``ids`` or all, and only those above."""
+    """The conflicts of a session, ordered by entry and number.
+
+    Args:
+        conn: Reads them.
+        session_id: The session.
+        ids: Only those of these entries; all if ``None``.
+        after: Only those above this entry and number.
+        of_values: Only those of values, or only those of the tree; both if ``None``.
+        limit: The most of them.
+    """
     named = "" if ids is None else " and entry_id = any(%(ids)s::text[])"
+    if of_values is not None:
+        named += " and kind = any(%(kinds)s)" if of_values else " and kind <> all(%(kinds)s)"
     async with conn.cursor() as cursor:
         await cursor.execute(
             f"select {_COLUMNS} from work.conflict where session_id = %(session)s"  # noqa: S608
@@ -53,6 +65,7 @@ async def conflicts_of(
                 "ids": None if ids is None else list(ids),
                 "entry": after[0],
                 "number": after[1],
+                "kinds": _OF_VALUES,
                 "limit": limit,
             },
         )
@@ -73,6 +86,24 @@ async def count_conflicts(conn: Connection, session_id: str) -> int:
         await conn.execute("select count(*) from work.conflict where session_id = %s", (session_id,))
     ).fetchone()
     return int(row[0]) if row else 0
+
+
+async def has_tree_conflicts(conn: Connection, session_id: str) -> bool:
+    """Whether a session has conflicts of the tree."""
+    cursor = await conn.execute(
+        "select 1 from work.conflict where session_id = %s and kind <> all(%s) limit 1", (session_id, _OF_VALUES)
+    )
+    return await cursor.fetchone() is not None
+
+
+async def entries_in_conflict(conn: Connection, session_id: str, beginnings: Collection[str]) -> set[str]:
+    """The entries with conflicts whose ids begin with one of these texts."""
+    cursor = await conn.execute(
+        "select distinct entry_id from work.conflict, unnest(%s::text[]) b (text) where session_id = %s"
+        """ and entry_id >= b.text collate "C" and entry_id < (b.text || '~') collate "C\"""",
+        (list(beginnings), session_id),
+    )
+    return {row[0] for row in await cursor.fetchall()}
 
 
 async def add_conflicts(conn: Connection, session_id: str, found: Sequence[SessionConflict]) -> None:
@@ -102,8 +133,12 @@ async def set_tree_conflicts(conn: Connection, session_id: str, found: Sequence[
 
 async def _insert(conn: Connection, session_id: str, found: Sequence[SessionConflict]) -> None:
     if found:
-        present = await conflicts_of(conn, session_id, ids={one.conflict.node_id for one in found})
-        last = {one.conflict.node_id: one.number for one in present}
+        cursor = await conn.execute(
+            "select entry_id, max(number) from work.conflict where session_id = %s and entry_id = any(%s)"
+            " group by entry_id",
+            (session_id, list({one.conflict.node_id for one in found})),
+        )
+        last: dict[str, int] = dict(await cursor.fetchall())
         rows = []
         for one in found:
             conflict = one.conflict

@@ -45,7 +45,8 @@ class Session:
 
     `hold_session` counts neither changes nor conflicts; the other functions do, and those that find one session add up
     the bytes of their files. ``why_closed`` completes "Session ..." if the state alone does not say why the session is
-    closed. ``has_conflicts`` says that it has conflicts which are not resolved. ``merged`` is the commit that it merges
+    closed. ``has_conflicts`` says that it has conflicts which are not resolved. ``brings`` says that a merge, pick or
+    restore was staged in it: the branch is "ours" in its conflicts then. ``merged`` is the commit that it merges
     into its branch, if any: the second parent of its next commit. ``files`` are files that are no entries and that this
     commit brings, by path: the blobs before and after; ``None`` if there is none.
     """
@@ -61,6 +62,7 @@ class Session:
     expires_at: datetime
     why_closed: str = ""
     has_conflicts: bool = False
+    brings: bool = False
     merged: str | None = None
     files: Mapping[str, tuple[str | None, str | None]] = field(default_factory=dict)
     change_count: int = 0
@@ -88,7 +90,7 @@ class ClosedSession(NamedTuple):
 _HELD: Final = (
     "session_id, workspace_id, branch, base_commit, agent,"
     " case when state = 'open' and used_at + ttl < now() then 'expired' else state end as state,"
-    " created_at, used_at, used_at + ttl as expires_at, why_closed, has_conflicts, merged, files"
+    " created_at, used_at, used_at + ttl as expires_at, why_closed, has_conflicts, brings, merged, files"
 )
 _CONFLICTS: Final = "(select count(*) from work.conflict c where c.session_id = session.session_id) as conflict_count"
 _SESSION: Final = (
@@ -259,7 +261,8 @@ async def close_session(conn: Connection, session_id: str, state: str) -> None:
     await conn.execute("delete from work.conflict where session_id = %s", (session_id,))
     await conn.execute("delete from work.view where scope = %s", (session_id,))
     await conn.execute(
-        "update work.session set state = %s, has_conflicts = false, merged = null, files = '{}' where session_id = %s",
+        "update work.session set state = %s, has_conflicts = false, brings = false, merged = null, files = '{}'"
+        " where session_id = %s",
         (state, session_id),
     )
 
@@ -291,9 +294,9 @@ async def close_expired(conn: Connection) -> list[ClosedSession]:
 async def set_merged(
     conn: Connection, session_id: str, merged: str | None, files: Mapping[str, tuple[str | None, str | None]]
 ) -> None:
-    """Note what the next commit of a session merges, besides what is staged; see `Session`."""
+    """Note that something was brought into a session, and what its next commit has besides what is staged."""
     await conn.execute(
-        "update work.session set merged = %s, files = %s where session_id = %s",
+        "update work.session set brings = true, merged = %s, files = %s where session_id = %s",
         (merged, Jsonb(dict(files)), session_id),
     )
 
@@ -350,11 +353,10 @@ async def base_is_mirrored(conn: Connection, workspace_id: str) -> dict[str, tup
 
 
 async def unclosed_ids(conn: Connection, workspace_id: str) -> tuple[set[str], set[str]]:
-    """Return the ids of the sessions that are open or detached, and of those among them that merge a commit."""
+    """Return the ids of the sessions that are open or detached, and of those among them that bring something."""
     cursor = await conn.execute(
-        "select session_id, merged is not null from work.session"
-        " where workspace_id = %s and state in ('open', 'detached')",
+        "select session_id, brings from work.session where workspace_id = %s and state in ('open', 'detached')",
         (workspace_id,),
     )
     found: dict[str, bool] = dict(await cursor.fetchall())
-    return set(found), {session_id for session_id, merges in found.items() if merges}
+    return set(found), {session_id for session_id, brings in found.items() if brings}

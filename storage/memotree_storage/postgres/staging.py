@@ -243,7 +243,9 @@ _SETTLE: Final = """
     update work.staged s set derived_blob = nullif(c.blob, '') from c
      where s.session_id = %(session)s and s.entry_id = c.entry_id and s.blob <> c.blob and c.blob = any(s.earlier)),
   based as (
-    update work.session set base_commit = %(commit)s, merged = null, files = '{}'
+    update work.session set base_commit = %(commit)s, merged = null, files = '{}',
+           brings = brings and (select count(*) from work.staged s where s.session_id = %(session)s)
+                               > (select count(*) from gone)
      where session_id = %(session)s and workspace_id = %(workspace)s and state = 'open')
   select (select count(*) from work.staged where session_id = %(session)s) - (select count(*) from gone)"""
 

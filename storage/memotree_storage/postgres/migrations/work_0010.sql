@@ -2,8 +2,8 @@
 --
 -- "number" orders the conflicts of an entry. "sides" is an array: the values at the base, of ours and of theirs. The blobs
 -- are those of the whole entry at the base and on their side; '' if it is not there.
--- "merged" is the second parent of the commit; "files" are files of their side that are no entries, by path: an array of
--- the blobs before and after; null if there is none.
+-- "brings" says that a merge, pick or restore was staged; "merged" is the second parent of the commit; "files" are files of
+-- their side that are no entries, by path: an array of the blobs before and after; null if there is none.
 
 create table work.conflict (
   session_id  text collate "C" not null references work.session on delete cascade,
@@ -19,5 +19,6 @@ create table work.conflict (
 );
 alter table work.staged drop column conflicts; -- they are found again by the commit or rebase that meets them
 update work.session set has_conflicts = false where has_conflicts;
+alter table work.session add column brings boolean not null default false;
 alter table work.session add column merged text;
 alter table work.session add column files jsonb not null default '{}';

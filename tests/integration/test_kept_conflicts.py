@@ -1,0 +1,346 @@
+"""Conflicts that a session keeps stay right while the branch moves, and no choice loses an edit of somebody else."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from integration.histories import git
+from integration.sides import Sides
+from integration.worlds import World
+from memotree_storage.commit.rebase import ConflictError
+from memotree_storage.commit.session_commit import NothingToCommitError
+from memotree_storage.commit.session_merge import UnresolvedConflictsError
+from memotree_storage.errors import InvalidInputError
+from memotree_storage.mirror.state_merge import FileConflictError
+from memotree_storage.model.codec import encode_entry
+from memotree_storage.model.node import Node
+from memotree_storage.model.paths import entry_path
+from memotree_storage.verify import Difference, verify
+
+from memotree.v1 import history_service_pb2 as history
+from memotree.v1 import session_service_pb2 as pb
+from memotree.v1 import types_pb2
+
+pytestmark = pytest.mark.requirement("GIT-6")
+
+OURS, THEIRS, BASE = types_pb2.CONFLICT_SIDE_OURS, types_pb2.CONFLICT_SIDE_THEIRS, types_pb2.CONFLICT_SIDE_BASE
+SQUASH = history.MERGE_STYLE_SQUASH
+
+LINES = "one\ntwo\nthree\nfour\nfive"
+
+
+async def conflicts(world: World, session_id: str) -> list[types_pb2.Conflict]:
+    request = pb.ListConflictsRequest(workspace=world.workspace, session_id=session_id)
+    return list((await world.sessions.list_conflicts(request)).conflicts)
+
+
+async def resolve(world: World, session_id: str, *resolutions: dict[str, Any], **fields: Any) -> pb.Session:
+    request = pb.ResolveConflictsRequest(
+        workspace=world.workspace, session_id=session_id, resolutions=resolutions, **fields
+    )
+    return (await world.sessions.resolve_conflicts(request)).session
+
+
+async def rebase(world: World, session_id: str) -> pb.Session:
+    request = pb.RebaseSessionRequest(workspace=world.workspace, session_id=session_id, keep_conflicts=True)
+    return (await world.sessions.rebase_session(request)).session
+
+
+async def changes(world: World, session_id: str) -> list[pb.StagedChange]:
+    request = pb.ListChangesRequest(workspace=world.workspace, session_id=session_id)
+    return list((await world.sessions.list_changes(request)).changes)
+
+
+async def differences(world: World) -> list[Difference]:
+    return [found async for found in verify(world.store, world.workspace) if isinstance(found, Difference)]
+
+
+async def merging(sides: Sides, one: Node, ours: Node | None, theirs: Node | None, **fields: Any) -> str:
+    """A session that merges ``side``; both sides have changed one node, or deleted it."""
+    world = sides.world
+    await sides.fork(one)
+    for branch, entry in (("main", ours), ("side", theirs)):
+        await world.put(*([entry] if entry else []), delete=[] if entry else [one], branch=branch)
+    session_id = await world.open()
+    await sides.merge(session_id=session_id, **fields)
+    return session_id
+
+
+@pytest.mark.parametrize("how", ["side", "hunk"])
+async def test_a_choice_keeps_what_the_branch_has_changed_meanwhile(sides: Sides, how: str) -> None:
+    world = sides.world
+    one = replace(world.node(), content=LINES)
+    ours = replace(one, content=LINES.replace("two", "two of ours"))
+    theirs = replace(one, content=LINES.replace("two", "two of theirs"))
+    session_id = await merging(sides, one, ours, theirs)
+    await world.put(replace(ours, content=ours.content.replace("five", "five, urgently mended")))
+    await rebase(world, session_id)
+    (conflict,) = await conflicts(world, session_id)
+    assert "urgently" in conflict.our_value.text
+    choice = {"side": THEIRS} if how == "side" else {"hunks": {"hunks": [{"side": THEIRS}]}}
+    await resolve(world, session_id, {"node_id": one.id, **choice})
+    await world.commit(session_id)
+    found = sides.at(one.id)
+    assert isinstance(found, Node)
+    assert found.content == "one\ntwo of theirs\nthree\nfour\nfive, urgently mended"
+
+
+async def test_our_value_is_the_one_that_the_session_has(sides: Sides) -> None:
+    world = sides.world
+    one = world.node("Base")
+    session_id = await merging(sides, one, replace(one, title="Ours"), replace(one, title="Theirs"))
+    await world.put(replace(one, title="Third"))
+    await rebase(world, session_id)
+    (conflict,) = await conflicts(world, session_id)
+    assert (conflict.our_value.text, conflict.their_value.text) == ("Third", "Theirs")
+    await world.stage(session_id, replace(one, title="Third", tags=("later",)))
+    assert len(await conflicts(world, session_id)) == 1, "an edit of another field is no choice"
+    with pytest.raises(ConflictError):
+        await world.commit(session_id)
+
+
+async def test_a_conflict_ends_when_the_branch_gets_the_same_value(sides: Sides) -> None:
+    world = sides.world
+    one = world.node("Base")
+    session_id = await merging(sides, one, replace(one, title="Ours"), replace(one, title="Theirs"))
+    await world.put(replace(one, title="Theirs"))
+    assert (await rebase(world, session_id)).conflict_count == 0
+
+
+@pytest.mark.parametrize("side", [OURS, THEIRS])
+async def test_a_node_in_conflict_that_the_branch_deletes_meanwhile(sides: Sides, side: int) -> None:
+    world = sides.world
+    one = world.node("Base")
+    theirs = replace(one, title="Theirs")
+    session_id = await merging(sides, one, replace(one, title="Ours"), theirs)
+    await world.put(delete=[one])
+    await rebase(world, session_id)
+    (conflict,) = await conflicts(world, session_id)
+    assert (conflict.kind, conflict.field) == (types_pb2.CONFLICT_KIND_CHANGED_AND_DELETED, "")
+    await resolve(world, session_id, others=side)
+    await world.commit(session_id)
+    assert sides.at(one.id) == (None if side == OURS else theirs)
+
+
+@pytest.mark.parametrize("side", [OURS, THEIRS])
+async def test_a_node_with_more_changes_that_the_branch_deletes_meanwhile(sides: Sides, side: int) -> None:
+    """Then the session has the node, and the branch does not: that is one conflict more."""
+    world = sides.world
+    one = world.node("Base")
+    theirs = replace(one, title="Theirs", tags=("theirs",))
+    session_id = await merging(sides, one, replace(one, title="Ours"), theirs)
+    await world.put(delete=[one])
+    await rebase(world, session_id)
+    assert [each.field for each in await conflicts(world, session_id)] == ["title", ""]
+    assert (await resolve(world, session_id, others=side)).conflict_count == 0
+    await world.commit(session_id)
+    assert sides.at(one.id) == (replace(theirs, title="Ours") if side == OURS else None)
+
+
+@pytest.mark.parametrize("style", [history.MERGE_STYLE_COMMIT, SQUASH])
+async def test_a_side_for_all_deletes_nothing(sides: Sides, style: int) -> None:
+    world = sides.world
+    top = world.node("Top")
+    await sides.fork(top)
+    child = world.node("Child", parent=top)
+    await world.put(child)
+    await world.put(delete=[top], branch="side")
+    session_id = await world.open()
+    await sides.merge(session_id=session_id, style=style)
+    (conflict,) = await conflicts(world, session_id)
+    assert conflict.our_value.child_id == child.id
+    assert (await resolve(world, session_id, others=THEIRS)).conflict_count == 1
+    assert (await resolve(world, session_id, others=OURS)).conflict_count == 0
+    if style == SQUASH:
+        with pytest.raises(NothingToCommitError):
+            await world.commit(session_id)
+    else:
+        await world.commit(session_id)
+    assert (sides.at(top.id), sides.at(child.id)) == (top, child)
+
+
+@pytest.mark.parametrize("style", [history.MERGE_STYLE_COMMIT, SQUASH])
+async def test_new_nodes_that_are_below_each_other_do_not_come_in(sides: Sides, style: int) -> None:
+    world = sides.world
+    await sides.fork(world.node())
+    one, two = world.nodes(2)
+    pushed = [replace(one, parent_id=two.id), replace(two, parent_id=one.id)]
+    await sides.write({entry_path(each): encode_entry(each) for each in pushed}, onto="side")
+    session_id = await world.open()
+    await sides.merge(session_id=session_id, style=style)
+    assert {each.kind for each in await conflicts(world, session_id)} == {types_pb2.CONFLICT_KIND_CYCLE}
+    with pytest.raises(ConflictError):
+        await world.commit(session_id)
+
+
+async def test_a_restore_of_what_the_session_has_deleted_is_an_edit(sides: Sides) -> None:
+    world = sides.world
+    one = world.node("One")
+    before = await world.put(one)
+    await world.put(replace(one, title="Changed"))
+    session_id = await world.open()
+    await world.stage(session_id, delete=[one])
+    request = history.RestoreNodesRequest(
+        workspace=world.workspace, node_ids=[one.id], revision=before, session_id=session_id
+    )
+    await sides.history.restore_nodes(request)
+    assert [change.kind for change in await changes(world, session_id)] == [types_pb2.CHANGE_KIND_UPDATED]
+    await world.commit(session_id)
+    assert sides.at(one.id) == one
+
+
+@pytest.mark.parametrize("choice", [{"text": "an id"}, {"remove": True}], ids=["text", "remove"])
+async def test_a_choice_of_the_wrong_kind_deletes_nothing(sides: Sides, choice: dict[str, Any]) -> None:
+    world = sides.world
+    top = world.node("Top")
+    await sides.fork(top)
+    below = world.node("Below", parent=top)
+    await world.put(delete=[top])
+    await world.put(below, branch="side")
+    session_id = await world.open()
+    await sides.merge(session_id=session_id)
+    with pytest.raises(InvalidInputError):
+        await resolve(world, session_id, {"node_id": below.id, **choice})
+    assert [change.node_id for change in await changes(world, session_id)] == [below.id]
+
+
+@pytest.mark.parametrize("choice", [{"side": BASE}, {"place": {}}], ids=["base", "place"])
+async def test_one_choice_is_for_a_place_in_two_conflicts(sides: Sides, choice: dict[str, Any]) -> None:
+    world = sides.world
+    one, near, far = world.nodes(3)
+    await sides.fork(one, near, far)
+    await world.put(replace(one, parent_id=near.id), delete=[far])
+    await world.put(replace(one, parent_id=far.id), branch="side")
+    session_id = await world.open()
+    await sides.merge(session_id=session_id)
+    if "place" in choice:
+        choice = {"place": {"archive_id": world.archive.id, "parent_id": near.id}, "field": "parent"}
+    assert (await resolve(world, session_id, {"node_id": one.id, **choice})).conflict_count == 0
+    await world.commit(session_id)
+    found = sides.at(one.id)
+    assert isinstance(found, Node)
+    assert found.parent_id == (near.id if "place" in choice else None)
+    assert await differences(world) == []
+
+
+async def test_a_side_for_all_does_not_depend_on_the_order_of_ids(sides: Sides) -> None:
+    world = sides.world
+    nodes = sorted(world.nodes(2), key=lambda node: node.id)
+    for parent, child in (nodes, nodes[::-1]):
+        three = world.node("Three")
+        await world.put(parent, child, three)
+        branch = f"b-{parent.id}"
+        request = history.CreateBranchRequest(workspace=world.workspace, name=branch)
+        await sides.history.create_branch(request)
+        await world.put(replace(child, parent_id=three.id), delete=[parent])
+        await world.put(replace(parent, title="Changed"), replace(child, parent_id=parent.id), branch=branch)
+        session_id = await world.open()
+        await sides.merge(branch, session_id=session_id)
+        assert (await resolve(world, session_id, others=THEIRS)).conflict_count == 0
+        await world.commit(session_id)
+        assert sides.at(child.id) == replace(child, parent_id=parent.id)
+        await world.put(delete=[child, parent, three])
+
+
+@pytest.mark.parametrize("side", [OURS, THEIRS])
+async def test_no_choice_gives_a_time_that_ends_before_it_begins(sides: Sides, side: int) -> None:
+    world = sides.world
+    one = replace(world.node(), attributes={"valid_to": "2025-01-01"})
+    ours = replace(one, attributes={"valid_to": "2021-01-01"})
+    theirs = replace(one, attributes={"valid_from": "2022-01-01", "valid_to": "2025-01-01"})
+    session_id = await merging(sides, one, ours, theirs)
+    (conflict,) = await conflicts(world, session_id)
+    assert conflict.field == "attributes.valid_to"
+    if side == OURS:
+        with pytest.raises(InvalidInputError, match="resolutions"):
+            await resolve(world, session_id, {"node_id": one.id, "side": side})
+        await resolve(world, session_id, {"node_id": one.id, "field": conflict.field, "remove": True})
+    else:
+        await resolve(world, session_id, {"node_id": one.id, "side": side})
+    await world.commit(session_id)
+    found = sides.at(one.id)
+    assert isinstance(found, Node)
+    assert found.attributes.get("valid_to") == ("2025-01-01" if side == THEIRS else None)
+
+
+@pytest.mark.requirement("GIT-7")
+async def test_a_revert_of_the_changes_of_one_agent(sides: Sides) -> None:
+    world = sides.world
+    one, two = world.nodes(2)
+    await world.put(one, author="alice")
+    commit = await world.put(replace(one, title="Of bob"), two, author="bob")
+    made = await sides.revert(commit, only={"agents": ["bob"]})
+    assert made.change_count == 2
+    assert (sides.at(one.id), sides.at(two.id)) == (one, None)
+
+
+async def test_nothing_more_is_brought_while_conflicts_are_open(sides: Sides) -> None:
+    world = sides.world
+    one = world.node("Base")
+    session_id = await merging(sides, one, replace(one, title="Ours"), replace(one, title="Theirs"))
+    with pytest.raises(UnresolvedConflictsError):
+        await sides.pick("side", session_id=session_id)
+
+
+async def test_a_change_in_conflict_without_a_staged_row_is_discarded(sides: Sides) -> None:
+    world = sides.world
+    one = world.node("Base")
+    session_id = await merging(sides, one, replace(one, title="Ours"), replace(one, title="Theirs"))
+    assert await changes(world, session_id) == []
+    request = pb.DiscardChangesRequest(workspace=world.workspace, session_id=session_id, node_ids=[one.id])
+    assert (await world.sessions.discard_changes(request)).session.conflict_count == 0
+
+
+async def test_a_file_that_the_branch_changed_too_is_no_dead_end(sides: Sides) -> None:
+    world = sides.world
+    one = world.node()
+    await sides.fork(one)
+    await sides.write({"LICENCE": b"Theirs\n"}, onto="side")
+    await world.put(replace(one, title="Theirs"), branch="side")
+    session_id = await world.open()
+    await sides.merge(session_id=session_id)
+    await sides.write({"LICENCE": b"Of a person\n"}, onto="main")
+    with pytest.raises(FileConflictError, match="rebase"):
+        await world.commit(session_id)
+    await rebase(world, session_id)
+    commit_id = await world.commit(session_id)
+    assert git(world, "show", f"{commit_id}:LICENCE") == "Of a person\n"
+    assert sides.at(one.id) == replace(one, title="Theirs")
+
+
+async def test_a_pick_whose_file_the_branch_has_by_now_commits_nothing(sides: Sides) -> None:
+    world = sides.world
+    await sides.fork(world.node())
+    await sides.write({"LICENCE": b"Theirs\n"}, onto="side")
+    session_id = await world.open()
+    await sides.pick("side", session_id=session_id)
+    await sides.write({"LICENCE": b"Theirs\n"}, onto="main")
+    with pytest.raises(NothingToCommitError):
+        await world.commit(session_id)
+
+
+async def test_what_only_moved_below_a_restored_node_goes_back(sides: Sides) -> None:
+    world = sides.world
+    root, away = world.nodes(2)
+    before = await world.put(root, away)
+    new = world.node("New", parent=root)
+    await world.put(replace(away, parent_id=root.id), new)
+    request = history.RestoreNodesRequest(
+        workspace=world.workspace, node_ids=[root.id], revision=before, recursive=True, delete_others=True
+    )
+    await sides.history.restore_nodes(request)
+    assert (sides.at(away.id), sides.at(new.id)) == (away, None)
+
+
+async def test_the_conflicts_of_the_tree_are_gone_with_the_changes(sides: Sides) -> None:
+    world = sides.world
+    parent, node, other = world.nodes(3)
+    await world.put(parent, node, other)
+    session_id = await world.open()
+    await world.stage(session_id, replace(node, parent_id=parent.id), replace(other, title="Other"))
+    await world.put(delete=[parent])
+    await world.commit(session_id, specific_nodes=[other.id])
+    assert len(await conflicts(world, session_id)) == 1
+    await world.put(parent)
+    await world.commit(session_id)
+    assert await conflicts(world, session_id) == []
