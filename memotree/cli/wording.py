@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "DeleteBranch": "branch delete",
     "MergeBranch": "branch merge",
     "PreviewMerge": "branch merge --preview",
+    "BisectAnswer": "bisect --question",
     "BisectNode": "bisect",
     "RevertCommit": "revert",
     "RestoreNodes": "node restore --to",

@@ -72,6 +72,8 @@ from memotree.client.forest_values import (
     Turn,
 )
 from memotree.client.history_values import (
+    AnswerChange,
+    AnswerHistory,
     Author,
     BlamedLine,
     Branch,
@@ -130,6 +132,8 @@ __all__ = [
     "Absence",
     "AlreadyExistsError",
     "Answer",
+    "AnswerChange",
+    "AnswerHistory",
     "Archive",
     "ArchiveMerge",
     "ArchiveMergeSuggestion",

@@ -160,6 +160,7 @@ class Revision(_Twin):
     log = _iterating(AsyncRevision.log)
     revisions = _iterating(AsyncRevision.revisions)
     bisect = _iterating(AsyncRevision.bisect)
+    bisect_answer = _blocking(AsyncRevision.bisect_answer)
     blame = _blocking(AsyncRevision.blame)
     show = _blocking(AsyncRevision.show)
     diff = _blocking(AsyncRevision.diff)

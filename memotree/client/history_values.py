@@ -336,3 +336,57 @@ class ValueChange:
             message.reason,
             message.merged,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerChange:
+    """A commit that changed the answer to a question.
+
+    Attributes:
+        commit: The commit.
+        agent: The agent of its session, or its author.
+        before: What answered best before it; ``None`` if nothing did.
+        after: What answers best at it; ``None`` if nothing does.
+        source: Where the new answer comes from, if its node says so.
+        reason: Why, as the call that changed the node has said.
+        merged: Whether it is a merge that took the answer of another parent, which has a commit of its own for it.
+    """
+
+    commit: Commit
+    agent: str
+    before: Node | None = None
+    after: Node | None = None
+    source: Source | None = None
+    reason: str = ""
+    merged: bool = False
+
+    @classmethod
+    def from_wire(cls, message: history_service_pb2.AnswerChange) -> Self:
+        """Reads the message."""
+        return cls(
+            Commit.from_wire(message.commit),
+            message.agent,
+            Node.from_wire(message.before) if message.HasField("before") else None,
+            Node.from_wire(message.after) if message.HasField("after") else None,
+            Source.from_wire(message.source) if message.HasField("source") else None,
+            message.reason,
+            message.merged,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerHistory:
+    """What answers a question best, and the commits that changed that, newest first: all of them if ``complete``."""
+
+    answer: Node | None
+    changes: tuple[AnswerChange, ...] = ()
+    complete: bool = True
+
+    @classmethod
+    def from_wire(cls, message: history_service_pb2.BisectAnswerResponse) -> Self:
+        """Reads the message."""
+        return cls(
+            Node.from_wire(message.answer) if message.HasField("answer") else None,
+            tuple(map(AnswerChange.from_wire, message.changes)),
+            message.complete,
+        )

@@ -16,6 +16,7 @@ from memotree.client.enums import (
 )
 from memotree.client.forest import AsyncForestQueries
 from memotree.client.history_values import (
+    AnswerHistory,
     BlamedLine,
     Commit,
     CommitDetails,
@@ -318,6 +319,18 @@ class AsyncRevision(AsyncForestQueries):
             history.BisectNodeResponse,
             lambda page: map(ValueChange.from_wire, page.changes),
         )
+
+    async def bisect_answer(self, query: str, *, max_changes: int = 0) -> AnswerHistory:
+        """Every commit at which the answer to a question changed, newest first, on merged branches too.
+
+        Args:
+            query: The question.
+            max_changes: The most changes; 20 if 0, at most 100.
+        """
+        request = history.BisectAnswerRequest(
+            workspace=self._workspace, query=query, revision=self._revision, max_changes=max_changes
+        )
+        return AnswerHistory.from_wire(await self._transport.call(request, history.BisectAnswerResponse))
 
     async def blame(self, node: NodeRef) -> list[BlamedLine]:
         """The lines of a node's content, each with the commit and agent that wrote it."""

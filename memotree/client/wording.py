@@ -22,6 +22,7 @@ METHODS: Final = {
     "BackUp": "client.back_up",
     "BatchChangeMemory": "workspace.apply",
     "BatchChangeNodes": "session.apply",
+    "BisectAnswer": "workspace.bisect_answer",
     "BisectNode": "workspace.bisect",
     "BlameNode": "workspace.blame",
     "CherryPick": "workspace.cherry_pick",

@@ -144,6 +144,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
     _read("diff_revisions", "Compare two revisions", "HistoryService.DiffRevisions"),
     _read("blame_node", "Show who wrote each line of a node", "HistoryService.BlameNode", "node_id", named="node_id"),
     _read("bisect_node", "When and why a node changed", "HistoryService.BisectNode", "node_id", named="node_id"),
+    _read("bisect_answer", "Since when and why something is answered so", "HistoryService.BisectAnswer", "query"),
     _read("list_branches", "List branches", "HistoryService.ListBranches"),
     Tool("create_branch", "Create a branch", "HistoryService.CreateBranch", required=("name",)),
     _read("preview_merge", "See what a merge would do", "HistoryService.PreviewMerge", "source"),

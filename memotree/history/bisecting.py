@@ -118,7 +118,7 @@ def _change(
         agent=trailers.trailers_of(row.commit.message).get(trailers.AGENT, row.commit.author_name),
         kind=CREATED if first is None else DELETED if after is None else UPDATED,
         fields=fields,
-        source=_source(after),
+        source=source_message(after),
         reason=notes_of(row.commit.message, row.version.entry_id),
         merged=any(not [each for each in field_changes(one, after) if _is_of(each.field, field)] for one in before[1:]),
     )
@@ -128,7 +128,8 @@ def _is_of(name: str, field: str) -> bool:
     return not field or name.partition(".")[0] == field
 
 
-def _source(entry: Entry | None) -> types_pb2.Source | None:
+def source_message(entry: Entry | None) -> types_pb2.Source | None:
+    """Where the content of a node comes from; ``None`` if that is not known."""
     if not isinstance(entry, Node) or entry.source is None:
         return None
     source = entry.source

@@ -2,6 +2,7 @@
 
 from memotree_storage.store import Store
 
+from memotree.history.answers import AnswerBisecting
 from memotree.history.bisecting import Bisecting
 from memotree.history.blame import Blame
 from memotree.history.branches_and_tags import Refs
@@ -29,6 +30,7 @@ class HistoryOperations:
         self._log = Log(store, pages)
         self._blame = Blame(store)
         self._bisecting = Bisecting(store, pages)
+        self._answers = AnswerBisecting(store)
         self._diff = Diff(store, pages)
         self._refs = Refs(store, pages, limits)
         committing = Committing(store, limits, summaries)
@@ -51,6 +53,10 @@ class HistoryOperations:
     async def bisect_node(self, request: pb.BisectNodeRequest) -> pb.BisectNodeResponse:
         """List every commit at which a node, or one field of it, changed."""
         return await self._bisecting.changes(request)
+
+    async def bisect_answer(self, request: pb.BisectAnswerRequest) -> pb.BisectAnswerResponse:
+        """List every commit at which the answer to a question changed."""
+        return await self._answers.changes(request)
 
     async def blame_node(self, request: pb.BlameNodeRequest) -> pb.BlameNodeResponse:
         """Return each line of a node's content with the commit and agent that wrote it."""

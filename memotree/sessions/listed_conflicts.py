@@ -6,7 +6,7 @@ from memotree_storage.conflicts import Conflict
 from memotree_storage.model.text_merge import Hunk, parts_of
 
 from memotree.request.conflicts import conflict_message
-from memotree.request.pages import fitting
+from memotree.request.pages import PAGE_BYTES, fitting
 from memotree.v1 import types_pb2
 
 
@@ -17,9 +17,9 @@ def told_conflicts(conflicts: Iterable[Conflict]) -> list[types_pb2.Conflict]:
 
 def _told(conflict: Conflict) -> types_pb2.Conflict:
     message = conflict_message(conflict)
-    message.hunks.extend(
-        types_pb2.ConflictHunk(base=hunk.base, ours=hunk.ours, theirs=hunk.theirs) for hunk in hunks_of(conflict)
-    )
+    hunks = [types_pb2.ConflictHunk(base=hunk.base, ours=hunk.ours, theirs=hunk.theirs) for hunk in hunks_of(conflict)]
+    if message.ByteSize() + sum(hunk.ByteSize() for hunk in hunks) <= PAGE_BYTES:
+        message.hunks.extend(hunks)
     return message
 
 

@@ -628,6 +628,128 @@ class BisectNodeResponse(_message.Message):
 Global___BisectNodeResponse: _TypeAlias = BisectNodeResponse  # noqa: Y015
 
 @_typing.final
+class BisectAnswerRequest(_message.Message):
+    """Request of BisectAnswer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_FIELD_NUMBER: _builtins.int
+    QUERY_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    MAX_CHANGES_FIELD_NUMBER: _builtins.int
+    workspace: _builtins.str
+    """Name or id of the workspace."""
+    query: _builtins.str
+    """The question."""
+    revision: _builtins.str
+    """A branch, tag, commit or session (its base); the default branch when empty."""
+    max_changes: _builtins.int
+    """The most changes; 20 when 0, at most 100."""
+    def __init__(
+        self,
+        *,
+        workspace: _builtins.str = ...,
+        query: _builtins.str = ...,
+        revision: _builtins.str = ...,
+        max_changes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_changes", b"max_changes", "query", b"query", "revision", b"revision", "workspace", b"workspace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BisectAnswerRequest: _TypeAlias = BisectAnswerRequest  # noqa: Y015
+
+@_typing.final
+class AnswerChange(_message.Message):
+    """A commit that changed the answer to a question."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMIT_FIELD_NUMBER: _builtins.int
+    AGENT_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MERGED_FIELD_NUMBER: _builtins.int
+    agent: _builtins.str
+    """The agent of its session, or its author."""
+    reason: _builtins.str
+    """Why, as the call that changed the node has said."""
+    merged: _builtins.bool
+    """Whether the commit is a merge that took the answer of another parent, which has a commit of its own for it."""
+    @_builtins.property
+    def commit(self) -> Global___Commit:
+        """The commit."""
+
+    @_builtins.property
+    def before(self) -> _types_pb2.Node:
+        """What answered best before it, at the commit's first parent; absent if nothing did."""
+
+    @_builtins.property
+    def after(self) -> _types_pb2.Node:
+        """What answers best at it; absent if nothing does."""
+
+    @_builtins.property
+    def source(self) -> _types_pb2.Source:
+        """Where the new answer comes from, if its node says so."""
+
+    def __init__(
+        self,
+        *,
+        commit: Global___Commit | None = ...,
+        agent: _builtins.str = ...,
+        before: _types_pb2.Node | None = ...,
+        after: _types_pb2.Node | None = ...,
+        source: _types_pb2.Source | None = ...,
+        reason: _builtins.str = ...,
+        merged: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "before", b"before", "commit", b"commit", "source", b"source"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "agent", b"agent", "before", b"before", "commit", b"commit", "merged", b"merged", "reason", b"reason", "source", b"source"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AnswerChange: _TypeAlias = AnswerChange  # noqa: Y015
+
+@_typing.final
+class BisectAnswerResponse(_message.Message):
+    """Response of BisectAnswer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ANSWER_FIELD_NUMBER: _builtins.int
+    CHANGES_FIELD_NUMBER: _builtins.int
+    COMPLETE_FIELD_NUMBER: _builtins.int
+    complete: _builtins.bool
+    """Whether these are all changes; otherwise there were more, or more versions than one call looks at."""
+    @_builtins.property
+    def answer(self) -> _types_pb2.Node:
+        """What answers best at the revision; absent if nothing does."""
+
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___AnswerChange]:
+        """Newest first."""
+
+    def __init__(
+        self,
+        *,
+        answer: _types_pb2.Node | None = ...,
+        changes: _abc.Iterable[Global___AnswerChange] | None = ...,
+        complete: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "changes", b"changes", "complete", b"complete"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BisectAnswerResponse: _TypeAlias = BisectAnswerResponse  # noqa: Y015
+
+@_typing.final
 class BlameNodeRequest(_message.Message):
     """Request of BlameNode."""
 

@@ -60,6 +60,11 @@ class HistoryServiceStub:
                 request_serializer=memotree_dot_v1_dot_history__service__pb2.BisectNodeRequest.SerializeToString,
                 response_deserializer=memotree_dot_v1_dot_history__service__pb2.BisectNodeResponse.FromString,
                 _registered_method=True)
+        self.BisectAnswer = channel.unary_unary(
+                '/memotree.v1.HistoryService/BisectAnswer',
+                request_serializer=memotree_dot_v1_dot_history__service__pb2.BisectAnswerRequest.SerializeToString,
+                response_deserializer=memotree_dot_v1_dot_history__service__pb2.BisectAnswerResponse.FromString,
+                _registered_method=True)
         self.BlameNode = channel.unary_unary(
                 '/memotree.v1.HistoryService/BlameNode',
                 request_serializer=memotree_dot_v1_dot_history__service__pb2.BlameNodeRequest.SerializeToString,
@@ -161,6 +166,17 @@ class HistoryServiceServicer:
         """Lists every commit at which a node, or one field of it, changed: on all branches that were merged into the revision,
         newest first, with the value before and after, who did it and why. Deleted nodes have such a history, too.
         Errors: NOT_FOUND; INVALID_ARGUMENT for a field that a node does not have.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BisectAnswer(self, request, context):
+        """Lists every commit at which the answer to a question changed: at which another note answers it best, or the same one
+        says something else. On all branches that were merged into the revision, newest first, with who did it, from which
+        source and why. The versions of notes are ranked once, by words and by meaning, by one measure for all times; a note
+        that is far from the best one of all times is no answer. Recall at an old revision tells the answer of that time in full.
+        Errors: NOT_FOUND; INVALID_ARGUMENT; UNAVAILABLE when the index or an embedding model does not answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -302,6 +318,11 @@ def add_HistoryServiceServicer_to_server(servicer, server):
                     servicer.BisectNode,
                     request_deserializer=memotree_dot_v1_dot_history__service__pb2.BisectNodeRequest.FromString,
                     response_serializer=memotree_dot_v1_dot_history__service__pb2.BisectNodeResponse.SerializeToString,
+            ),
+            'BisectAnswer': grpc.unary_unary_rpc_method_handler(
+                    servicer.BisectAnswer,
+                    request_deserializer=memotree_dot_v1_dot_history__service__pb2.BisectAnswerRequest.FromString,
+                    response_serializer=memotree_dot_v1_dot_history__service__pb2.BisectAnswerResponse.SerializeToString,
             ),
             'BlameNode': grpc.unary_unary_rpc_method_handler(
                     servicer.BlameNode,
@@ -483,6 +504,33 @@ class HistoryService:
             '/memotree.v1.HistoryService/BisectNode',
             memotree_dot_v1_dot_history__service__pb2.BisectNodeRequest.SerializeToString,
             memotree_dot_v1_dot_history__service__pb2.BisectNodeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BisectAnswer(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memotree.v1.HistoryService/BisectAnswer',
+            memotree_dot_v1_dot_history__service__pb2.BisectAnswerRequest.SerializeToString,
+            memotree_dot_v1_dot_history__service__pb2.BisectAnswerResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -50,6 +50,13 @@ class HistoryServiceStub:
     newest first, with the value before and after, who did it and why. Deleted nodes have such a history, too.
     Errors: NOT_FOUND; INVALID_ARGUMENT for a field that a node does not have.
     """
+    BisectAnswer: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.BisectAnswerRequest, _history_service_pb2.BisectAnswerResponse]
+    """Lists every commit at which the answer to a question changed: at which another note answers it best, or the same one
+    says something else. On all branches that were merged into the revision, newest first, with who did it, from which
+    source and why. The versions of notes are ranked once, by words and by meaning, by one measure for all times; a note
+    that is far from the best one of all times is no answer. Recall at an old revision tells the answer of that time in full.
+    Errors: NOT_FOUND; INVALID_ARGUMENT; UNAVAILABLE when the index or an embedding model does not answer.
+    """
     BlameNode: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.BlameNodeRequest, _history_service_pb2.BlameNodeResponse]
     """Returns each line of a node's content with the commit and agent that wrote it. The node must be alive at the
     revision.
@@ -130,6 +137,13 @@ class HistoryServiceAsyncStub(HistoryServiceStub):
     """Lists every commit at which a node, or one field of it, changed: on all branches that were merged into the revision,
     newest first, with the value before and after, who did it and why. Deleted nodes have such a history, too.
     Errors: NOT_FOUND; INVALID_ARGUMENT for a field that a node does not have.
+    """
+    BisectAnswer: _aio.UnaryUnaryMultiCallable[_history_service_pb2.BisectAnswerRequest, _history_service_pb2.BisectAnswerResponse]  # type: ignore[assignment]
+    """Lists every commit at which the answer to a question changed: at which another note answers it best, or the same one
+    says something else. On all branches that were merged into the revision, newest first, with who did it, from which
+    source and why. The versions of notes are ranked once, by words and by meaning, by one measure for all times; a note
+    that is far from the best one of all times is no answer. Recall at an old revision tells the answer of that time in full.
+    Errors: NOT_FOUND; INVALID_ARGUMENT; UNAVAILABLE when the index or an embedding model does not answer.
     """
     BlameNode: _aio.UnaryUnaryMultiCallable[_history_service_pb2.BlameNodeRequest, _history_service_pb2.BlameNodeResponse]  # type: ignore[assignment]
     """Returns each line of a node's content with the commit and agent that wrote it. The node must be alive at the
@@ -232,6 +246,19 @@ class HistoryServiceServicer(metaclass=_abc_1.ABCMeta):
         """Lists every commit at which a node, or one field of it, changed: on all branches that were merged into the revision,
         newest first, with the value before and after, who did it and why. Deleted nodes have such a history, too.
         Errors: NOT_FOUND; INVALID_ARGUMENT for a field that a node does not have.
+        """
+
+    @_abc_1.abstractmethod
+    def BisectAnswer(
+        self,
+        request: _history_service_pb2.BisectAnswerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_history_service_pb2.BisectAnswerResponse, _abc.Awaitable[_history_service_pb2.BisectAnswerResponse]]:
+        """Lists every commit at which the answer to a question changed: at which another note answers it best, or the same one
+        says something else. On all branches that were merged into the revision, newest first, with who did it, from which
+        source and why. The versions of notes are ranked once, by words and by meaning, by one measure for all times; a note
+        that is far from the best one of all times is no answer. Recall at an old revision tells the answer of that time in full.
+        Errors: NOT_FOUND; INVALID_ARGUMENT; UNAVAILABLE when the index or an embedding model does not answer.
         """
 
     @_abc_1.abstractmethod

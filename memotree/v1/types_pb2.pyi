@@ -784,7 +784,7 @@ class Conflict(_message.Message):
     @_builtins.property
     def hunks(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConflictHunk]:
         """Of a content in ListConflicts: the parts that both sides changed, in the order of the text. What
-        is between them merges by itself. Empty if only the whole can be chosen.
+        is between them merges by itself. Empty if only the whole can be chosen, or if they would be longer than a page.
         """
 
     def __init__(

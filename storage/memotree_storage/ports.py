@@ -336,6 +336,8 @@ class IndexQuery:
     Empty filters match everything. Several types or archives are alternatives; tags must all match; ``node_ids``, if
     not ``None``, limits the search to those nodes, and ``without_ids`` leaves nodes out. A version that a line of the
     lineage overrides at its seq or before is not found.
+
+    With ``every`` all versions are found that the lines had up to their seqs, whether they have ended or not.
     """
 
     workspace_id: str
@@ -347,6 +349,7 @@ class IndexQuery:
     archive_ids: Sequence[str] = ()
     node_ids: Sequence[str] | None = None
     without_ids: Sequence[str] = ()
+    every: bool = False
 
 
 class IndexUnavailableError(UnavailableError):

@@ -12,6 +12,7 @@ from memotree.cli.app import app
 from memotree.client import (
     AbortedError,
     AsyncClient,
+    Author,
     ChangeSelection,
     ConflictKind,
     ConflictSide,
@@ -284,3 +285,22 @@ async def test_the_terminal_restores_and_chooses(place: Place) -> None:
     await place.run("commit", "-m", "As on the idea branch")
     assert await place.content() == THEIRS
     await place.run("session", "use", "--none")
+
+
+async def test_since_when_and_why(place: Place) -> None:
+    workspace = place.workspace
+    made = await workspace.merge("idea", author=Author("anna"))
+    found = [change async for change in workspace.bisect(place.node_id, "content")]
+    assert sorted(change.agent for change in found) == ["anna", "bob", "bob", "tester"]
+    (merge,) = [change for change in found if change.commit.id == made.commit_id]
+    assert not merge.merged, "its text is that of neither side"
+    answered = await workspace.bisect_answer("How many connections does the pool have?")
+    assert answered.answer is not None
+    assert answered.answer.id == place.node_id
+    assert len(answered.changes) >= 3
+    out, _ = await place.run("bisect", place.node_id, "content")
+    assert "bob" in out
+    out, _ = await place.run("bisect", "--question", "How many connections does the pool have?")
+    assert "Change the pool" in out
+    await place.run("bisect", code=2)
+    await place.run("bisect", place.node_id, "--question", "Both?", code=2)

@@ -271,38 +271,3 @@ def revisions(
             empty="No commit has this node yet.",
         ),
     )
-
-
-@command("bisect", WORKSPACE)
-def bisect(
-    cli: CliContext,
-    node: NodeArgument,
-    field: Annotated[
-        str, typer.Argument(metavar="[FIELD]", help="Such as content, title or parent; any change when not given.")
-    ] = "",
-    at: AtOption = "",
-    limit: LimitOption = 50,
-) -> None:
-    """List every commit at which a node, or one field of it, changed: who, when and why."""
-    found = list(islice(cli.workspace.at(at).bisect(node, field), limit))
-    cli.output.show(
-        {"changes": found},
-        lambda: table(
-            [("Commit", "yellow"), "", "Field", "Before", "After", "Agent", ("When", "dim"), "Why"],
-            [
-                (
-                    short(each.commit.id),
-                    "merged" if each.merged else display.change_kind(each.kind),
-                    change.field,
-                    change.old_value or change.diff,
-                    change.new_value,
-                    each.agent,
-                    when(each.commit.commit_time),
-                    each.reason or each.commit.subject,
-                )
-                for each in found
-                for change in each.fields
-            ],
-            empty="No commit has changed that.",
-        ),
-    )

@@ -60,7 +60,10 @@ COMMANDS: Final = {
     "cherry-pick": Entry("undoing", "Bring into a branch what a commit changed elsewhere, by a new commit."),
     "undo": Entry("undoing", "Take back the last commit of an agent, after showing it; undoing again brings it back."),
     "revisions": Entry("commits", "List the versions of one node, newest first."),
-    "bisect": Entry("commits", "List every commit at which a node, or one field of it, changed: who, when and why."),
+    "bisect": Entry(
+        "bisecting",
+        "List every commit at which a node, one field of it, or the answer to a question changed: who, when and why.",
+    ),
     "blame": Entry("commits", "Show which commit and agent wrote each line of a node's content."),
     "status": Entry("maintenance", "Show whether the server and its stores are healthy."),
     "verify": Entry(

@@ -98,11 +98,17 @@ class Model:
         return {key: score for key, score in scores.items() if score > 0}
 
 
+def _is_overridden(query: IndexQuery, one: IndexPoint) -> bool:
+    return any(span.number == by.line_number and by.seq <= span.seq for span in query.lineage for by in one.overrides)
+
+
 def _sees(query: IndexQuery, one: IndexPoint) -> bool:
     return (
         one.workspace_id == query.workspace_id
         and any(
-            span.line_id == one.line_id and one.from_seq <= span.seq and (one.to_seq is None or span.seq < one.to_seq)
+            span.line_id == one.line_id
+            and one.from_seq <= span.seq
+            and (query.every or one.to_seq is None or span.seq < one.to_seq)
             for span in query.lineage
         )
         and (not query.types or one.type in query.types)
@@ -111,7 +117,9 @@ def _sees(query: IndexQuery, one: IndexPoint) -> bool:
         and (query.node_ids is None or one.node_id in query.node_ids)
         and one.node_id not in query.without_ids
         and not any(
-            span.number == by.line_number and by.seq <= span.seq for span in query.lineage for by in one.overrides
+            not query.every and span.number == by.line_number and by.seq <= span.seq
+            for span in query.lineage
+            for by in one.overrides
         )
     )
 
@@ -196,6 +204,17 @@ class VectorIndexSuite:
         await index.upsert([one])
         for seq, seen in ((2, False), (3, True), (4, True), (5, False)):
             query = IndexQuery(workspace, [LineSpan(1, seq)], 10)
+            assert bool(await index.nearest(query, unit(1.0))) is seen
+            assert bool(await index.best_terms(query, TermVector((7,), (1.0,)))) is seen
+
+    async def test_every_version_is_found_from_its_birth_on_if_that_is_asked(
+        self, index: VectorIndex, workspace: str
+    ) -> None:
+        """What has ended, or is overridden by a line, is found; what begins later is not."""
+        one = point(workspace, first=3, end=5, overrides=(Override(2, 1),))
+        await index.upsert([one])
+        for seq, seen in ((2, False), (3, True), (9, True)):
+            query = IndexQuery(workspace, [LineSpan(20, 4, 2), LineSpan(1, seq, 1)], 10, every=True)
             assert bool(await index.nearest(query, unit(1.0))) is seen
             assert bool(await index.best_terms(query, TermVector((7,), (1.0,)))) is seen
 
@@ -479,6 +498,7 @@ def _random_query(chance: random.Random, workspace: str, lines: list[int], nodes
         archive_ids=chance.choice(((), (), ("a",))),
         node_ids=chance.choice((None, None, chance.sample(nodes, 12))),
         without_ids=chance.choice(((), (), chance.sample(nodes, 6))),
+        every=chance.choice((False, False, True)),
     )
 
 

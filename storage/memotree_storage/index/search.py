@@ -86,6 +86,16 @@ class FoundNode:
 
 
 @dataclass(frozen=True, slots=True)
+class PastHit:
+    """A version of a node that a question finds in a history, with its score from 0 to 1."""
+
+    node_id: str
+    line_id: int
+    from_seq: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
 class _Scored:
     """The index fields of a staged node: ascending term ids with their weights, and the vector if it was needed."""
 
@@ -118,11 +128,13 @@ class _Ranking:
 
     Attributes:
         ask: Asks the index for candidates.
+        relative: Makes a score from 0 to 1 of one of the index.
         score: Scores a staged node in the same way.
         found: Makes hits, by id, of versions with their scores.
     """
 
     ask: _Ask
+    relative: Callable[[float], float]
     score: Callable[[_Scored], float]
     found: Callable[[_Pairs], dict[str, FoundNode]]
 
@@ -165,6 +177,35 @@ class Search:
             ranks = [_fused(*ranks) if terms else _fused({}, *ranks)]
         return sorted(ranks[0].values(), key=lambda hit: (-hit.score, hit.version.entry_id))[: query.limit]
 
+    async def find_in_history(self, state: State, reached: Mapping[int, int], text: str, limit: int) -> list[PastHit]:
+        """Return the best versions of nodes that a commit has behind it, by words and by meaning, best first.
+
+        Args:
+            state: The commit, whose frequencies of words count.
+            reached: What it reaches, as `merge_bases.history_of` returns it.
+            text: The question.
+            limit: The most versions of each of the two rankings.
+
+        Raises:
+            IndexUnavailableError: The index does not answer.
+            UnavailableError: The embedding model does not answer.
+        """
+        query = SearchQuery(text, limit, meaning=True)
+        terms = await in_thread_if_long(len(text), query_terms, text)
+        basis, *vectors = await self._basis_and_vector(state, query, terms)
+        rankings = [self._by_words(query, _Overlay(), terms, basis)] if terms else []
+        rankings += [self._by_meaning(vector) for vector in vectors]
+        lines = [LineSpan(line_id, seq) for line_id, seq in reached.items()]
+        part = IndexQuery(state.workspace_id, lines, limit, every=True)
+        scores: dict[tuple[str, int, int], float] = {}
+        for ranking, hits in zip(rankings, await _all_of([each.ask(part) for each in rankings]), strict=True):
+            for rank, hit in enumerate(hits, start=1):
+                key = (hit.node_id, hit.line_id, hit.from_seq)
+                scores[key] = scores.get(key, 0.0) + ranking.relative(hit.score) / (_FUSION_RANK + rank)
+        top = len(rankings) / (_FUSION_RANK + 1)
+        found = [PastHit(*key, min(1.0, score / top)) for key, score in scores.items() if score > 0]
+        return sorted(found, key=lambda hit: (-hit.score, hit.node_id, hit.line_id, hit.from_seq))
+
     async def _basis_and_vector(
         self, state: State, query: SearchQuery, terms: Sequence[QueryTerm]
     ) -> tuple[SearchBasis, *tuple[Vector, ...]]:
@@ -198,6 +239,7 @@ class Search:
         best = max_score(terms, known, documents)
         return _Ranking(
             ask=lambda part: self._index.best_terms(part, weights),
+            relative=lambda score: relative_score(score, best) if score > 0 else 0.0,
             score=lambda item: _dot(weights, item),
             found=lambda pairs: {
                 version.entry_id: FoundNode(version, relative, words=relative)
@@ -209,6 +251,7 @@ class Search:
     def _by_meaning(self, vector: Vector) -> _Ranking:
         return _Ranking(
             ask=lambda part: self._index.nearest(part, vector),
+            relative=lambda cosine: min(1.0, max(0.0, cosine)),
             score=lambda item: _cosine(vector, item),
             found=lambda pairs: {
                 version.entry_id: FoundNode(version, score, meaning=score)

@@ -204,6 +204,15 @@ def past_filter(query: IndexQuery) -> models.Filter:
     return models.Filter(must=must, must_not=_hidden(query) or None)
 
 
+def every_filter(query: IndexQuery) -> models.Filter:
+    """The points that the lines had up to their seqs, whether they have ended or not."""
+    spans = [_all_of(match("line", span.line_id), _range("from_seq", lte=span.seq)) for span in query.lineage]
+    either = spans[0] if len(spans) == 1 else models.Filter(should=list(spans))
+    left_out: list[Any] = [match_any("node_id", query.without_ids)] if query.without_ids else []
+    must: list[Any] = [match("workspace", query.workspace_id), either, *_caller_filters(query)]
+    return models.Filter(must=must, must_not=left_out or None)
+
+
 def _hidden(query: IndexQuery) -> list[Any]:
     """The conditions of points that must not be found: overridden by a line of the lineage, or left out.
 

@@ -241,6 +241,8 @@ class QdrantIndex:
         result is correct. If one is, the lines concerned are remembered, so that states far behind a tip pay for the
         failed attempt only once.
         """
+        if query.every:
+            return await self._query([encoding.every_filter(query)], wanted, using, ask)
         past = encoding.past_filter(query)
         if all(span.seq >= (self._born_later.get(span.line_id) or 0) for span in query.lineage):
             lists = await self._query([encoding.tip_filter(query, strict=False), past], wanted, using, ask)

@@ -1,0 +1,81 @@
+"""Every commit at which the answer to a question changed: by an edit, another note, a deletion, or a merge."""
+
+from dataclasses import replace
+
+import pytest
+from integration.sides import Sides
+from memotree_storage.errors import InvalidInputError
+from memotree_storage.model.node import Node, Source
+
+from memotree.v1 import history_service_pb2 as pb
+
+pytestmark = pytest.mark.requirement("GIT-12")
+
+QUESTION = "How often is a failed payment sent again?"
+
+
+async def bisect(sides: Sides, query: str = QUESTION, **fields: int) -> pb.BisectAnswerResponse:
+    request = pb.BisectAnswerRequest(workspace=sides.world.workspace, query=query, **fields)
+    return await sides.history.bisect_answer(request)
+
+
+def said(found: pb.BisectAnswerResponse) -> list[tuple[str, str]]:
+    return [(change.before.title, change.after.title) for change in found.changes]
+
+
+def note(sides: Sides, title: str, text: str) -> Node:
+    return replace(sides.world.node(title), content=text, summary=text)
+
+
+async def test_each_change_of_the_answer_is_found_and_nothing_else(sides: Sides) -> None:
+    world = sides.world
+    five = note(sides, "Five", "A failed payment is sent again at most five times.")
+    await world.put(note(sides, "Deployments", "We deploy on Tuesdays."))
+    made = [await world.put(five, author="ann")]
+    three = replace(five, title="Three", content="A failed payment is sent again at most three times.")
+    three = replace(three, summary=three.content, source=Source("manual.md", 3, 9))
+    made.append(await world.put(three, author="bob"))
+    await world.put(replace(three, tags=("payments",)), author="cid")
+    await world.put(note(sides, "Lunch", "Lunch is at noon."))
+    made.append(await world.put(five, author="dan"))
+    made.append(await world.put(delete=[five], author="eve"))
+    found = await bisect(sides)
+    assert said(found) == [("Five", ""), ("Three", "Five"), ("Five", "Three"), ("", "Five")]
+    assert [change.commit.id for change in found.changes] == made[::-1]
+    assert [change.commit.author.name for change in found.changes] == ["eve", "dan", "bob", "ann"]
+    assert found.changes[2].source.document_id == "manual.md"
+    assert found.complete
+    assert not found.HasField("answer")
+    some = await bisect(sides, max_changes=2)
+    assert (said(some), some.complete) == (said(found)[:2], False)
+
+
+async def test_another_note_that_answers_better_is_a_change(sides: Sides) -> None:
+    world = sides.world
+    vague = note(sides, "Vague", "Payments may fail, and are sent again.")
+    exact = note(sides, "Exact", "How often a failed payment is sent again: three times.")
+    await world.put(vague)
+    await world.put(exact)
+    await world.put(delete=[exact])
+    assert said(await bisect(sides))[:2] == [("Exact", "Vague"), ("Vague", "Exact")]
+
+
+async def test_an_answer_that_a_merge_brought(sides: Sides) -> None:
+    world = sides.world
+    five = note(sides, "Five", "A failed payment is sent again at most five times.")
+    await sides.fork(five)
+    three = replace(five, title="Three", content=five.content.replace("five", "three"), summary="Three times.")
+    theirs = await world.put(three, branch="side")
+    await world.put(note(sides, "Lunch", "Lunch is at noon."))
+    merged = (await sides.merge()).commit_id
+    found = {change.commit.id: change.merged for change in (await bisect(sides)).changes}
+    assert found.pop(merged) is True
+    assert found.pop(theirs) is False
+    assert list(found.values()) == [False]
+
+
+async def test_a_question_that_nothing_answers_and_one_that_is_refused(sides: Sides) -> None:
+    found = await bisect(sides)
+    assert (list(found.changes), found.complete, found.HasField("answer")) == ([], True, False)
+    with pytest.raises(InvalidInputError):
+        await bisect(sides, " ")
