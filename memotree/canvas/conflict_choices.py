@@ -148,8 +148,9 @@ def _of_side(kept: SessionConflict, side: int, at: str) -> Choice:
     if name is None:
         raise InvalidInputError.at(at, "is no side; give OURS, THEIRS or BASE.")
     conflict = kept.conflict
-    parts = [] if name == "ours" else text_parts(conflict)
-    if len(parts) > 1:  # of a content, only what both sides changed: nothing else that either changed is lost
+    parts = text_parts(conflict)
+    # Of a content, only what both sides changed is taken: nothing else that either of them changed is lost.
+    if any(isinstance(part, Hunk) for part in parts):
         text = "".join(getattr(part, name) if isinstance(part, Hunk) else part for part in parts)
         return Choice(kept, name, text.removesuffix("\n"), at)
     return Choice(kept, name, getattr(conflict, name), at)

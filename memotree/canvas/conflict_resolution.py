@@ -67,7 +67,10 @@ async def _resolve(request: pb.ResolveConflictsRequest, editor: SessionEditor) -
     names = beginnings(request)
     ids = None if request.others else await entries_in_conflict(conn, session_id, names)
     before = await count_conflicts(conn, session_id)
-    choices = await in_comparison_thread(read_choices, request, await conflicts_of(conn, session_id, ids=ids))
+    present = await conflicts_of(conn, session_id, ids=ids)
+    choices = await in_comparison_thread(read_choices, request, present)
+    if editor.session.brings:  # there "ours" is the branch, but in these the session; they are decided by themselves
+        choices = [choice for choice in choices if choice.at != OTHERS or not choice.kept.of_branch]
     resolving = _Resolving(editor, request.commit_message)
     await resolving.values([choice for choice in choices if choice.conflict.kind.is_of_values])
     of_tree = {
@@ -149,7 +152,8 @@ class _Resolving:
 
     async def _read(self, kept: SessionConflict, blob: str) -> Entry:
         entry_id, store, workspace_id = kept.conflict.node_id, self.editor.store, self.editor.session.workspace_id
-        is_archive = isinstance(kept.conflict.base or kept.conflict.theirs, ArchiveValue)
+        sides = kept.conflict.base, kept.conflict.ours, kept.conflict.theirs
+        is_archive = any(isinstance(side, ArchiveValue) for side in sides)
         repository = store.repositories.get(workspace_id)
         if not await in_comparison_thread(repository.exists, blob):
             raise VersionGoneError(
@@ -283,7 +287,7 @@ async def _with_choices(entry: Entry, choices: Sequence[Choice]) -> Entry:
     """
     changed = entry
     for choice in choices:
-        if choice.side == "ours":
+        if choice.side == "ours" and choice.conflict.field != "content":
             continue
         after = None if choice.value is None else with_field_value(changed, choice.conflict.field, choice.value)
         if after is None:

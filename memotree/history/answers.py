@@ -6,11 +6,13 @@ those are looked at, with their parents, in the rows of the mirror. No old state
 and changes there and back again are found, and the answer is judged by one measure everywhere.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from memotree_storage.commit.message import notes_of
+from memotree_storage.errors import InvalidInputError
+from memotree_storage.index.search import PastHits
 from memotree_storage.model import trailers
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.postgres import history, tree
@@ -28,14 +30,17 @@ from memotree.request.messages import SUMMARY, node_message
 from memotree.request.questions import check_question
 from memotree.v1 import history_service_pb2 as pb
 
-_CANDIDATES: Final = 50
-"""Versions of each ranking, by words and by meaning, among which the answers are."""
-
 _FLOOR: Final = 0.5
 """A version answers if it has at least this share of the best version's score; else nothing did."""
 
-_MOST_REVISIONS: Final = 300
-"""Versions of the candidates that one call looks at, the newest first."""
+_MOST_VERSIONS: Final = 1000
+"""The versions of one candidate that are read, the newest first."""
+
+_MOST_COMMITS: Final = 300
+"""The commits that one call looks at, the newest first."""
+
+_MOST_TRIES: Final = 4
+"""How often a search begins again since the lines of the mirror were rebuilt meanwhile."""
 
 _DEFAULT_CHANGES: Final = 20
 _MOST_CHANGES: Final = 100
@@ -83,44 +88,54 @@ class AnswerBisecting:
     async def changes(self, request: pb.BisectAnswerRequest) -> pb.BisectAnswerResponse:
         """The changes, newest first."""
         check_question("query", request.query)
+        if request.max_changes < 0:
+            raise InvalidInputError.at("max_changes", "is 0 or more.")
         most = min(request.max_changes or _DEFAULT_CHANGES, _MOST_CHANGES)
-        async with self._store.database.repeatable_read() as conn:
+        async with self._store.database.connection() as conn:
             place = await lookup.use_revision(conn, request.workspace, request.revision)
             state = State(place.workspace.workspace_id, place.state.commit_id)
             reached = await history_of(conn, state.workspace_id, state.commit_id)
-        hits = await self._store.search.find_in_history(state, reached, request.query, _CANDIDATES)
-        hits = [hit for hit in hits if hit.score >= _FLOOR * hits[0].score]
-        scores = {(hit.node_id, hit.line_id, hit.from_seq): hit.score for hit in hits}
-        async with self._store.database.repeatable_read() as conn:
-            rows = await self._revisions(conn, state, {hit.node_id for hit in hits})
-            by_blob = {
-                (row.version.entry_id, row.version.blob): scores[key]
-                for row in rows
-                if (key := (row.version.entry_id, row.version.line_id or 0, row.version.from_seq or 0)) in scores
-            }
-            states = _States(conn, self._store, state.workspace_id, by_blob)
-            found: list[pb.AnswerChange] = []
-            commits = _newest_first(rows)
-            for number, row in enumerate(commits):
-                if number == _MOST_REVISIONS or len(found) == most:
+        for _ in range(_MOST_TRIES):
+            hits = await self._store.search.find_in_history(state, reached, request.query)
+            async with self._store.database.repeatable_read() as conn:
+                now = await history_of(conn, state.workspace_id, state.commit_id)
+                if now == reached:
                     break
-                change = await _change(row, states)
-                found += [] if change is None else [change]
-            now = await states.at(state.commit_id)
+                reached = now
+        async with self._store.database.repeatable_read() as conn:
+            return await self._found(conn, state, reached, hits, most)
+
+    async def _found(
+        self, conn: Connection, state: State, reached: Mapping[int, int], hits: PastHits, most: int
+    ) -> pb.BisectAnswerResponse:
+        floor = _FLOOR * max(hits.scores.values(), default=0.0)
+        scores = {key: score for key, score in hits.scores.items() if score >= floor}
+        complete = hits.complete
+        rows: list[Revision] = []
+        for node_id in sorted({node_id for node_id, _, _ in scores}):
+            limit = _MOST_VERSIONS + 1
+            some = await history.reached_revisions(Snapshot(conn, state), reached, node_id, after=None, limit=limit)
+            complete = complete and len(some) <= _MOST_VERSIONS
+            rows += some
+        by_blob = {
+            (row.version.entry_id, row.version.blob): scores[key]
+            for row in rows
+            if (key := (row.version.entry_id, row.version.line_id or 0, row.version.from_seq or 0)) in scores
+        }
+        states = _States(conn, self._store, state.workspace_id, by_blob)
+        found: list[pb.AnswerChange] = []
+        commits = _newest_first(rows)
+        for row in commits[:_MOST_COMMITS]:
+            change = await _change(row, states)
+            found += [] if change is None else [change]
+            if len(found) > most:
+                break
+        now = await states.at(state.commit_id)
         return pb.BisectAnswerResponse(
             answer=None if now is None else node_message(now.version, SUMMARY),
-            changes=found,
-            complete=len(commits) <= _MOST_REVISIONS and len(found) < most,
+            changes=found[:most],
+            complete=complete and len(commits) <= _MOST_COMMITS and len(found) <= most,
         )
-
-    async def _revisions(self, conn: Connection, state: State, node_ids: Iterable[str]) -> list[Revision]:
-        reached = await history_of(conn, state.workspace_id, state.commit_id)
-        rows: list[Revision] = []
-        for node_id in sorted(node_ids):
-            rows += await history.reached_revisions(
-                Snapshot(conn, state), reached, node_id, after=None, limit=_MOST_REVISIONS
-            )
-        return rows
 
 
 def _newest_first(rows: Sequence[Revision]) -> list[Revision]:
@@ -138,8 +153,7 @@ async def _change(row: Revision, states: _States) -> pb.AnswerChange | None:
     first = before[0] if before else None
     if _says(after) == _says(first):
         return None
-    shown = after or first
-    assert shown is not None  # noqa: S101 - they differ
+    notes = (notes_of(commit.message, each.version.entry_id) for each in (after, first) if each is not None)
     entry: Entry | None = None
     if after is not None:
         entry = (await states.store.entries.load(states.workspace_id, [after.version]))[after.version.blob]
@@ -149,7 +163,7 @@ async def _change(row: Revision, states: _States) -> pb.AnswerChange | None:
         before=None if first is None else node_message(first.version, SUMMARY),
         after=None if after is None else node_message(after.version, SUMMARY),
         source=source_message(entry),
-        reason=notes_of(commit.message, shown.version.entry_id),
+        reason=next(filter(None, notes), ""),
         merged=any(_says(after) == _says(other) for other in before[1:]),
     )
 

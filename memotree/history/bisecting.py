@@ -25,7 +25,7 @@ from memotree.history import entry_ids
 from memotree.history.entry_diff import CREATED, DELETED, UPDATED, field_changes
 from memotree.history.log import commit_message
 from memotree.request import lookup
-from memotree.request.pages import PageTokens, fitting, page_size
+from memotree.request.pages import PAGE_BYTES, PageTokens, page_size
 from memotree.v1 import history_service_pb2 as pb
 from memotree.v1 import types_pb2
 
@@ -33,7 +33,7 @@ FIELDS: Final = ("type", "title", "brief", "summary", "tags", "attributes", "rel
 """The fields that may be asked for; without one, a change of any counts."""
 
 _COMPARED_AT_ONCE: Final = 20
-_MOST_COMPARED: Final = 1000
+_MOST_COMPARED: Final = 300
 """Versions that one call compares; a page ends early after them, and its token goes on."""
 
 
@@ -53,6 +53,7 @@ class Bisecting:
         after = cursor["after"] if cursor else None
         found: list[pb.ValueChange] = []
         last: Revision | None = None
+        room = PAGE_BYTES
         async with self._store.database.repeatable_read() as conn:
             place = await lookup.page_revision(conn, request.workspace, request.revision, cursor)
             state = State(place.workspace.workspace_id, place.state.commit_id)
@@ -65,9 +66,11 @@ class Bisecting:
             for start in range(0, min(len(rows), _MOST_COMPARED), _COMPARED_AT_ONCE):
                 some = rows[start : min(start + _COMPARED_AT_ONCE, _MOST_COMPARED)]
                 for row, change in await self._compared(conn, state.workspace_id, some, request.field):
-                    if change is not None and (len(found) == size or len(fitting([*found, change])) == len(found)):
+                    if change is not None and (len(found) == size or (found and room < change.ByteSize())):
                         return self._page(request, found, last, lookup.pinned(place))
-                    found += [] if change is None else [change]
+                    if change is not None:
+                        found.append(change)
+                        room -= change.ByteSize()
                     last = row
         return self._page(request, found, last if len(rows) > _MOST_COMPARED else None, lookup.pinned(place))
 

@@ -79,3 +79,43 @@ async def test_a_question_that_nothing_answers_and_one_that_is_refused(sides: Si
     assert (list(found.changes), found.complete, found.HasField("answer")) == ([], True, False)
     with pytest.raises(InvalidInputError):
         await bisect(sides, " ")
+
+
+async def test_many_versions_of_a_note_are_one_answer(sides: Sides) -> None:
+    world = sides.world
+    five = note(sides, "Five", "How often a failed payment is sent again: five times.")
+    vague = note(sides, "Vague", "Payments may fail, and are sent again.")
+    await world.put(vague)
+    await world.put(five)
+    for number in range(70):
+        await world.put(replace(five, tags=(f"t{number}",)))
+    found = await bisect(sides)
+    assert said(found) == [("Vague", "Five"), ("", "Vague")]
+    assert found.complete
+    assert found.answer.title == "Five"
+
+
+async def test_what_was_not_looked_at_is_told(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = sides.world
+    five = note(sides, "Five", "A failed payment is sent again at most five times.")
+    await world.put(five)
+    for number in range(5):
+        await world.put(replace(five, tags=(f"t{number}",)))
+    assert (await bisect(sides, max_changes=1)).complete
+    for limit in ("_MOST_VERSIONS", "_MOST_COMMITS"):
+        with monkeypatch.context() as patched:
+            patched.setattr(f"memotree.history.answers.{limit}", 4)
+            assert not (await bisect(sides)).complete
+    with pytest.raises(InvalidInputError):
+        await bisect(sides, max_changes=-1)
+
+
+async def test_the_reason_is_that_of_the_note_that_went(sides: Sides) -> None:
+    world = sides.world
+    exact = note(sides, "Exact", "How often a failed payment is sent again: three times.")
+    await world.put(note(sides, "Vague", "Payments may fail, and are sent again."), exact)
+    session_id = await world.open()
+    await world.stage(session_id, delete=[exact], note="It was wrong.\n\nNora has looked it up.")
+    await world.commit(session_id)
+    found = (await bisect(sides)).changes[0]
+    assert (found.before.title, found.reason) == ("Exact", "It was wrong.\n\nNora has looked it up.")

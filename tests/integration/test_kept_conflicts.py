@@ -11,10 +11,12 @@ from memotree_storage.commit.rebase import ConflictError
 from memotree_storage.commit.session_commit import NothingToCommitError
 from memotree_storage.commit.session_merge import UnresolvedConflictsError
 from memotree_storage.errors import InvalidInputError
+from memotree_storage.mirror.entries import EntryReader
 from memotree_storage.mirror.state_merge import FileConflictError
 from memotree_storage.model.codec import encode_entry
-from memotree_storage.model.node import Node
+from memotree_storage.model.node import Archive, Node, new_id
 from memotree_storage.model.paths import entry_path
+from memotree_storage.model.text_merge import parts_of
 from memotree_storage.verify import Difference, verify
 
 from memotree.v1 import history_service_pb2 as history
@@ -132,7 +134,8 @@ async def test_a_node_with_more_changes_that_the_branch_deletes_meanwhile(sides:
     await world.put(delete=[one])
     await rebase(world, session_id)
     assert [each.field for each in await conflicts(world, session_id)] == ["title", ""]
-    assert (await resolve(world, session_id, others=side)).conflict_count == 0
+    assert (await resolve(world, session_id, others=side)).conflict_count == 1, "in it, ours is the session"
+    await resolve(world, session_id, {"node_id": one.id, "side": side})
     await world.commit(session_id)
     assert sides.at(one.id) == (replace(theirs, title="Ours") if side == OURS else None)
 
@@ -344,3 +347,138 @@ async def test_the_conflicts_of_the_tree_are_gone_with_the_changes(sides: Sides)
     await world.put(parent)
     await world.commit(session_id)
     assert await conflicts(world, session_id) == []
+
+
+@pytest.mark.parametrize("how", ["side", "others", "hunks"])
+async def test_our_side_of_a_content_keeps_what_they_alone_have_changed(sides: Sides, how: str) -> None:
+    world = sides.world
+    one = replace(world.node(), content=LINES)
+    ours = replace(one, content=LINES.replace("two", "two of ours"))
+    theirs = replace(one, content=LINES.replace("two", "two of theirs").replace("five", "five of theirs"))
+    session_id = await merging(sides, one, ours, theirs)
+    if how == "others":
+        await resolve(world, session_id, others=OURS)
+    else:
+        choice = {"side": OURS} if how == "side" else {"hunks": {"hunks": [{"side": OURS}]}}
+        await resolve(world, session_id, {"node_id": one.id, **choice})
+    await world.commit(session_id)
+    found = sides.at(one.id)
+    assert isinstance(found, Node)
+    assert found.content == "one\ntwo of ours\nthree\nfour\nfive of theirs"
+
+
+@pytest.mark.parametrize("side", [OURS, THEIRS])
+async def test_a_content_that_the_branch_took_back_is_still_a_choice(sides: Sides, side: int) -> None:
+    world = sides.world
+    one = replace(world.node(), content=LINES)
+    theirs = replace(one, content=LINES.replace("two", "two of theirs"))
+    session_id = await merging(sides, one, replace(one, content=LINES.replace("two", "two of ours")), theirs)
+    await world.put(one)
+    await rebase(world, session_id)
+    (conflict,) = await conflicts(world, session_id)
+    assert (conflict.our_value.text, list(conflict.hunks)) == (LINES, [])
+    await resolve(world, session_id, {"node_id": one.id, "side": side})
+    await world.commit(session_id)
+    assert sides.at(one.id) == (theirs if side == THEIRS else one)
+
+
+async def test_a_commit_of_the_rest_leaves_the_conflict_up_to_date(sides: Sides) -> None:
+    world = sides.world
+    one, two = world.nodes(2, content=LINES)
+    await sides.fork(one, two)
+    ours = replace(one, content=LINES.replace("two", "two of ours"))
+    await world.put(ours)
+    theirs = replace(one, content=LINES.replace("two", "two of theirs"))
+    await world.put(theirs, replace(two, title="Theirs"), branch="side")
+    session_id = await world.open()
+    await sides.merge(session_id=session_id, style=SQUASH)
+    await world.put(replace(ours, content=ours.content.replace("five", "five, mended")))
+    await world.commit(session_id, specific_nodes=[two.id])
+    (conflict,) = await conflicts(world, session_id)
+    assert "mended" in conflict.our_value.text
+    await world.stage(session_id, replace(ours, content=conflict.our_value.text, tags=("later",)))
+    assert len(await conflicts(world, session_id)) == 1
+    for _ in range(2):
+        await world.store.maintenance.tidy()
+    assert f"{session_id}." in git(world, "for-each-ref", "refs/memotree/keep")
+    await resolve(world, session_id, others=THEIRS)
+    await world.commit(session_id)
+    found = sides.at(one.id)
+    assert isinstance(found, Node)
+    assert found.content == "one\ntwo of theirs\nthree\nfour\nfive, mended"
+
+
+async def test_ours_is_the_branch_in_all_conflicts_of_a_merge(sides: Sides) -> None:
+    world = sides.world
+    one, two = world.nodes(2)
+    await sides.fork(one, two)
+    await world.put(replace(one, title="One of main"))
+    await world.put(replace(one, title="One of side"), replace(two, title="Two of side"), branch="side")
+    session_id = await world.open()
+    await sides.merge(session_id=session_id)
+    await world.put(replace(two, title="Two of main"))
+    await rebase(world, session_id)
+    found = {(each.our_value.text, each.their_value.text) for each in await conflicts(world, session_id)}
+    assert found == {("One of main", "One of side"), ("Two of main", "Two of side")}
+    await resolve(world, session_id, others=THEIRS)
+    await world.commit(session_id)
+    assert sides.at(one.id) == replace(one, title="One of side")
+    assert sides.at(two.id) == replace(two, title="Two of side")
+
+
+async def test_a_missing_parent_is_restored_into_the_session(sides: Sides) -> None:
+    world = sides.world
+    top = world.node("Top")
+    before = await sides.fork(top)
+    below = world.node("Below", parent=top)
+    await world.put(delete=[top])
+    await world.put(below, branch="side")
+    session_id = await world.open()
+    await sides.merge(session_id=session_id)
+    assert [each.kind for each in await conflicts(world, session_id)] == [types_pb2.CONFLICT_KIND_PARENT_DELETED]
+    request = history.RestoreNodesRequest(
+        workspace=world.workspace, node_ids=[top.id], revision=before, session_id=session_id
+    )
+    assert (await sides.history.restore_nodes(request)).conflict_count == 0
+    await world.commit(session_id)
+    assert (sides.at(top.id), sides.at(below.id)) == (top, below)
+
+
+async def test_an_archive_in_conflict_that_the_branch_deletes_meanwhile(sides: Sides) -> None:
+    world = sides.world
+    archive = Archive(new_id(), "plans", "an-agent", attributes={"colour": "red"})
+    await sides.fork(archive)
+    await world.put(replace(archive, attributes={"colour": "blue"}))
+    theirs = replace(archive, attributes={"colour": "green"})
+    await world.put(theirs, branch="side")
+    session_id = await world.open()
+    await sides.merge(session_id=session_id)
+    await world.put(delete=[archive])
+    world.store.entries = EntryReader(world.store.repositories)
+    await rebase(world, session_id)
+    (conflict,) = await conflicts(world, session_id)
+    assert conflict.kind == types_pb2.CONFLICT_KIND_CHANGED_AND_DELETED
+    await resolve(world, session_id, others=THEIRS)
+    await world.commit(session_id)
+    assert sides.at(archive.id) == theirs
+
+
+async def test_a_stale_session_follows_the_branch(sides: Sides) -> None:
+    world = sides.world
+    one, two = world.nodes(2)
+    await world.put(one, two)
+    session_id = await world.open()
+    await world.stage(session_id, replace(one, title="Session"), delete=[two])
+    await world.put(replace(one, title="Branch"), replace(two, title="Branch"))
+    assert (await rebase(world, session_id)).conflict_count == 2
+    await world.put(replace(one, title="Third"))
+    await rebase(world, session_id)
+    assert [each.their_value.text for each in await conflicts(world, session_id) if each.field] == ["Third"]
+    await world.put(replace(one, title="Session"), delete=[two])
+    assert (await rebase(world, session_id)).conflict_count == 0
+
+
+@pytest.mark.parametrize("texts", [("a\nb", "a\nb", "a\nc"), ("a\nb", "a\nc", "a\nb"), ("a", "a", "a"), ("", "", "x")])
+def test_texts_that_merge_have_parts_and_no_hunk(texts: tuple[str, str, str]) -> None:
+    base, ours, theirs = texts
+    assert "".join(str(part) for part in parts_of(base, ours, theirs)) == (theirs if ours == base else ours) + "\n"

@@ -1,9 +1,9 @@
 """Composes the message of a commit, which people read in ``git log``."""
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Final
 
 from memotree_storage.model import trailers
@@ -40,11 +40,9 @@ def compose(message: str, changes: Iterable[ListedChange], found: Mapping[str, s
 
 def notes_of(message: str, entry_id: str) -> str:
     """The notes about an entry in a message that `compose` has made; "" if there are none, or they were cut off."""
-    lines = iter(message.split("\n"))
-    for line in lines:
-        if line.startswith("- ") and f"({entry_id})" in line:
-            break
-    return textwrap.dedent("\n".join(takewhile(lambda line: line.startswith("    "), lines)))
+    line = rf"^- .*\({re.escape(entry_id)}\)(?:: [a-z_, ]+)?\n"
+    found = re.search(line + r"((?:(?:    .*|)\n)*    .*)", message, re.MULTILINE)
+    return "" if found is None else textwrap.dedent(found[1])
 
 
 def _lines(changes: Iterable[ListedChange], told: set[str]) -> Iterator[str]:

@@ -73,12 +73,13 @@ async def rebase_session(snapshot: Snapshot, store: Store, session: Session, *, 
         ConflictError: Both sides changed the same field, or the result would not be a tree; nothing was changed.
     """
     conn, session_id = snapshot.conn, session.session_id
-    merging = await merge_onto(snapshot, store.entries, await staging.staged(conn, session_id))
+    rows = await staging.staged(conn, session_id)
+    merging = await merge_onto(snapshot, store.entries, rows, brings=session.brings)
     checked = await check_merged(snapshot, merging, set(), store.max_depth, is_merge=session.brings)
     conflicts = [*merging.conflicts, *checked.conflicts]
     if conflicts and not keep_conflicts:
         raise ConflictError.of(conflicts)
-    await restage_merged(conn, session_id, merging)
+    await restage_merged(conn, session_id, merging, brings=session.brings)
     await sessions.set_base(conn, session_id, snapshot.state.commit_id)
     await refresh_conflicts(snapshot, store.entries, session_id)
     await set_tree_conflicts(conn, session_id, checked.conflicts)

@@ -315,8 +315,8 @@ class _SessionCommit:
     async def _merge(self, head: State, rows: list[Staged], left_out: set[str]) -> MergedChanges:
         """Merge changes onto the head and check the result against it."""
         snapshot, store = Snapshot(self.transaction.conn, head), self.transaction.store
-        merging = await merge_onto(snapshot, store.entries, rows)
         is_merge = self.session.brings
+        merging = await merge_onto(snapshot, store.entries, rows, brings=is_merge)
         checked = await check_merged(snapshot, merging, left_out, store.max_depth, is_merge=is_merge)
         if checked.missing:
             raise await self._incomplete(checked.missing)
@@ -340,7 +340,8 @@ class _SessionCommit:
         return error
 
     def _settled_session(self) -> SettledSession:
-        return SettledSession(self.session.session_id, _settled(self.merging), self.session.has_conflicts)
+        session = self.session
+        return SettledSession(session.session_id, _settled(self.merging), session.has_conflicts, session.brings)
 
     def _new_commit(self, head: State, effective: Sequence[MergedChange]) -> NewCommit:
         order = self.order

@@ -16,7 +16,7 @@ from memotree_storage.ports import CommitReader, FileContent
 from memotree_storage.postgres import sessions, staging, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
-from memotree_storage.postgres.session_conflicts import SessionConflict, add_conflicts
+from memotree_storage.postgres.session_conflicts import SessionConflict, add_conflicts, conflicts_of
 from memotree_storage.postgres.sessions import Session
 from memotree_storage.postgres.staging import Edit, blob_id
 from memotree_storage.postgres.tree import Snapshot
@@ -92,7 +92,10 @@ async def stage_merge(
     if merged is not None and session.merged is not None:
         raise SessionMergesError(session)
     if session.has_conflicts:
-        raise UnresolvedConflictsError(session)
+        kept = await conflicts_of(conn, session.session_id, of_values=True)
+        in_conflict = {one.conflict.node_id for one in kept}
+        if kept and (merged is not None or any(change.entry_id in in_conflict for change in merge.changes)):
+            raise UnresolvedConflictsError(session)
     files = await in_store_thread(_with_files, repository, session, merge)
     before = await _before(Snapshot(conn, session.tree), merge)
     edits = [Edit(change.entry, before.get(change.entry_id), message, tool) for change in merge.changed]

@@ -48,7 +48,6 @@ from memotree_storage.postgres import projector, refs, staging
 from memotree_storage.postgres.projector import EntryChange
 from memotree_storage.postgres.refs import BRANCHES, TAGS
 from memotree_storage.postgres.rows import Version
-from memotree_storage.postgres.session_conflicts import set_tree_conflicts
 from memotree_storage.postgres.tree import Snapshot, State
 
 _FEW: Final = 50
@@ -63,11 +62,19 @@ class _Target(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SettledSession:
-    """The session of a commit, each chosen change with the blob that was staged, and whether it had conflicts."""
+    """The session of a commit.
+
+    Attributes:
+        session_id: The session.
+        changes: Each chosen change with the blob that was staged.
+        has_conflicts: Whether it had conflicts.
+        brings: Whether something was brought into it.
+    """
 
     session_id: str
     changes: Sequence[EntryChange]
     has_conflicts: bool = False
+    brings: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,10 +326,10 @@ async def _settle(
     """
     conn, workspace_id, session_id = transaction.conn, transaction.workspace_id, session.session_id
     remaining = await staging.settle(conn, workspace_id, session_id, commit_id, session.changes)
-    if not remaining:
-        if session.has_conflicts:  # of the tree, which are gone with the changes
-            await set_tree_conflicts(conn, session_id, [])
+    if not remaining and not session.has_conflicts:
         return 0, []
     store = transaction.store
     snapshot = Snapshot(conn, State(workspace_id, commit_id))
-    return remaining, await carry_over(snapshot, store.entries, session_id, store.max_depth)
+    brings = session.brings
+    conflicts = await carry_over(snapshot, store.entries, session_id, store.max_depth, brings=brings)
+    return remaining, conflicts

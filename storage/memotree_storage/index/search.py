@@ -48,6 +48,18 @@ _MOST_TRIES: Final = 4
 _FUSION_RANK: Final = 60.0
 """The constant of reciprocal rank fusion (Cormack, Clarke and Büttcher, SIGIR 2009)."""
 
+_PAST_NODES: Final = 20
+"""How many notes of each ranking are the candidates of a question about the past."""
+
+_PAST_ROUNDS: Final = 5
+"""How often more candidates are asked for, if the first ones are versions of few notes."""
+
+_PAST_VERSIONS: Final = 2_000
+"""The most versions of the candidates."""
+
+_MOST_LINES: Final = 500
+"""The most lines of a history that are searched."""
+
 _CACHED_BYTES: Final = 64 << 20
 _READ_AT_ONCE: Final = 500
 _TOKENS_AT_ONCE: Final = 1 << 20
@@ -86,13 +98,16 @@ class FoundNode:
 
 
 @dataclass(frozen=True, slots=True)
-class PastHit:
-    """A version of a node that a question finds in a history, with its score from 0 to 1."""
+class PastHits:
+    """The versions of notes that a question finds in a history.
 
-    node_id: str
-    line_id: int
-    from_seq: int
-    score: float
+    Attributes:
+        scores: The mean of their scores by words and by meaning, from 0 to 1, by node, line and seq.
+        complete: Whether all versions of these notes were scored.
+    """
+
+    scores: Mapping[tuple[str, int, int], float]
+    complete: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,34 +192,38 @@ class Search:
             ranks = [_fused(*ranks) if terms else _fused({}, *ranks)]
         return sorted(ranks[0].values(), key=lambda hit: (-hit.score, hit.version.entry_id))[: query.limit]
 
-    async def find_in_history(self, state: State, reached: Mapping[int, int], text: str, limit: int) -> list[PastHit]:
-        """Return the best versions of nodes that a commit has behind it, by words and by meaning, best first.
+    async def find_in_history(self, state: State, reached: Mapping[int, int], text: str) -> PastHits:
+        """Find the notes of all times that a question means, and score all their versions that a commit has behind it.
 
         Args:
             state: The commit, whose frequencies of words count.
             reached: What it reaches, as `merge_bases.history_of` returns it.
             text: The question.
-            limit: The most versions of each of the two rankings.
 
         Raises:
             IndexUnavailableError: The index does not answer.
             UnavailableError: The embedding model does not answer.
         """
-        query = SearchQuery(text, limit, meaning=True)
+        query = SearchQuery(text, _PAST_NODES, meaning=True)
         terms = await in_thread_if_long(len(text), query_terms, text)
         basis, *vectors = await self._basis_and_vector(state, query, terms)
         rankings = [self._by_words(query, _Overlay(), terms, basis)] if terms else []
         rankings += [self._by_meaning(vector) for vector in vectors]
-        lines = [LineSpan(line_id, seq) for line_id, seq in reached.items()]
-        part = IndexQuery(state.workspace_id, lines, limit, every=True)
+        lines = [LineSpan(line_id, seq) for line_id, seq in list(reached.items())[:_MOST_LINES]]
+        part = IndexQuery(state.workspace_id, lines, _PAST_NODES, every=True)
+        nodes: set[str] = set()
+        for ranking in rankings:
+            nodes |= await _best_nodes(ranking.ask, part)
+        part = replace(part, limit=_PAST_VERSIONS, node_ids=sorted(nodes))
         scores: dict[tuple[str, int, int], float] = {}
-        for ranking, hits in zip(rankings, await _all_of([each.ask(part) for each in rankings]), strict=True):
-            for rank, hit in enumerate(hits, start=1):
+        complete = len(lines) == len(reached)
+        for ranking in rankings:
+            hits = await ranking.ask(part) if nodes else []
+            complete = complete and len(hits) < _PAST_VERSIONS
+            for hit in hits:
                 key = (hit.node_id, hit.line_id, hit.from_seq)
-                scores[key] = scores.get(key, 0.0) + ranking.relative(hit.score) / (_FUSION_RANK + rank)
-        top = len(rankings) / (_FUSION_RANK + 1)
-        found = [PastHit(*key, min(1.0, score / top)) for key, score in scores.items() if score > 0]
-        return sorted(found, key=lambda hit: (-hit.score, hit.node_id, hit.line_id, hit.from_seq))
+                scores[key] = scores.get(key, 0.0) + ranking.relative(hit.score) / len(rankings)
+        return PastHits({key: score for key, score in scores.items() if score > 0}, complete)
 
     async def _basis_and_vector(
         self, state: State, query: SearchQuery, terms: Sequence[QueryTerm]
@@ -387,6 +406,17 @@ def _good(candidates: Sequence[IndexHit], shown: Mapping[str, Version], query: S
         and (version.line_id, version.from_seq) == (hit.line_id, hit.from_seq)
         and _matches(version, query)
     ]
+
+
+async def _best_nodes(ask: _Ask, part: IndexQuery) -> set[str]:
+    """The nodes with the best versions; one with many versions does not keep others out."""
+    found: set[str] = set()
+    for _ in range(_PAST_ROUNDS):
+        hits = await ask(replace(part, without_ids=sorted(found)))
+        found |= {hit.node_id for hit in hits}
+        if len(found) >= part.limit or len(hits) < part.limit:
+            break
+    return found
 
 
 async def _all_of(asked: Sequence[Coroutine[Any, Any, list[IndexHit]]]) -> list[list[IndexHit]]:

@@ -355,10 +355,12 @@ async def _settle(
         session_id = await waiting.session_of(commit)
         if session_id is None:
             continue
+        session = await sessions.find_if_there(conn, workspace_id, session_id)
+        brings = session is not None and session.brings
         rows = await staging.staged(conn, session_id)
         made = Snapshot(conn, State(workspace_id, commit.commit_id))
         committed = await tree.versions(made, [row.entry_id for row in rows], dead=True)
-        merging = await merge_onto(Snapshot(conn, State(workspace_id, commit.parents[0])), entries, rows)
+        merging = await merge_onto(Snapshot(conn, State(workspace_id, commit.parents[0])), entries, rows, brings=brings)
         alive = await entries.load(workspace_id, [version for version in committed.values() if not version.dead])
         changes = []
         for item in merging.merged:
@@ -369,7 +371,7 @@ async def _settle(
             elif version is not None and version.commit_id == commit.commit_id:
                 changes.append(EntryChange(item.row.entry_id, version.blob, entry))
         await staging.settle(conn, workspace_id, session_id, commit.commit_id, changes)
-        await carry_over(made, entries, session_id)
+        await carry_over(made, entries, session_id, brings=brings)
 
 
 async def _read_changes(

@@ -6,10 +6,11 @@ from typing import Final
 
 from memotree_storage.concurrency.threads import LONG_BYTES, LONG_TEXT, in_comparison_thread, in_store_thread_if
 from memotree_storage.conflicts import Absence, Conflict, ConflictKind
+from memotree_storage.errors import InvalidInputError, NotFoundError
 from memotree_storage.mirror.entries import EntryReader
 from memotree_storage.mirror.tree_check import TreeCheckResult, check_tree, named_by
 from memotree_storage.model.codec import READ_LIMITS
-from memotree_storage.model.field_values import ARCHIVE_FIELDS, entry_value, field_value, is_same_value
+from memotree_storage.model.field_values import entry_value, field_value, is_same_value
 from memotree_storage.model.merge import deleted_and_changed, merge_entries
 from memotree_storage.model.node import Archive, Entry, Node
 from memotree_storage.model.paths import archive_path, node_path
@@ -86,8 +87,14 @@ class MergedChanges:
         return [conflict for item in self.merged for conflict in item.conflicts]
 
 
-async def merge_onto(snapshot: Snapshot, entries: EntryReader, rows: Sequence[Staged]) -> MergedChanges:
-    """Merge staged changes onto a state. A change is taken unchanged if its entry is as it was derived from there."""
+async def merge_onto(
+    snapshot: Snapshot, entries: EntryReader, rows: Sequence[Staged], *, brings: bool = False
+) -> MergedChanges:
+    """Merge staged changes onto a state. A change is taken unchanged if its entry is as it was derived from there.
+
+    In a session that ``brings`` a merge or pick, the branch is "ours", as in the merge: a field in conflict gets its
+    value.
+    """
     # What the check of the tree needs as well, so that it has nothing left to read as a rule.
     looked_for = {row.entry_id for row in rows}
     for row in rows:
@@ -105,7 +112,7 @@ async def merge_onto(snapshot: Snapshot, entries: EntryReader, rows: Sequence[St
     both = [row for row in rows if row.derived_blob in bases]
 
     def merge_all() -> list[MergedChange]:
-        return [_merge(row, at_head.get(row.entry_id), theirs, bases) for row in rows]
+        return [_merge(row, at_head.get(row.entry_id), theirs, bases, brings=brings) for row in rows]
 
     if sum(len(row.data) for row in both) > LONG_TEXT:
         merged = await in_comparison_thread(merge_all)
@@ -144,7 +151,12 @@ def _is_much(rows: Sequence[Staged]) -> bool:
 
 
 def _merge(
-    row: Staged, at_head: Version | None, theirs: Mapping[str, Entry], bases: Mapping[str, Entry]
+    row: Staged,
+    at_head: Version | None,
+    theirs: Mapping[str, Entry],
+    bases: Mapping[str, Entry],
+    *,
+    brings: bool,
 ) -> MergedChange:
     ours, blob = row.entry, _blob(at_head)
     other = theirs[blob] if blob else None
@@ -152,6 +164,8 @@ def _merge(
         return MergedChange(row, ours, other, blob)
     base = bases[row.derived_blob] if row.derived_blob else None
     result = merge_entries(base, ours, other)
+    if brings and any(conflict.field for conflict in result.conflicts):
+        result = merge_entries(base, other, ours)
     return MergedChange(row, result.entry, other, blob, result.conflicts)
 
 
@@ -172,29 +186,31 @@ def check_limits(entry: Entry | None) -> None:
         check_node(entry, READ_LIMITS)
 
 
-def found_by(merging: MergedChanges) -> list[SessionConflict]:
-    """The conflicts of values of merged changes, as the session keeps them: it has our values, derived from theirs."""
-    return [
-        SessionConflict(conflict, base_blob=item.row.derived_blob or "", their_blob=item.theirs_blob or "")
-        for item in merging.merged
-        for conflict in item.conflicts
-    ]
+def _found_by(merging: MergedChanges, *, brings: bool) -> list[SessionConflict]:
+    """The conflicts of values of merged changes, as the session keeps them."""
+    found: list[SessionConflict] = []
+    for item in merging.merged:
+        for conflict in item.conflicts:
+            of_branch = not (brings and conflict.field)
+            blobs = (item.row.derived_blob or "", item.theirs_blob or "") if of_branch else ("", "")
+            found.append(SessionConflict(conflict, 0, *blobs, of_branch=of_branch))
+    return found
 
 
-async def restage_merged(conn: Connection, session_id: str, merging: MergedChanges) -> None:
+async def restage_merged(conn: Connection, session_id: str, merging: MergedChanges, *, brings: bool) -> None:
     """Base the staged changes of a session on the state that they were merged onto.
 
-    A field in conflict keeps the session's value, and the conflict is noted. So nothing of either side is lost, and
-    what is chosen later is merged already.
+    A field in conflict keeps our value (see `merge_onto`), and the conflict is noted. So nothing of either side is
+    lost, and what is chosen later is merged already.
     """
     for item in merging.merged:
         if item.is_merged:
             await staging.restage(conn, session_id, item.row, item.entry, item.theirs_blob)
-    await add_conflicts(conn, session_id, found_by(merging))
+    await add_conflicts(conn, session_id, _found_by(merging, brings=brings))
 
 
 async def carry_over(
-    snapshot: Snapshot, entries: EntryReader, session_id: str, max_depth: int | None = None
+    snapshot: Snapshot, entries: EntryReader, session_id: str, max_depth: int | None = None, *, brings: bool = False
 ) -> list[Conflict]:
     """Rebase what is still staged in a session onto its new base, and note what does not fit there.
 
@@ -203,62 +219,100 @@ async def carry_over(
         entries: Reads entries.
         session_id: The session, which the transaction holds.
         max_depth: The greatest depth of a node, if there is a limit.
+        brings: Whether the session brings a merge or pick.
 
     Returns:
         Why some changes do not fit: others may have changed what they change, or deleted what they stand below.
     """
-    merging = await merge_onto(snapshot, entries, await staging.staged(snapshot.conn, session_id))
-    await restage_merged(snapshot.conn, session_id, merging)
+    rows = await staging.staged(snapshot.conn, session_id)
+    merging = await merge_onto(snapshot, entries, rows, brings=brings)
+    await restage_merged(snapshot.conn, session_id, merging, brings=brings)
     await refresh_conflicts(snapshot, entries, session_id)
-    return [*merging.conflicts, *await recheck_tree(snapshot, session_id, max_depth)]
+    return [*merging.conflicts, *await recheck_tree(snapshot, session_id, max_depth, is_merge=brings)]
 
 
 async def refresh_conflicts(base: Snapshot, entries: EntryReader, session_id: str) -> None:
     """Bring the conflicts of values of a session up to date after its base has moved.
 
-    Our value is the one that the session has now. Of an entry that the branch has deleted meanwhile, one conflict is
-    left, about the whole of it.
+    Our value is the one that the session has now, and that of the branch, where it is their side, the one that the
+    base has. A conflict ends when both sides are the same. Of an entry that the branch has deleted meanwhile, one
+    conflict is left, about the whole of it.
     """
     conn, workspace_id = base.conn, base.state.workspace_id
-    kept = [one for one in await conflicts_of(conn, session_id) if one.conflict.kind.is_of_values]
+    kept = await conflicts_of(conn, session_id, of_values=True)
     if not kept:
         return
+    ids = {one.conflict.node_id for one in kept}
     state = State(workspace_id, base.state.commit_id, session_id)
-    versions = await tree.versions(Snapshot(conn, state), {one.conflict.node_id for one in kept})
-    present = await entries_of(conn, entries, state, versions)
+    versions = await tree.versions(Snapshot(conn, state), ids, dead=True)
+    alive = {one: version for one, version in versions.items() if not version.dead}
+    present = await entries_of(conn, entries, state, alive)
+    at_base = await tree.versions(base, ids)
+    branch = await entries_of(conn, entries, base.state, at_base)
     ended: list[tuple[str, int]] = []
     changed: dict[tuple[str, str], SessionConflict] = {}
     for one in kept:
-        conflict, entry = one.conflict, present.get(one.conflict.node_id)
-        if entry is None:
-            if conflict.ours is Absence.DELETED:
-                continue
-            ended.append((conflict.node_id, one.number))
-            if one.their_blob:
-                whole = await _deleted_meanwhile(entries, workspace_id, one)
-                changed[conflict.node_id, ""] = replace(one, conflict=whole)
-        elif conflict.field:
-            ours = field_value(entry, conflict.field)
-            if is_same_value(ours, conflict.theirs):
-                ended.append((conflict.node_id, one.number))
-            elif not is_same_value(ours, conflict.ours):
-                changed[conflict.node_id, conflict.field] = replace(one, conflict=replace(conflict, ours=ours))
-        elif conflict.ours is Absence.DELETED:
-            described = replace(conflict, ours=entry_value(entry), kind=ConflictKind.BOTH_CHANGED)
-            changed[conflict.node_id, ""] = replace(one, conflict=described)
+        entry_id = one.conflict.node_id
+        version = versions.get(entry_id)
+        if one.of_branch:
+            blob = at_base[entry_id].blob if entry_id in at_base else ""
+            fresh = _with_branch(replace(one, their_blob=blob), present.get(entry_id), branch.get(entry_id))
+        elif entry_id in present:
+            fresh = _with_ours(one, present[entry_id])
+        else:
+            is_archive = version is not None and version.is_archive
+            fresh = await _deleted_meanwhile(entries, workspace_id, one, is_archive=is_archive)
+        if fresh is None:
+            ended.append((entry_id, one.number))
+        elif fresh != one:
+            if fresh.conflict.field != one.conflict.field:
+                ended.append((entry_id, one.number))
+            changed[entry_id, fresh.conflict.field] = fresh
     await end_conflicts(conn, session_id, ended)
     await add_conflicts(conn, session_id, list(changed.values()))
 
 
-async def _deleted_meanwhile(entries: EntryReader, workspace_id: str, one: SessionConflict) -> Conflict:
-    """The conflict about an entry that our side has deleted, in place of one about a field."""
-    entry_id, is_archive = one.conflict.node_id, one.conflict.field in ARCHIVE_FIELDS
+def _with_branch(one: SessionConflict, entry: Entry | None, branch: Entry | None) -> SessionConflict | None:
+    """A conflict of the session with the branch, with the values of both; ``None`` if they are the same."""
+    conflict = one.conflict
+    if not conflict.field:
+        if (entry is None) == (branch is None):
+            return None if entry == branch else one
+        sides = [Absence.DELETED if side is None else entry_value(side) for side in (entry, branch)]
+        return replace(one, conflict=replace(conflict, ours=sides[0], theirs=sides[1]))
+    if entry is None or branch is None:
+        return None  # one conflict about the whole of it is noted, or both are gone
+    ours, theirs = (field_value(side, conflict.field) for side in (entry, branch))
+    return None if is_same_value(ours, theirs) else replace(one, conflict=replace(conflict, ours=ours, theirs=theirs))
+
+
+def _with_ours(one: SessionConflict, entry: Entry) -> SessionConflict | None:
+    """A conflict with something that was brought, with the value that the session has; ``None`` if it is the same."""
+    conflict = one.conflict
+    if conflict.field:
+        ours = field_value(entry, conflict.field)
+        return None if is_same_value(ours, conflict.theirs) else replace(one, conflict=replace(conflict, ours=ours))
+    if conflict.ours is Absence.DELETED:
+        described = replace(conflict, ours=entry_value(entry), kind=ConflictKind.BOTH_CHANGED)
+        return replace(one, conflict=described)
+    return one
+
+
+async def _deleted_meanwhile(
+    entries: EntryReader, workspace_id: str, one: SessionConflict, *, is_archive: bool
+) -> SessionConflict | None:
+    """The conflict about an entry that our side has deleted; ``None`` if their side lacks it, too."""
+    if one.conflict.ours is Absence.DELETED or not one.their_blob:
+        return one if one.conflict.theirs is not Absence.DELETED and one.their_blob else None
+    entry_id = one.conflict.node_id
     path = archive_path(entry_id) if is_archive else node_path(entry_id)
-    read = await entries.read(workspace_id, {blob: path for blob in (one.base_blob, one.their_blob) if blob})
-    base, theirs = read.get(one.base_blob), read.get(one.their_blob)
-    start = base if base is not None else theirs
-    assert start is not None  # noqa: S101 - their side has the entry
-    return deleted_and_changed(start, None, theirs).conflicts[0]
+    try:
+        read = await entries.read(workspace_id, {blob: path for blob in (one.base_blob, one.their_blob) if blob})
+    except (NotFoundError, InvalidInputError):  # its branch was rewound or deleted
+        return one
+    theirs = read[one.their_blob]
+    start = read.get(one.base_blob, theirs)
+    return replace(one, conflict=deleted_and_changed(start, None, theirs).conflicts[0])
 
 
 async def recheck_tree(

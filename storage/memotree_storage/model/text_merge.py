@@ -234,7 +234,8 @@ def _changes(base: Sequence[str], side: Sequence[str]) -> list[_Change] | None:
         low, begin = match.before + match.count, match.after + match.count
     if (low, begin) != (len(base), len(side)):
         changes.append(_Change(low, len(base), begin, len(side)))
-    return [_slid(change, base, side, after) for change, after in zip(changes, [*changes[1:], None], strict=True)]
+    following = dict(enumerate(changes[1:]))
+    return [_slid(change, base, side, following.get(number)) for number, change in enumerate(changes)]
 
 
 def _slid(change: _Change, base: Sequence[str], side: Sequence[str], after: _Change | None) -> _Change:

@@ -13,8 +13,9 @@ from psycopg.types.json import Jsonb
 from memotree_storage.conflicts import Conflict, ConflictKind, value_from_json, value_to_json
 from memotree_storage.postgres.database import Connection, fetched
 
-_COLUMNS: Final = "entry_id, number, kind, field, sides, description, base_blob, their_blob"
-_OF_VALUES: Final = [kind.value for kind in ConflictKind if kind.is_of_values]
+_COLUMNS: Final = "entry_id, number, kind, field, sides, description, base_blob, their_blob, of_branch"
+OF_VALUES: Final = [kind.value for kind in ConflictKind if kind.is_of_values]
+"""The names of the kinds that are about values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +27,14 @@ class SessionConflict:
         number: Its number among those of the entry.
         base_blob: The whole entry at the base; "" if it is not there.
         their_blob: The whole entry on their side; likewise.
+        of_branch: Whether "theirs" is the branch, and not something that was brought into the session.
     """
 
     conflict: Conflict
     number: int = 0
     base_blob: str = ""
     their_blob: str = ""
+    of_branch: bool = False
 
 
 async def conflicts_of(
@@ -65,19 +68,18 @@ async def conflicts_of(
                 "ids": None if ids is None else list(ids),
                 "entry": after[0],
                 "number": after[1],
-                "kinds": _OF_VALUES,
+                "kinds": OF_VALUES,
                 "limit": limit,
             },
         )
         return [_read(*row) for row in await fetched(cursor)]
 
 
-def _read(
-    entry_id: str, number: int, kind: str, field: str, sides: list[Any], description: str, base_blob: str, blob: str
-) -> SessionConflict:
+def _read(*row: Any) -> SessionConflict:
+    entry_id, number, kind, field, sides, description, base_blob, their_blob, of_branch = row
     base, ours, theirs = (value_from_json(value) for value in sides)
     conflict = Conflict(ConflictKind(kind), entry_id, field, base, ours, theirs, description)
-    return SessionConflict(conflict, number, base_blob, blob)
+    return SessionConflict(conflict, number, base_blob, their_blob, of_branch)
 
 
 async def count_conflicts(conn: Connection, session_id: str) -> int:
@@ -91,7 +93,7 @@ async def count_conflicts(conn: Connection, session_id: str) -> int:
 async def has_tree_conflicts(conn: Connection, session_id: str) -> bool:
     """Whether a session has conflicts of the tree."""
     cursor = await conn.execute(
-        "select 1 from work.conflict where session_id = %s and kind <> all(%s) limit 1", (session_id, _OF_VALUES)
+        "select 1 from work.conflict where session_id = %s and kind <> all(%s) limit 1", (session_id, OF_VALUES)
     )
     return await cursor.fetchone() is not None
 
@@ -119,7 +121,7 @@ async def add_conflicts(conn: Connection, session_id: str, found: Sequence[Sessi
                 "session": session_id,
                 "ids": [one.conflict.node_id for one in found],
                 "fields": [one.conflict.field for one in found],
-                "kinds": _OF_VALUES,
+                "kinds": OF_VALUES,
             },
         )
         await _insert(conn, session_id, found)
@@ -127,7 +129,7 @@ async def add_conflicts(conn: Connection, session_id: str, found: Sequence[Sessi
 
 async def set_tree_conflicts(conn: Connection, session_id: str, found: Sequence[Conflict]) -> None:
     """Note the conflicts of the tree that a session has now; those that it had before are gone."""
-    await conn.execute("delete from work.conflict where session_id = %s and kind <> all(%s)", (session_id, _OF_VALUES))
+    await conn.execute("delete from work.conflict where session_id = %s and kind <> all(%s)", (session_id, OF_VALUES))
     await _insert(conn, session_id, [SessionConflict(conflict) for conflict in found])
 
 
@@ -147,12 +149,12 @@ async def _insert(conn: Connection, session_id: str, found: Sequence[SessionConf
             rows.append(
                 (
                     *(session_id, conflict.node_id, number, conflict.kind.value, conflict.field, sides),
-                    *(conflict.description, one.base_blob, one.their_blob),
+                    *(conflict.description, one.base_blob, one.their_blob, one.of_branch),
                 )
             )
         async with conn.cursor() as cursor:
             await cursor.executemany(
-                f"insert into work.conflict (session_id, {_COLUMNS}) values ({', '.join(['%s'] * 9)})",  # noqa: S608
+                f"insert into work.conflict (session_id, {_COLUMNS}) values ({', '.join(['%s'] * 10)})",  # noqa: S608
                 rows,
             )
     await _note_whether_any(conn, session_id)

@@ -17,7 +17,7 @@ from memotree_storage.postgres import tree
 from memotree_storage.postgres.database import Connection, fetched
 from memotree_storage.postgres.projector import EntryChange
 from memotree_storage.postgres.rows import FIELDS, Version, row_of, targets_of, tombstone_of
-from memotree_storage.postgres.session_conflicts import conflicts_of, end_conflicts
+from memotree_storage.postgres.session_conflicts import OF_VALUES, conflicts_of, end_conflicts
 from memotree_storage.postgres.sessions import Session
 from memotree_storage.postgres.tree import Snapshot
 
@@ -244,8 +244,9 @@ _SETTLE: Final = """
      where s.session_id = %(session)s and s.entry_id = c.entry_id and s.blob <> c.blob and c.blob = any(s.earlier)),
   based as (
     update work.session set base_commit = %(commit)s, merged = null, files = '{}',
-           brings = brings and (select count(*) from work.staged s where s.session_id = %(session)s)
-                               > (select count(*) from gone)
+           brings = brings and (
+             (select count(*) from work.staged s where s.session_id = %(session)s) > (select count(*) from gone)
+             or exists (select from work.conflict o where o.session_id = %(session)s and o.kind = any(%(kinds)s)))
      where session_id = %(session)s and workspace_id = %(workspace)s and state = 'open')
   select (select count(*) from work.staged where session_id = %(session)s) - (select count(*) from gone)"""
 
@@ -270,6 +271,7 @@ async def settle(
         "session": session_id,
         "workspace": workspace_id,
         "commit": commit_id,
+        "kinds": OF_VALUES,
     }
     row = await (await conn.execute(_SETTLE, arguments)).fetchone()
     return int(row[0]) if row else 0
