@@ -277,11 +277,15 @@ class Tag:
 
 @dataclass(frozen=True, slots=True)
 class BlamedLine:
-    """One line of a node's content, the commit that wrote it, and the agent of that commit."""
+    """One line of a node's content, or one sentence, the commit that wrote it, and the agent of that commit.
+
+    ``line`` is the number of the line, counted from 1.
+    """
 
     text: str
     commit: Commit
     agent: str
+    line: int = 0
 
 
 @dataclass(frozen=True, slots=True)

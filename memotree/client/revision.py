@@ -332,13 +332,21 @@ class AsyncRevision(AsyncForestQueries):
         )
         return AnswerHistory.from_wire(await self._transport.call(request, history.BisectAnswerResponse))
 
-    async def blame(self, node: NodeRef) -> list[BlamedLine]:
-        """The lines of a node's content, each with the commit and agent that wrote it."""
-        request = history.BlameNodeRequest(workspace=self._workspace, node_id=node_id(node), revision=self._revision)
+    async def blame(self, node: NodeRef, *, by_sentences: bool = False) -> list[BlamedLine]:
+        """The lines of a node's content, each with the commit and agent that wrote it, through merges too.
+
+        Args:
+            node: The node.
+            by_sentences: Divide lines of prose into sentences.
+        """
+        request = history.BlameNodeRequest(
+            workspace=self._workspace, node_id=node_id(node), revision=self._revision, by_sentences=by_sentences
+        )
         answer = await self._transport.call(request, history.BlameNodeResponse)
         commits = [Commit.from_wire(commit) for commit in answer.commits]
         return [
-            BlamedLine(line.text, commits[line.commit_index], answer.agents[line.commit_index]) for line in answer.lines
+            BlamedLine(line.text, commits[line.commit_index], answer.agents[line.commit_index], line.line)
+            for line in answer.lines
         ]
 
     async def show(self, revision: str = "") -> CommitDetails:

@@ -758,22 +758,26 @@ class BlameNodeRequest(_message.Message):
     WORKSPACE_FIELD_NUMBER: _builtins.int
     NODE_ID_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
+    BY_SENTENCES_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
     """Name or id of the workspace."""
     node_id: _builtins.str
     """The node."""
     revision: _builtins.str
     """A branch, tag, commit or session (its base); the default branch when empty."""
+    by_sentences: _builtins.bool
+    """Whether lines of prose are divided into sentences. Lines of code and of tables stay whole."""
     def __init__(
         self,
         *,
         workspace: _builtins.str = ...,
         node_id: _builtins.str = ...,
         revision: _builtins.str = ...,
+        by_sentences: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["node_id", b"node_id", "revision", b"revision", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_sentences", b"by_sentences", "node_id", b"node_id", "revision", b"revision", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -781,25 +785,29 @@ Global___BlameNodeRequest: _TypeAlias = BlameNodeRequest  # noqa: Y015
 
 @_typing.final
 class BlameLine(_message.Message):
-    """One line of a node's content."""
+    """One line of a node's content, or one sentence."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TEXT_FIELD_NUMBER: _builtins.int
     COMMIT_INDEX_FIELD_NUMBER: _builtins.int
+    LINE_FIELD_NUMBER: _builtins.int
     text: _builtins.str
-    """The line without its line break."""
+    """The line without its line break; a sentence without white space around it."""
     commit_index: _builtins.int
     """The index in commits of the commit that wrote it."""
+    line: _builtins.int
+    """The number of the line, or of the one that has the sentence, counted from 1."""
     def __init__(
         self,
         *,
         text: _builtins.str = ...,
         commit_index: _builtins.int = ...,
+        line: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_index", b"commit_index", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_index", b"commit_index", "line", b"line", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -817,7 +825,7 @@ class BlameNodeResponse(_message.Message):
     WARNINGS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def lines(self) -> _containers.RepeatedCompositeFieldContainer[Global___BlameLine]:
-        """The lines of the content, in their order."""
+        """The lines of the content, or their sentences, in their order."""
 
     @_builtins.property
     def commits(self) -> _containers.RepeatedCompositeFieldContainer[Global___Commit]:

@@ -230,13 +230,18 @@ def diff(
 
 
 @command("blame", WORKSPACE)
-def blame(cli: CliContext, node: NodeArgument, at: AtOption = "") -> None:
-    """Show which commit and agent wrote each line of a node's content."""
-    found = cli.workspace.at(at).blame(node)
+def blame(
+    cli: CliContext,
+    node: NodeArgument,
+    at: AtOption = "",
+    sentences: Annotated[bool, typer.Option("--sentences", help="Show each sentence of prose on its own.")] = False,
+) -> None:
+    """Show which commit and agent wrote each line of a node's content, through merges too."""
+    found = cli.workspace.at(at).blame(node, by_sentences=sentences)
     cli.output.show(
         {"lines": found},
         lambda: table(
-            [("Commit", "yellow"), "Agent", ("When", "dim"), "Line"],
+            [("Commit", "yellow"), "Agent", ("When", "dim"), "Sentence" if sentences else "Line"],
             [(short(line.commit.id), line.agent, when(line.commit.commit_time), line.text) for line in found],
             empty="The node has no content.",
         ),

@@ -11,21 +11,11 @@ would be a process. The libraries for this either have a licence that Apache-2.0
 for some texts.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from memotree_storage.model.line_matching import matches
-
-_SENTENCE_END: Final = re.compile(
-    r"(?<![.!?])[.!?]++[\"'\u201d\u2019)\]]*+\s+"  # a full stop, what closes after it, and white space
-    r"|[\u3002\uff01\uff1f]++[\u201d\u2019\u300d\u300f\uff09]*+\s*"  # the same in Chinese, which needs none
-    r"|\n\s*"
-)
-_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
-_AS_IT_IS: Final = re.compile(r"^\t|^ {4}|\|")
-"""Is in a line of code, or of a table."""
+from memotree_storage.model.sentences import Prose, sentences_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +53,7 @@ def merge_texts(base: str, ours: str, theirs: str) -> str | None:
     merged = _merge(*sides)
     if merged is None:  # where lines are repeated, what is common can be told in several ways; from the end is another
         merged = _merge(*(side[::-1] for side in sides))
-        merged = _merge(*sides, prose=_Prose(sides[0])) if merged is None else merged[::-1]
+        merged = _merge(*sides, prose=Prose(sides[0])) if merged is None else merged[::-1]
     return None if merged is None else "\n".join(merged)
 
 
@@ -92,7 +82,7 @@ def parts_of(base: str, ours: str, theirs: str) -> list[str | Hunk]:
     """
     sides = [text.split("\n") for text in (base, ours, theirs)]
     found: list[str | Hunk] = []
-    for part in _parts(*sides, prose=_Prose(sides[0])):
+    for part in _parts(*sides, prose=Prose(sides[0])):
         if isinstance(part, _Sentences):
             found += [*(_part(section, "") for section in part.sections), "\n"]
         else:
@@ -107,30 +97,6 @@ def _part(section: "_Section", end: str) -> str | Hunk:
         "".join(f"{item}{end}" for item in side) for side in (section.base, section.ours, section.theirs)
     )
     return Hunk(base, ours, theirs, is_of_lines=bool(end))
-
-
-class _Prose:
-    """Which lines of a text are prose, where sentences can be told apart.
-
-    A fence ends with a bare line of its own mark that is at least as long, as in CommonMark.
-    """
-
-    def __init__(self, lines: Sequence[str]) -> None:
-        self._is_prose: list[bool] = []
-        fence = ""
-        for line in lines:
-            mark = _FENCE.match(line)
-            self._is_prose.append(not fence and mark is None and not _AS_IT_IS.search(line))
-            if mark is None:
-                continue
-            if not fence:
-                fence = mark[1]
-            elif mark[1].startswith(fence) and not mark[2].strip():
-                fence = ""
-
-    def holds(self, low: int, high: int) -> bool:
-        """Whether all lines from ``low`` to ``high`` are prose."""
-        return all(self._is_prose[low:high])
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +120,7 @@ class _Sentences:
 
 
 def _merge(
-    base: Sequence[str], ours: Sequence[str], theirs: Sequence[str], *, prose: _Prose | None = None
+    base: Sequence[str], ours: Sequence[str], theirs: Sequence[str], *, prose: Prose | None = None
 ) -> list[str] | None:
     """Merge lines; ``None`` for a conflict. For the arguments see `_parts`."""
     merged: list[str] = []
@@ -166,7 +132,7 @@ def _merge(
 
 
 def _parts(
-    base: Sequence[str], ours: Sequence[str], theirs: Sequence[str], *, prose: _Prose | None = None
+    base: Sequence[str], ours: Sequence[str], theirs: Sequence[str], *, prose: Prose | None = None
 ) -> Iterator[_Section | _Sentences]:
     """The merged lines, and what does not merge, in the order of the text.
 
@@ -186,14 +152,14 @@ def _parts(
             yield ["".join("".join(each) for each in sentences if not isinstance(each, _Clash))]
 
 
-def _by_sentences(clash: _Clash, prose: _Prose) -> list[_Section] | None:
+def _by_sentences(clash: _Clash, prose: Prose) -> list[_Section] | None:
     """The sentences of lines that clash; ``None`` if they are not prose on all sides."""
     sides = clash.base, clash.ours, clash.theirs
     if not all(sides) or not prose.holds(clash.low, clash.low + len(clash.base)):
         return None
-    if not all(_Prose(part).holds(0, len(part)) for part in sides[1:]):
+    if not all(Prose(part).holds(0, len(part)) for part in sides[1:]):
         return None
-    return list(_sections(*(_sentences("\n".join(part)) for part in sides), touching=False))
+    return list(_sections(*(sentences_of("\n".join(part)) for part in sides), touching=False))
 
 
 def _sections(base: Sequence[str], ours: Sequence[str], theirs: Sequence[str], *, touching: bool) -> Iterator[_Section]:
@@ -293,10 +259,3 @@ def _replaced(region: _Region, changes: Sequence[_Change], side: Sequence[str]) 
         return None
     begin = changes[0].begin - (changes[0].low - region.low)
     return side[begin : changes[-1].end + (region.high - changes[-1].high)]
-
-
-def _sentences(text: str) -> list[str]:
-    """The sentences of a text with all that is between them; joined, they are the text."""
-    ends = [match.end() for match in _SENTENCE_END.finditer(text)]
-    starts = [0, *ends]
-    return [text[start:end] for start, end in zip(starts, [*ends, len(text)], strict=True) if start < end]

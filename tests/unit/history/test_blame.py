@@ -1,17 +1,34 @@
 """GIT-5: the version that wrote each line."""
 
 import random
+from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from memotree_storage.model.line_matching import MOST_LINES
 from steps import LINEAR, growth
 
 from memotree.history import blame
-from memotree.history.blame import _Blamed, _folded
+from memotree.history.blame import _Blaming, _Step
+
+
+def _folded(texts: list[str]) -> _Blaming:
+    """Blames texts of which each one replaced the one before."""
+    blaming = _Blaming(dict.fromkeys(range(len(texts) - 1), 1))
+    blaming.add(_Step(number, [number - 1] if number else [], text) for number, text in enumerate(texts))
+    return blaming
 
 
 def _blamed(texts: list[str]) -> list[tuple[str, int]]:
-    return _folded(_Blamed(), texts, 0).lines
+    return _folded(texts).lines
+
+
+def _merged(steps: list[tuple[list[int], str | None]], *, by_sentences: bool = False) -> _Blaming:
+    followers = Counter(number for before, _ in steps for number in before)
+    blaming = _Blaming(followers, by_sentences=by_sentences)
+    blaming.add(_Step(number, before, text) for number, (before, text) in enumerate(steps))
+    return blaming
 
 
 @pytest.mark.requirement("GIT-5")
@@ -26,9 +43,72 @@ def test_an_emptied_text_forgets_its_lines() -> None:
 
 
 @pytest.mark.requirement("GIT-5")
-def test_versions_read_in_parts_give_the_same_lines() -> None:
-    texts = ["a\nb\nc", "a\nx\nc", "c\nx\na", "c\nd\nx\na"]
-    assert _folded(_folded(_Blamed(), texts[:2], 0), texts[2:], 2) == _folded(_Blamed(), texts, 0)
+def test_a_merge_is_credited_with_what_none_of_its_parents_has() -> None:
+    steps: list[tuple[list[int], str | None]] = [
+        ([], "a\nb\nc"),
+        ([0], "a\nours\nc"),
+        ([0], "a\nb\nc\ntheirs"),
+        ([1, 2], "a\nours\nc\ntheirs\nmerge"),
+    ]
+    assert _merged(steps).lines == [("a", 0), ("ours", 1), ("c", 0), ("theirs", 2), ("merge", 3)]
+
+
+@pytest.mark.requirement("GIT-5")
+def test_a_line_that_both_parents_have_is_credited_to_that_of_the_first() -> None:
+    steps: list[tuple[list[int], str | None]] = [([], "a"), ([0], "a\nx"), ([0], "a\nx"), ([2, 1], "a\nx")]
+    assert _merged(steps).lines == [("a", 0), ("x", 2)]
+
+
+@pytest.mark.requirement("GIT-5")
+def test_what_is_restored_after_a_deletion_keeps_its_commits() -> None:
+    steps: list[tuple[list[int], str | None]] = [([], "a"), ([0], "a\nb"), ([1], None), ([2], "a\nb\nc")]
+    assert _merged(steps).lines == [("a", 0), ("b", 1), ("c", 3)]
+
+
+@pytest.mark.requirement("GIT-5")
+def test_each_sentence_of_prose_is_attributed_and_code_stays_whole() -> None:
+    before = "One is first. Two is second.\n\n```\nx = 1. y = 2.\n```"
+    after = "One is first. Two is other. Three is new.\n\n```\nx = 1. y = 3.\n```"
+    blaming = _merged([([], before), ([0], after)], by_sentences=True)
+    assert blaming.lines == [
+        ("One is first.", 0),
+        ("Two is other.", 1),
+        ("Three is new.", 1),
+        ("", 0),
+        ("```", 0),
+        ("x = 1. y = 3.", 1),
+        ("```", 0),
+    ]
+    assert blaming.places == [1, 1, 1, 2, 3, 4, 5]
+    chinese = _merged([([], "甲是一。乙是二。"), ([0], "甲是一。乙是三。")], by_sentences=True)
+    assert chinese.lines == [("甲是一。", 0), ("乙是三。", 1)]
+
+
+@pytest.mark.requirement("STORE-8")
+def test_few_lines_wait_for_a_merge(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blame, "MOST_KEPT", 25)
+    steps: list[tuple[list[int], str | None]] = [([], f"text {number}\n" * 9) for number in range(5)]
+    blaming = _merged([*steps, ([0, 1, 2, 3, 4], "text 0\ntext 4\n")])
+    assert blaming.lines == [("text 0", 5), ("text 4", 4), ("", 3)]
+    assert not blaming.is_complete
+
+
+@pytest.mark.requirement("GIT-5")
+@given(st.data())
+def test_blame_of_merges_credits_each_line_to_a_version_that_has_it(data: st.DataObject) -> None:
+    """Compares with the plain rule: a line that no version before has is new, and no other is."""
+    line = st.sampled_from("abcdef")
+    steps: list[tuple[list[int], str | None]] = [([], data.draw(st.lists(line, max_size=6).map("\n".join)))]
+    for number in range(1, data.draw(st.integers(1, 6))):
+        before = data.draw(st.lists(st.integers(0, number - 1), min_size=1, max_size=2, unique=True))
+        steps.append((before, data.draw(st.lists(line, max_size=6).map("\n".join))))
+    blaming = _merged(steps)
+    own = (steps[-1][1] or "").split("\n") if steps[-1][1] else []
+    assert [text for text, _ in blaming.lines] == own
+    for text, number in blaming.lines:
+        assert text in (steps[number][1] or "").split("\n")
+        if all(text not in (steps[one][1] or "").split("\n") for one in steps[-1][0]):
+            assert number == len(steps) - 1
 
 
 @pytest.mark.requirement("GIT-5", "STORE-9")
@@ -36,7 +116,7 @@ def test_versions_are_compared_within_a_bound_and_all_have_their_lines(monkeypat
     monkeypatch.setattr(blame, "MOST_COST", 2_000)
     texts = [f"{number}\n" + "same\nother\n" * 100 + f"{number}" for number in range(10)]
     texts = [f"{text}\nend" if number % 2 else f"new\n{text}" for number, text in enumerate(texts)]
-    few, all_ = _folded(_Blamed(), texts[:5], 0), _folded(_Blamed(), texts, 0)
+    few, all_ = _folded(texts[:5]), _folded(texts)
     assert (few.is_complete, all_.is_complete) == (True, False)
     assert few.cost <= 2_000 < all_.cost
     assert few.lines[2:-1] == [("same", 0), ("other", 0)] * 100
@@ -48,7 +128,7 @@ def test_versions_are_compared_within_a_bound_and_all_have_their_lines(monkeypat
 @pytest.mark.requirement("GIT-5")
 def test_a_version_with_too_many_lines_to_compare_is_credited_with_those_that_it_changed() -> None:
     one = "\n".join(["head", *(f"a{number}" for number in range(MOST_LINES + 1)), "tail"])
-    blamed = _folded(_Blamed(), [one, one.replace("a", "b").replace("tbil", "tail").replace("hebd", "head")], 0)
+    blamed = _folded([one, one.replace("a", "b").replace("tbil", "tail").replace("hebd", "head")])
     assert [number for _, number in blamed.lines] == [0, *[1] * (MOST_LINES + 1), 0]
     assert not blamed.is_complete
 
@@ -57,7 +137,7 @@ def test_a_version_with_too_many_lines_to_compare_is_credited_with_those_that_it
 def test_a_long_text_of_few_kinds_of_lines_keeps_those_that_it_had() -> None:
     lines = random.Random(1).choices("ab", k=9_000)
     changed = ["x", *lines[:4_500], "y", *lines[4_500:], "z"]
-    blamed = _folded(_Blamed(), ["\n".join(lines), "\n".join(changed)], 0)
+    blamed = _folded(["\n".join(lines), "\n".join(changed)])
     assert [line for line, number in blamed.lines if number] == ["x", "y", "z"]
     assert blamed.is_complete
 
@@ -66,6 +146,6 @@ def test_a_long_text_of_few_kinds_of_lines_keeps_those_that_it_had() -> None:
 def test_the_cost_of_blame_grows_with_the_texts() -> None:
     def followed(size: int) -> None:
         text = "".join(f"k{line}\nx{line}\n" for line in range(size))
-        _folded(_Blamed(), [text.replace("x", letter) for letter in "xyzw"], 0)
+        _folded([text.replace("x", letter) for letter in "xyzw"])
 
     assert growth(followed, 500) < LINEAR
