@@ -31,6 +31,7 @@ from memotree.client.enums import (
     SessionState,
     Similarity,
     StaleReason,
+    TextPartKind,
     UpdateMode,
 )
 from memotree.client.errors import (
@@ -89,6 +90,7 @@ from memotree.client.history_values import (
     PickedCommit,
     StagedMerge,
     Tag,
+    TextPart,
     ValueChange,
 )
 from memotree.client.jobs import IngestedDocument, Ingestion, Job, ModelUsage, Renewal
@@ -236,6 +238,8 @@ __all__ = [
     "StaleSummary",
     "StoreStatus",
     "Tag",
+    "TextPart",
+    "TextPartKind",
     "Tree",
     "TreeNode",
     "Turn",

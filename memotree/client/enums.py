@@ -53,6 +53,15 @@ class MergeStyle(StrEnum):
     SQUASH = "SQUASH"
 
 
+class TextPartKind(StrEnum):
+    """What a part of a text that was compared by words is; the text of an OMITTED one says how much is left out."""
+
+    KEPT = "KEPT"
+    REMOVED = "REMOVED"
+    ADDED = "ADDED"
+    OMITTED = "OMITTED"
+
+
 class ConflictKind(StrEnum):
     """Why two edits exclude each other; UNSPECIFIED for a kind of a newer server."""
 
@@ -186,6 +195,7 @@ _WIRE: dict[type[StrEnum], tuple[Any, str]] = {
     RelationType: (types_pb2.RelationType, "RELATION_TYPE_"),
     ChangeKind: (types_pb2.ChangeKind, "CHANGE_KIND_"),
     MergeStyle: (history_service_pb2.MergeStyle, "MERGE_STYLE_"),
+    TextPartKind: (history_service_pb2.TextPartKind, "TEXT_PART_KIND_"),
     ConflictKind: (types_pb2.ConflictKind, "CONFLICT_KIND_"),
     ConflictSide: (types_pb2.ConflictSide, "CONFLICT_SIDE_"),
     SessionState: (session_service_pb2.SessionState, "SESSION_STATE_"),

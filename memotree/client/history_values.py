@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Self
 
 from memotree.client.conflicts import Conflict
-from memotree.client.enums import ChangeKind, from_wire
+from memotree.client.enums import ChangeKind, TextPartKind, from_wire
 from memotree.client.node_values import Node, NodeRef, Source, moment, node_id, stamp
 from memotree.v1 import history_service_pb2, types_pb2
 
@@ -58,18 +58,35 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
+class TextPart:
+    """A part of a text that was compared by words."""
+
+    kind: TextPartKind
+    text: str
+
+    @classmethod
+    def from_wire(cls, message: history_service_pb2.TextPart) -> Self:
+        """Reads the message."""
+        return cls(from_wire(TextPartKind, message.kind, TextPartKind.OMITTED), message.text)
+
+
+@dataclass(frozen=True, slots=True)
 class FieldChange:
-    """One field that differs; texts of several lines are given as a unified ``diff`` instead of the values."""
+    """One field that differs; a text of several lines has a unified ``diff``, or ``parts`` if compared by words."""
 
     field: str
     old_value: str = ""
     new_value: str = ""
     diff: str = ""
+    parts: tuple[TextPart, ...] = ()
 
     @classmethod
     def from_wire(cls, message: history_service_pb2.FieldChange) -> Self:
         """Reads the message."""
-        return cls(message.field, message.old_value, message.new_value, message.diff)
+        parts = (
+            TextPart(from_wire(TextPartKind, part.kind, TextPartKind.OMITTED), part.text) for part in message.parts
+        )
+        return cls(message.field, message.old_value, message.new_value, message.diff, tuple(parts))
 
 
 @dataclass(frozen=True, slots=True)

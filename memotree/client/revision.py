@@ -355,7 +355,13 @@ class AsyncRevision(AsyncForestQueries):
         return CommitDetails.from_wire(await self._transport.call(request, history.GetCommitResponse))
 
     async def diff(
-        self, old: str = "", new: str = "", *, node: NodeRef | None = None, include_fields: bool = True
+        self,
+        old: str = "",
+        new: str = "",
+        *,
+        node: NodeRef | None = None,
+        include_fields: bool = True,
+        by_words: bool = False,
     ) -> Diff:
         """What differs from ``old`` to ``new`` (this revision if empty), per node and field.
 
@@ -364,6 +370,7 @@ class AsyncRevision(AsyncForestQueries):
             new: The newer state.
             node: Only this node.
             include_fields: Whether to include the fields that differ.
+            by_words: Compare texts by words: each field has ``parts`` instead of a ``diff``.
         """
         summaries: list[str] = []
 
@@ -377,6 +384,7 @@ class AsyncRevision(AsyncForestQueries):
             new_revision=new or self._revision,
             node_id=node_id(node),
             include_fields=include_fields,
+            by_words=by_words,
             page_size=MOST_PER_PAGE if not include_fields else 0,
         )
         changes = [change async for change in pages(self._transport, request, history.DiffRevisionsResponse, read)]

@@ -67,7 +67,7 @@ class Diff:
                     await history.count_differing(conn, old_state, new_state, node_id=node_id, limit=MOST_COUNTED + 1)
                 )
             )
-        changes, last = await self._changes(old_state, new_state, ids[:size], fields=request.include_fields)
+        changes, last = await self._changes(old_state, new_state, ids[:size], request)
         more = any(entry_id > last for entry_id in ids)
         where = {"old": old_state.commit_id, "new": new_state.commit_id, "after": last, "summary": summary}
         return pb.DiffRevisionsResponse(
@@ -75,7 +75,7 @@ class Diff:
         )
 
     async def _changes(
-        self, old: State, new: State, ids: Sequence[str], *, fields: bool
+        self, old: State, new: State, ids: Sequence[str], request: pb.DiffRevisionsRequest
     ) -> tuple[list[pb.EntryChange], str]:
         """The changes of these entries, as many as fit into a page, and the id of the last entry that was looked at.
 
@@ -89,8 +89,9 @@ class Diff:
                 after = await self._entries(Snapshot(conn, new), some)
             pairs = [(before.get(entry_id, _NOTHING), after.get(entry_id, _NOTHING)) for entry_id in some]
             for piece in _pieces(pairs):
-                compared = in_comparison_thread if fields and _is_long(piece[0]) else asyncio.to_thread
-                found += await compared(_told, piece, fields=fields)
+                is_long = request.include_fields and _is_long(piece[0])
+                compared = in_comparison_thread if is_long else asyncio.to_thread
+                found += await compared(_told, piece, fields=request.include_fields, words=request.by_words)
                 kept = fitting(found)
                 if len(kept) < len(found):
                     return kept, kept[-1].node_id
@@ -148,9 +149,11 @@ def _is_long(pair: _Pair) -> bool:
     return sum(len(side.entry.content) for side in pair if isinstance(side.entry, Node)) > _COMPARED_WITH_OTHERS
 
 
-def _told(pairs: Iterable[_Pair], *, fields: bool) -> list[pb.EntryChange]:
+def _told(pairs: Iterable[_Pair], *, fields: bool, words: bool) -> list[pb.EntryChange]:
     """The changes; skips files that are equal by now, since a session may have changed between the reads."""
-    return [entry_change(old.entry, new.entry, fields=fields) for old, new in pairs if old.blob != new.blob]
+    return [
+        entry_change(old.entry, new.entry, fields=fields, words=words) for old, new in pairs if old.blob != new.blob
+    ]
 
 
 def _sentence(counted: Counted) -> str:

@@ -7,6 +7,7 @@ from memotree_storage.model.changes import fields_changed
 from memotree_storage.model.node import Archive, Entry, Node, Source
 
 from memotree.history.text_diff import cut, unified
+from memotree.history.word_diff import Kind, by_words
 from memotree.v1 import history_service_pb2 as pb
 from memotree.v1 import types_pb2
 
@@ -15,11 +16,21 @@ UPDATED = types_pb2.CHANGE_KIND_UPDATED
 DELETED = types_pb2.CHANGE_KIND_DELETED
 
 _BY_LINES: Final = frozenset({"content", "summary", "description"})
+_TEXTS: Final = _BY_LINES | {"title", "brief", "name"}
+_PART_KINDS: Final = {
+    Kind.KEPT: pb.TEXT_PART_KIND_KEPT,
+    Kind.REMOVED: pb.TEXT_PART_KIND_REMOVED,
+    Kind.ADDED: pb.TEXT_PART_KIND_ADDED,
+    Kind.OMITTED: pb.TEXT_PART_KIND_OMITTED,
+}
 _ARCHIVE_FIELDS: Final = ("name", "model", "description", "attributes")
 
 
-def entry_change(before: Entry | None, after: Entry | None, *, fields: bool) -> pb.EntryChange:
-    """The change between two versions of one entry; ``None`` where it does not exist, which is not so for both."""
+def entry_change(before: Entry | None, after: Entry | None, *, fields: bool, words: bool = False) -> pb.EntryChange:
+    """The change between two versions of one entry; ``None`` where it does not exist, which is not so for both.
+
+    With ``fields`` it has the fields that differ; with ``words`` their texts are compared by words.
+    """
     shown = after or before
     if shown is None:
         message = "an entry that exists on neither side has not changed"
@@ -29,22 +40,32 @@ def entry_change(before: Entry | None, after: Entry | None, *, fields: bool) -> 
         kind=CREATED if before is None else DELETED if after is None else UPDATED,
         title=shown.name if isinstance(shown, Archive) else shown.title,
         is_archive=isinstance(shown, Archive),
-        fields=field_changes(before, after) if fields else [],
+        fields=field_changes(before, after, words=words) if fields else [],
         summary=_sentence(before, after),
     )
 
 
-def field_changes(before: Entry | None, after: Entry | None) -> list[pb.FieldChange]:
+def field_changes(before: Entry | None, after: Entry | None, *, words: bool = False) -> list[pb.FieldChange]:
     """The fields that differ; for an entry that exists on one side only, the fields that are not empty."""
     if before is None or after is None or type(before) is not type(after):
         names = list(_ARCHIVE_FIELDS if isinstance(after or before, Archive) else _READ)
     else:
         names = fields_changed(before, after)
     pairs = ((name, _text(before, name), _text(after, name)) for name in names)
-    return [_field_change(name, old, new) for name, old, new in pairs if old != new]
+    told = _by_words if words else _by_lines
+    return [told(name, old, new) for name, old, new in pairs if old != new]
 
 
-def _field_change(name: str, old: str, new: str) -> pb.FieldChange:
+def _by_words(name: str, old: str, new: str) -> pb.FieldChange:
+    if name not in _TEXTS and "\n" not in old and "\n" not in new:
+        return pb.FieldChange(field=name, old_value=cut(old), new_value=cut(new))
+    parts = [pb.TextPart(kind=_PART_KINDS[part.kind], text=part.text) for part in by_words(old, new)]
+    if name == "content":
+        return pb.FieldChange(field=name, parts=parts)
+    return pb.FieldChange(field=name, old_value=cut(old), new_value=cut(new), parts=parts)
+
+
+def _by_lines(name: str, old: str, new: str) -> pb.FieldChange:
     if name not in _BY_LINES and "\n" not in old and "\n" not in new:
         return pb.FieldChange(field=name, old_value=cut(old), new_value=cut(new))
     diff = unified(old, new)

@@ -9,11 +9,12 @@ from memotree_storage.model.line_matching import Match, matches
 MOST_CHARS: Final = 1 << 16
 """The most characters of a value or a diff in an answer; the number of omitted ones is given."""
 
-_CONTEXT: Final = 3
+CONTEXT: Final = 3
+"""How many equal lines are shown above and below those that differ."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Differing:
+class Differing:
     """Lines ``low`` to ``high`` of the older text in whose place the newer one has lines ``begin`` to ``end``."""
 
     low: int
@@ -29,11 +30,11 @@ def unified(old: str, new: str) -> str:
     """
     if old == new:
         return ""
-    before, after = _lines(old), _lines(new)
+    before, after = lines_of(old), lines_of(new)
     found = matches(before, after)
     if found is None:
-        return f"@@ too long to compare line by line: {_size(old)} before, {_size(new)} after @@\n"
-    hunks = _grouped(_differing(before, after, found))
+        return f"@@ too long to compare line by line: {size_of(old)} before, {size_of(new)} after @@\n"
+    hunks = grouped(differing(before, after, found))
     return _bounded("".join(line for hunk in hunks for line in _hunk(before, after, hunk)))
 
 
@@ -44,26 +45,26 @@ def cut(value: str) -> str:
     return f"{value[:MOST_CHARS]}… ({len(value) - MOST_CHARS} more characters)"
 
 
-def _lines(text: str) -> list[str]:
+def lines_of(text: str) -> list[str]:
     """The lines with their line breaks; only a line feed ends a line, as in git."""
     parts = text.split("\n")
     return [part + "\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
 
 
-def _differing(before: Sequence[str], after: Sequence[str], found: Iterable[Match]) -> Iterator[_Differing]:
+def differing(before: Sequence[str], after: Sequence[str], found: Iterable[Match]) -> Iterator[Differing]:
     """What lies between the matches."""
     low = begin = 0
     for match in [*found, Match(len(before), len(after), 0)]:
         if (low, begin) != (match.before, match.after):
-            yield _Differing(low, match.before, begin, match.after)
+            yield Differing(low, match.before, begin, match.after)
         low, begin = match.before + match.count, match.after + match.count
 
 
-def _grouped(differing: Iterable[_Differing]) -> Iterator[list[_Differing]]:
+def grouped(changes: Iterable[Differing]) -> Iterator[list[Differing]]:
     """Those of each hunk: one is in the hunk of the last one if no line between them would be left out."""
-    hunk: list[_Differing] = []
-    for each in differing:
-        if hunk and each.low - hunk[-1].high > 2 * _CONTEXT:
+    hunk: list[Differing] = []
+    for each in changes:
+        if hunk and each.low - hunk[-1].high > 2 * CONTEXT:
             yield hunk
             hunk = []
         hunk.append(each)
@@ -71,10 +72,10 @@ def _grouped(differing: Iterable[_Differing]) -> Iterator[list[_Differing]]:
         yield hunk
 
 
-def _hunk(before: Sequence[str], after: Sequence[str], hunk: Sequence[_Differing]) -> Iterator[str]:
+def _hunk(before: Sequence[str], after: Sequence[str], hunk: Sequence[Differing]) -> Iterator[str]:
     """The lines of a hunk with its heading: those that differ, and a few equal ones around them."""
     first, last = hunk[0], hunk[-1]
-    above, below = min(_CONTEXT, first.low), min(_CONTEXT, len(before) - last.high)
+    above, below = min(CONTEXT, first.low), min(CONTEXT, len(before) - last.high)
     old = _place(first.low - above, last.high + below)
     new = _place(first.begin - above, last.end + below)
     yield f"@@ -{old} +{new} @@\n"
@@ -107,5 +108,6 @@ def _bounded(text: str) -> str:
     return f"{text[:end]}@@ {rest} more lines @@\n"
 
 
-def _size(text: str) -> str:
+def size_of(text: str) -> str:
+    """How long a text is, for a person."""
     return f"{len(text)} characters in {text.count(chr(10)) + 1} lines"

@@ -49,6 +49,38 @@ MERGE_STYLE_SQUASH: MergeStyle.ValueType  # 3
 """A commit with the branch alone as its parent: the changes of the other side without its history."""
 Global___MergeStyle: _TypeAlias = MergeStyle  # noqa: Y015
 
+class _TextPartKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _TextPartKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TextPartKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TEXT_PART_KIND_UNSPECIFIED: _TextPartKind.ValueType  # 0
+    """Not given."""
+    TEXT_PART_KIND_KEPT: _TextPartKind.ValueType  # 1
+    """Both texts have it."""
+    TEXT_PART_KIND_REMOVED: _TextPartKind.ValueType  # 2
+    """Only the older text has it."""
+    TEXT_PART_KIND_ADDED: _TextPartKind.ValueType  # 3
+    """Only the newer text has it."""
+    TEXT_PART_KIND_OMITTED: _TextPartKind.ValueType  # 4
+    """Text that is not shown here, since it is far from all changes or too long."""
+
+class TextPartKind(_TextPartKind, metaclass=_TextPartKindEnumTypeWrapper):
+    """What a part of a compared text is."""
+
+TEXT_PART_KIND_UNSPECIFIED: TextPartKind.ValueType  # 0
+"""Not given."""
+TEXT_PART_KIND_KEPT: TextPartKind.ValueType  # 1
+"""Both texts have it."""
+TEXT_PART_KIND_REMOVED: TextPartKind.ValueType  # 2
+"""Only the older text has it."""
+TEXT_PART_KIND_ADDED: TextPartKind.ValueType  # 3
+"""Only the newer text has it."""
+TEXT_PART_KIND_OMITTED: TextPartKind.ValueType  # 4
+"""Text that is not shown here, since it is far from all changes or too long."""
+Global___TextPartKind: _TypeAlias = TextPartKind  # noqa: Y015
+
 @_typing.final
 class Commit(_message.Message):
     """A Git commit."""
@@ -161,6 +193,7 @@ class FieldChange(_message.Message):
     OLD_VALUE_FIELD_NUMBER: _builtins.int
     NEW_VALUE_FIELD_NUMBER: _builtins.int
     DIFF_FIELD_NUMBER: _builtins.int
+    PARTS_FIELD_NUMBER: _builtins.int
     field: _builtins.str
     """The field."""
     old_value: _builtins.str
@@ -169,6 +202,12 @@ class FieldChange(_message.Message):
     """The value after; for content, empty when a diff is given."""
     diff: _builtins.str
     """A unified diff by lines, for content, summary and other texts of several lines."""
+    @_builtins.property
+    def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___TextPart]:
+        """In place of the diff, if a comparison by words was asked for: the parts of the text. Without the removed ones they are
+        the new text, without the added ones the old one, but for what is omitted.
+        """
+
     def __init__(
         self,
         *,
@@ -176,14 +215,41 @@ class FieldChange(_message.Message):
         old_value: _builtins.str = ...,
         new_value: _builtins.str = ...,
         diff: _builtins.str = ...,
+        parts: _abc.Iterable[Global___TextPart] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["diff", b"diff", "field", b"field", "new_value", b"new_value", "old_value", b"old_value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["diff", b"diff", "field", b"field", "new_value", b"new_value", "old_value", b"old_value", "parts", b"parts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___FieldChange: _TypeAlias = FieldChange  # noqa: Y015
+
+@_typing.final
+class TextPart(_message.Message):
+    """A part of a text that was compared by words."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    kind: Global___TextPartKind.ValueType
+    """What it is."""
+    text: _builtins.str
+    """Its text; for a part that is omitted, how much that is."""
+    def __init__(
+        self,
+        *,
+        kind: Global___TextPartKind.ValueType = ...,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["kind", b"kind", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TextPart: _TypeAlias = TextPart  # noqa: Y015
 
 @_typing.final
 class Branch(_message.Message):
@@ -868,6 +934,7 @@ class DiffRevisionsRequest(_message.Message):
     INCLUDE_FIELDS_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    BY_WORDS_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
     """Name or id of the workspace."""
     old_revision: _builtins.str
@@ -884,6 +951,8 @@ class DiffRevisionsRequest(_message.Message):
     """The most items on a page; 50 when 0, at most 1000."""
     page_token: _builtins.str
     """The next_page_token of the previous response; empty for the first page."""
+    by_words: _builtins.bool
+    """Whether texts are compared by words instead of by lines. In scripts without spaces each character is a word."""
     def __init__(
         self,
         *,
@@ -894,10 +963,11 @@ class DiffRevisionsRequest(_message.Message):
         include_fields: _builtins.bool = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        by_words: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_fields", b"include_fields", "new_revision", b"new_revision", "node_id", b"node_id", "old_revision", b"old_revision", "page_size", b"page_size", "page_token", b"page_token", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_words", b"by_words", "include_fields", b"include_fields", "new_revision", b"new_revision", "node_id", b"node_id", "old_revision", b"old_revision", "page_size", b"page_size", "page_token", b"page_token", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

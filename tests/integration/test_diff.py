@@ -277,3 +277,21 @@ async def test_every_diff_equals_the_difference_of_the_two_trees(
         expected |= {entry: UPDATED for entry in before.keys() & after.keys() if before[entry] != after[entry]}
         size = chance.choice([0, 1, 2])
         assert kinds(await diff(history, world, old_revision=old, new_revision=new, page_size=size)) == expected
+
+
+@pytest.mark.requirement("GIT-5")
+async def test_texts_are_compared_by_words_when_asked(world: World, history: HistoryOperations) -> None:
+    node = world.node("Five loaves", content="Bake at five. Sell it.", tags=("one",), summary="Bake.")
+    await world.put(node)
+    await world.put(
+        replace(node, title="Six loaves", content="Bake at six. Sell it.", tags=("two",), summary="Bake bread.")
+    )
+    (change,) = await diff(history, world, include_fields=True, by_words=True)
+    fields = {field.field: field for field in change.fields}
+    parts = {name: [(part.kind, part.text) for part in field.parts] for name, field in fields.items()}
+    kept, removed, added = pb.TEXT_PART_KIND_KEPT, pb.TEXT_PART_KIND_REMOVED, pb.TEXT_PART_KIND_ADDED
+    assert parts["content"] == [(kept, "Bake at "), (removed, "five"), (added, "six"), (kept, ". Sell it.")]
+    assert parts["title"] == [(removed, "Five"), (added, "Six"), (kept, " loaves")]
+    assert (fields["summary"].old_value, fields["summary"].new_value) == ("Bake.", "Bake bread.")
+    assert (parts["tags"], fields["tags"].new_value) == ([], "two")
+    assert not any(field.diff for field in change.fields)

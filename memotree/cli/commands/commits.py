@@ -208,6 +208,9 @@ def diff(
         str, typer.Option("--node", help="Only this node.", autocompletion=completion.nodes), NODE_NAME
     ] = "",
     stat: Annotated[bool, typer.Option("--stat", help="Show only which nodes differ.")] = False,
+    words: Annotated[
+        bool, typer.Option("--words", help="Compare texts by words: [-removed-] and {+added+}, as git does.")
+    ] = False,
     full: Annotated[
         bool,
         typer.Option(
@@ -218,7 +221,9 @@ def diff(
     ] = False,
 ) -> None:
     """Show what differs between two states, per node and field; without arguments, the session's staged changes."""
-    found = cli.workspace.diff(old, new or cli.choice.session, node=node or None, include_fields=not stat)
+    found = cli.workspace.diff(
+        old, new or cli.choice.session, node=node or None, include_fields=not stat, by_words=words
+    )
     cli.output.show(
         found,
         lambda: (

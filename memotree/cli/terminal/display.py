@@ -28,7 +28,18 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from memotree.client import Commit, Difference, EntryChange, Fault, FieldChange, Node, SearchHit, Source, TreeNode
+    from memotree.client import (
+        Commit,
+        Difference,
+        EntryChange,
+        Fault,
+        FieldChange,
+        Node,
+        SearchHit,
+        Source,
+        TextPart,
+        TreeNode,
+    )
 
 CHANGE_STYLES = {"CREATED": ("+ created", "green"), "UPDATED": ("~ updated", "yellow"), "DELETED": ("- deleted", "red")}
 _COUNT_STYLES = {"+": "green", "~": "yellow", "-": "red"}
@@ -54,6 +65,13 @@ _DIFF_SIGNS = ("+", "-")
 _STEM = 3
 """How many characters the forms of a word share; this tells our marks from asterisks in the text."""
 _DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan", "\\": "dim"}
+
+_PART_MARKS = {
+    "KEPT": ("", "", ""),
+    "REMOVED": ("[-", "-]", "red"),
+    "ADDED": ("{+", "+}", "green"),
+    "OMITTED": ("@@ ", " @@\n", "cyan"),
+}
 
 
 def change_kind(kind: str) -> Text:
@@ -202,9 +220,23 @@ def unified(diff: str) -> Text:
     return text
 
 
+def text_parts(parts: Iterable[TextPart]) -> Text:
+    """A text compared by words, with the marks of ``git diff --word-diff``."""
+    text = Text()
+    for part in parts:
+        before, after, style = _PART_MARKS[part.kind]
+        text.append(f"{before}{part.text}{after}", style)
+    text.rstrip()
+    return text
+
+
 def field_change(change: FieldChange, *, exact: bool = True) -> Text:
     """One field that differs."""
     text = Text.assemble("  ", (change.field, "bold"))
+    if change.parts:
+        text.append("\n")
+        text.append_text(text_parts(change.parts))
+        return text
     if change.diff:
         text.append("\n")
         diff = change.diff if exact else _NO_LINE_END.sub("", change.diff)
@@ -247,10 +279,11 @@ def _is_recorded(change: FieldChange) -> bool:
     """Whether only attributes that MemoTree sets by itself differ."""
     if change.field != "attributes":
         return False
-    lines = change.diff.splitlines() or [
-        f"-{line}" for line in (change.old_value + "\n" + change.new_value).splitlines()
-    ]
-    names = {line[1:].partition(":")[0] for line in lines if line[:1] in _DIFF_SIGNS and line[1:].strip()}
+    if change.diff:
+        lines = {line[1:] for line in change.diff.splitlines() if line[:1] in _DIFF_SIGNS}
+    else:
+        lines = set(change.old_value.splitlines()) ^ set(change.new_value.splitlines())
+    names = {line.partition(":")[0] for line in lines if line.strip()}
     return names <= _RECORDED
 
 

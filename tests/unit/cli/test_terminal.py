@@ -16,7 +16,7 @@ from memotree.cli.arguments import completion, text_input
 from memotree.cli.arguments.commit_message import NoMessageError, ask_message, template
 from memotree.cli.arguments.times import BadTimeError, said_time, sent_time
 from memotree.cli.terminal import display, pager
-from memotree.client import ChangeKind, EntryChange, FieldChange, StagedChange
+from memotree.client import ChangeKind, EntryChange, FieldChange, StagedChange, TextPart, TextPartKind
 
 pytestmark = pytest.mark.requirement("USE-10")
 
@@ -206,6 +206,18 @@ def _drawn(look: RenderableType) -> str:
     console = Console(file=io.StringIO(), width=100)
     console.print(look)
     return str(console.file.getvalue())  # type: ignore[attr-defined] # the StringIO above
+
+
+def test_a_text_compared_by_words_has_the_marks_of_git() -> None:
+    parts = (
+        TextPart(TextPartKind.OMITTED, "7 equal lines"),
+        TextPart(TextPartKind.KEPT, "Bake at "),
+        TextPart(TextPartKind.REMOVED, "five"),
+        TextPart(TextPartKind.ADDED, "six"),
+        TextPart(TextPartKind.KEPT, ".\n"),
+    )
+    change = EntryChange("c" * 16, ChangeKind.UPDATED, "Bread", fields=(FieldChange("content", parts=parts),))
+    assert "content\n@@ 7 equal lines @@\nBake at [-five-]{+six+}.\n" in _drawn(display.entries([change]))
 
 
 def test_a_diff_shows_positions_only_when_asked() -> None:
