@@ -360,6 +360,7 @@ class AsyncRevision(AsyncForestQueries):
         new: str = "",
         *,
         node: NodeRef | None = None,
+        subtree: NodeRef | None = None,
         include_fields: bool = True,
         by_words: bool = False,
     ) -> Diff:
@@ -369,6 +370,7 @@ class AsyncRevision(AsyncForestQueries):
             old: The older state; if empty, the first parent of a commit or the base of a session.
             new: The newer state.
             node: Only this node.
+            subtree: Only this node or archive and what is below it at one of the two states.
             include_fields: Whether to include the fields that differ.
             by_words: Compare texts by words: each field has ``parts`` instead of a ``diff``.
         """
@@ -385,6 +387,7 @@ class AsyncRevision(AsyncForestQueries):
             node_id=node_id(node),
             include_fields=include_fields,
             by_words=by_words,
+            subtree_id=node_id(subtree),
             page_size=MOST_PER_PAGE if not include_fields else 0,
         )
         changes = [change async for change in pages(self._transport, request, history.DiffRevisionsResponse, read)]

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Final
 
 from memotree_storage.concurrency.threads import in_comparison_thread
+from memotree_storage.errors import InvalidInputError
 from memotree_storage.mirror.contents import read_entries
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.postgres import history, tree
@@ -16,6 +17,7 @@ from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.history.entry_diff import entry_change
+from memotree.history.subtree_diff import MOST_SCANNED, Found, differing_below
 from memotree.request import lookup
 from memotree.request.pages import PageTokens, fitting, page_size
 from memotree.v1 import history_service_pb2 as pb
@@ -50,6 +52,8 @@ class Diff:
 
     async def between(self, request: pb.DiffRevisionsRequest) -> pb.DiffRevisionsResponse:
         """The entries that differ, ordered by id."""
+        if request.node_id and request.subtree_id:
+            raise InvalidInputError.at("subtree_id", "cannot be given with node_id; give one of them.")
         size = page_size(request.page_size)
         cursor = self._pages.read(request, {"old": str, "new": str, "after": str, "summary": str})
         async with self._store.database.connection() as conn:
@@ -57,18 +61,19 @@ class Diff:
             old_state, new_state = await _older(conn, place, request.old_revision), place.state
             if cursor:
                 old_state, new_state = _as_before(old_state, cursor["old"]), _as_before(new_state, cursor["new"])
-            node_id = await _named(conn, old_state, new_state, request.node_id)
+            states = old_state, new_state
             after = cursor["after"] if cursor else ""
-            ids = await history.differing(conn, old_state, new_state, node_id=node_id, after=after, limit=size + 1)
-            summary = (
-                cursor["summary"]
-                if cursor
-                else _sentence(
-                    await history.count_differing(conn, old_state, new_state, node_id=node_id, limit=MOST_COUNTED + 1)
-                )
-            )
-        changes, last = await self._changes(old_state, new_state, ids[:size], request)
-        more = any(entry_id > last for entry_id in ids)
+            if request.subtree_id:
+                top = await _named(conn, *states, request.subtree_id)
+                found = await differing_below(conn, *states, top, after=after, limit=size + 1, count=cursor is None)
+            else:
+                node_id = await _named(conn, *states, request.node_id)
+                found = await _differing(conn, *states, node_id, after=after, limit=size + 1, count=cursor is None)
+        summary = cursor["summary"] if cursor else _sentence(found)
+        changes, last = await self._changes(old_state, new_state, found.ids[:size], request)
+        more = any(entry_id > last for entry_id in found.ids)
+        if found.last and not more:
+            last, more = found.last, True
         where = {"old": old_state.commit_id, "new": new_state.commit_id, "after": last, "summary": summary}
         return pb.DiffRevisionsResponse(
             changes=changes, next_page_token=self._pages.write(request, where if more else None), summary=summary
@@ -122,6 +127,16 @@ def _as_before(state: State, commit_id: str) -> State:
     return replace(state, commit_id=commit_id)
 
 
+async def _differing(
+    conn: Connection, old: State, new: State, node_id: str, *, after: str, limit: int, count: bool
+) -> Found:
+    """The entries that differ, with ids above ``after``; with ``node_id`` only that one."""
+    ids = await history.differing(conn, old, new, node_id=node_id, after=after, limit=limit)
+    if not count:
+        return Found(ids, Counted(0, 0, 0), "")
+    return Found(ids, await history.count_differing(conn, old, new, node_id=node_id, limit=MOST_COUNTED + 1), "")
+
+
 async def _named(conn: Connection, old: State, new: State, text: str) -> str:
     """The full id of the node that the diff is limited to, which is alive in one of the states; "" for no limit."""
     if not text:
@@ -156,7 +171,10 @@ def _told(pairs: Iterable[_Pair], *, fields: bool, words: bool) -> list[pb.Entry
     ]
 
 
-def _sentence(counted: Counted) -> str:
+def _sentence(found: Found) -> str:
+    counted = found.counted
+    if found.last:
+        return f"Of the first {MOST_SCANNED} differences, {counted.total} are in the subtree."
     if counted.total == 0:
         return "Nothing differs."
     if counted.total > MOST_COUNTED:

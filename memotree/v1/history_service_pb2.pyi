@@ -204,8 +204,9 @@ class FieldChange(_message.Message):
     """A unified diff by lines, for content, summary and other texts of several lines."""
     @_builtins.property
     def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___TextPart]:
-        """In place of the diff, if a comparison by words was asked for: the parts of the text. Without the removed ones they are
-        the new text, without the added ones the old one, but for what is omitted.
+        """In place of the diff, if texts are compared by words: the parts of the text. In scripts without spaces each character
+        is a word. Without the removed ones they are the new text, without the added ones the old one, but for what is
+        omitted.
         """
 
     def __init__(
@@ -832,7 +833,7 @@ class BlameNodeRequest(_message.Message):
     revision: _builtins.str
     """A branch, tag, commit or session (its base); the default branch when empty."""
     by_sentences: _builtins.bool
-    """Whether lines of prose are divided into sentences. Lines of code and of tables stay whole."""
+    """Whether prose is divided into sentences."""
     def __init__(
         self,
         *,
@@ -935,6 +936,7 @@ class DiffRevisionsRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     BY_WORDS_FIELD_NUMBER: _builtins.int
+    SUBTREE_ID_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
     """Name or id of the workspace."""
     old_revision: _builtins.str
@@ -944,7 +946,7 @@ class DiffRevisionsRequest(_message.Message):
     new_revision: _builtins.str
     """The newer state: a session, branch, tag or commit; the default branch when empty."""
     node_id: _builtins.str
-    """Only this node or archive, which must be alive at one of the two states."""
+    """Only this node or archive, alive at one of the two states."""
     include_fields: _builtins.bool
     """Whether to include the fields that differ."""
     page_size: _builtins.int
@@ -952,7 +954,9 @@ class DiffRevisionsRequest(_message.Message):
     page_token: _builtins.str
     """The next_page_token of the previous response; empty for the first page."""
     by_words: _builtins.bool
-    """Whether texts are compared by words instead of by lines. In scripts without spaces each character is a word."""
+    """Whether texts are compared by words, not by lines."""
+    subtree_id: _builtins.str
+    """Only this node or archive and what is below it at either state."""
     def __init__(
         self,
         *,
@@ -964,10 +968,11 @@ class DiffRevisionsRequest(_message.Message):
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
         by_words: _builtins.bool = ...,
+        subtree_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_words", b"by_words", "include_fields", b"include_fields", "new_revision", b"new_revision", "node_id", b"node_id", "old_revision", b"old_revision", "page_size", b"page_size", "page_token", b"page_token", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_words", b"by_words", "include_fields", b"include_fields", "new_revision", b"new_revision", "node_id", b"node_id", "old_revision", b"old_revision", "page_size", b"page_size", "page_token", b"page_token", "subtree_id", b"subtree_id", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

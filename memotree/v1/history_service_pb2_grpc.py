@@ -183,8 +183,8 @@ class HistoryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def BlameNode(self, request, context):
-        """Returns each line or sentence of a node's content with the commit and agent that wrote it, through merges too: a line
-        that a merge brought is credited to the commit on the merged branch. The node must be alive at the revision.
+        """Returns each line or sentence of a node's content with the commit and agent that wrote it, also on a branch that was
+        merged. The node must be alive at the revision.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

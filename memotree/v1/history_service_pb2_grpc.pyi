@@ -58,8 +58,8 @@ class HistoryServiceStub:
     Errors: NOT_FOUND; INVALID_ARGUMENT; UNAVAILABLE when the index or an embedding model does not answer.
     """
     BlameNode: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.BlameNodeRequest, _history_service_pb2.BlameNodeResponse]
-    """Returns each line or sentence of a node's content with the commit and agent that wrote it, through merges too: a line
-    that a merge brought is credited to the commit on the merged branch. The node must be alive at the revision.
+    """Returns each line or sentence of a node's content with the commit and agent that wrote it, also on a branch that was
+    merged. The node must be alive at the revision.
     """
     DiffRevisions: _grpc.UnaryUnaryMultiCallable[_history_service_pb2.DiffRevisionsRequest, _history_service_pb2.DiffRevisionsResponse]
     """Returns what differs between two revisions, per node and field."""
@@ -146,8 +146,8 @@ class HistoryServiceAsyncStub(HistoryServiceStub):
     Errors: NOT_FOUND; INVALID_ARGUMENT; UNAVAILABLE when the index or an embedding model does not answer.
     """
     BlameNode: _aio.UnaryUnaryMultiCallable[_history_service_pb2.BlameNodeRequest, _history_service_pb2.BlameNodeResponse]  # type: ignore[assignment]
-    """Returns each line or sentence of a node's content with the commit and agent that wrote it, through merges too: a line
-    that a merge brought is credited to the commit on the merged branch. The node must be alive at the revision.
+    """Returns each line or sentence of a node's content with the commit and agent that wrote it, also on a branch that was
+    merged. The node must be alive at the revision.
     """
     DiffRevisions: _aio.UnaryUnaryMultiCallable[_history_service_pb2.DiffRevisionsRequest, _history_service_pb2.DiffRevisionsResponse]  # type: ignore[assignment]
     """Returns what differs between two revisions, per node and field."""
@@ -267,8 +267,8 @@ class HistoryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _history_service_pb2.BlameNodeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_history_service_pb2.BlameNodeResponse, _abc.Awaitable[_history_service_pb2.BlameNodeResponse]]:
-        """Returns each line or sentence of a node's content with the commit and agent that wrote it, through merges too: a line
-        that a merge brought is credited to the commit on the merged branch. The node must be alive at the revision.
+        """Returns each line or sentence of a node's content with the commit and agent that wrote it, also on a branch that was
+        merged. The node must be alive at the revision.
         """
 
     @_abc_1.abstractmethod

@@ -20,6 +20,7 @@ from memotree.client import (
     Level,
     NotFoundError,
     Resolution,
+    TextPartKind,
 )
 from memotree.client.workspace import AsyncWorkspace
 
@@ -86,6 +87,29 @@ async def test_python_previews_and_merges(place: Place) -> None:
     assert (await workspace.merge("main", "idea", style="FAST_FORWARD")).commit_id == made.commit_id
     with pytest.raises(ValueError, match="SQUASH"):
         await workspace.merge("idea", style="octopus")  # type: ignore[arg-type] # what a program may give
+
+
+@pytest.mark.requirement("GIT-5")
+async def test_clients_compare_by_words_below_a_node_and_blame_sentences(place: Place) -> None:
+    workspace = place.workspace
+    base = (await workspace.show("main")).commit.parent_ids[0]
+    found = await workspace.diff(base, "main", subtree=place.node_id, by_words=True)
+    (parts,) = [field.parts for change in found.changes for field in change.fields if field.field == "content"]
+    assert [(part.kind, part.text) for part in parts if part.kind != TextPartKind.KEPT] == [
+        (TextPartKind.REMOVED, "ten"),
+        (TextPartKind.ADDED, "twenty"),
+    ]
+    out, _ = await place.run("diff", base, "main", "--subtree", place.node_id, "--words")
+    assert "The pool has [-ten-]{+twenty+} connections." in out
+    await workspace.merge("idea")
+    told = [(line.text, line.agent, line.line) for line in await workspace.blame(place.node_id, by_sentences=True)]
+    assert told == [
+        ("The pool has twenty connections.", "bob", 1),
+        ("It waits five seconds.", "tester", 1),
+        ("Anna knows why.", "bob", 1),
+    ]
+    out, _ = await place.run("blame", place.node_id, "--sentences")
+    assert "It waits five seconds." in out
 
 
 async def test_python_has_the_conflicts_of_a_merge(place: Place) -> None:

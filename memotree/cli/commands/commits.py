@@ -207,6 +207,13 @@ def diff(
     node: Annotated[
         str, typer.Option("--node", help="Only this node.", autocompletion=completion.nodes), NODE_NAME
     ] = "",
+    subtree: Annotated[
+        str,
+        typer.Option(
+            "--subtree", help="Only this node or archive, and what is below it.", autocompletion=completion.nodes
+        ),
+        NODE_NAME,
+    ] = "",
     stat: Annotated[bool, typer.Option("--stat", help="Show only which nodes differ.")] = False,
     words: Annotated[
         bool, typer.Option("--words", help="Compare texts by words: [-removed-] and {+added+}, as git does.")
@@ -222,7 +229,12 @@ def diff(
 ) -> None:
     """Show what differs between two states, per node and field; without arguments, the session's staged changes."""
     found = cli.workspace.diff(
-        old, new or cli.choice.session, node=node or None, include_fields=not stat, by_words=words
+        old,
+        new or cli.choice.session,
+        node=node or None,
+        subtree=subtree or None,
+        include_fields=not stat,
+        by_words=words,
     )
     cli.output.show(
         found,
