@@ -940,11 +940,9 @@ class DiffRevisionsRequest(_message.Message):
     workspace: _builtins.str
     """Name or id of the workspace."""
     old_revision: _builtins.str
-    """The older state: a session, branch, tag or commit. When empty, the first parent of the commit or the base of the
-    session.
-    """
+    """A session, branch, tag or commit; when empty, the first parent of the commit or the base of the session."""
     new_revision: _builtins.str
-    """The newer state: a session, branch, tag or commit; the default branch when empty."""
+    """A session, branch, tag or commit; the default branch when empty."""
     node_id: _builtins.str
     """Only this node or archive, alive at one of the two states."""
     include_fields: _builtins.bool
