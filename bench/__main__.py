@@ -15,6 +15,7 @@ from rich.console import Console
 from bench import (
     codec,
     commit_rate,
+    comparing,
     curves,
     growth,
     merges,
@@ -41,6 +42,7 @@ _PARTS = (
     "rpc",
     "past",
     "merges",
+    "comparing",
     "scale",
     "recall",
     "growth",
@@ -116,16 +118,7 @@ async def _run(parts: list[str], *, quick: bool) -> list[Row]:
             rounds=rounds,
             store_commit_ms=commit_ms,
         )
-    if "past" in parts:
-        say.print("history …")
-        async with world() as place:
-            rows += await past.run(place, commits=300 if quick else 10_000, rounds=rounds)
-    if "merges" in parts:
-        say.print("merges …")
-        async with world() as place:
-            rows += await merges.run(
-                place, nodes=200 if quick else 2_000, changed=29 if quick else 290, rounds=3 if quick else 15
-            )
+    rows += await _histories(parts, quick=quick, rounds=rounds)
     if "scale" in parts:
         for nodes in (1_000,) if quick else (10_000, big):
             say.print(f"{nodes:,} nodes …")
@@ -138,6 +131,29 @@ async def _run(parts: list[str], *, quick: bool) -> list[Row]:
         say.print("growth of what is not touched …")
         rows += await _growth(quick=quick)
     return rows + await asyncio.to_thread(_losses, parts, quick=quick)
+
+
+async def _histories(parts: list[str], *, quick: bool, rounds: int) -> list[Row]:
+    """What is read from a history, what tells its states apart, and merges."""
+    rows: list[Row] = []
+    say = Console(stderr=True)
+    if "past" in parts:
+        say.print("history …")
+        async with world() as place:
+            rows += await past.run(place, commits=300 if quick else 10_000, rounds=rounds)
+    if "merges" in parts:
+        say.print("merges …")
+        async with world() as place:
+            rows += await merges.run(
+                place, nodes=200 if quick else 2_000, changed=29 if quick else 290, rounds=3 if quick else 15
+            )
+    if "comparing" in parts:
+        say.print("comparing …")
+        async with world() as place:
+            rows += await comparing.run(
+                place, nodes=200 if quick else 2_000, commits=120 if quick else 1_000, rounds=3 if quick else 15
+            )
+    return rows
 
 
 def _losses(parts: list[str], *, quick: bool) -> list[Row]:

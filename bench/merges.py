@@ -33,14 +33,14 @@ async def run(place: World, *, nodes: int, changed: int, rounds: int) -> list[Ro
         Node(new_id(), archive.id, None, position, title=f"Node {number}", content=texts[number])
         for number, position in enumerate(positions)
     ]
-    first = _commit(place, place.store.repositories.get(place.workspace_id).refs()["refs/heads/main"], [archive, *base])
-    some = base[:: max(1, nodes // changed)][:changed]
-    ours = _commit(place, first, [replace(node, title=f"{node.title}, as we call it") for node in some], some)
-    theirs = _commit(place, first, [replace(node, content=f"{node.content}\n\nAnd more.") for node in some])
     repository = place.store.repositories.get(place.workspace_id)
-    named = _commit(place, first, [replace(node, title=f"{node.title}, as they call it") for node in some], some)
+    first = commit_entries(place, repository.refs()["refs/heads/main"], [archive, *base])
+    some = base[:: max(1, nodes // changed)][:changed]
+    ours = commit_entries(place, first, [replace(node, title=f"{node.title}, as we call it") for node in some], some)
+    theirs = commit_entries(place, first, [replace(node, content=f"{node.content}\n\nAnd more.") for node in some])
+    named = commit_entries(place, first, [replace(node, title=f"{node.title}, as they call it") for node in some], some)
     lost = base[:_RESTORED]
-    gone = _commit(place, first, [], lost)
+    gone = commit_entries(place, first, [], lost)
     commits = {"main": ours, "theirs": theirs, "named": named, "first": first}
     commits |= {f"{name}-{number}": at for number in range(rounds) for name, at in (("ours", ours), ("gone", gone))}
     for name, commit in commits.items():
@@ -137,7 +137,8 @@ async def _restored(place: World, archive_id: str, branch: str, nodes: int) -> f
     return taken
 
 
-def _commit(place: World, parent: str, entries: Sequence[Entry], before: Sequence[Entry] = ()) -> str:
+def commit_entries(place: World, parent: str, entries: Sequence[Entry], before: Sequence[Entry] = ()) -> str:
+    """Writes a commit past the service: entries in place of those that were ``before``; returns its id."""
     repository = place.store.repositories.get(place.workspace_id)
     who = Signature("bench", "", datetime.now(UTC).replace(microsecond=0))
     changes: dict[str, FileContent | None] = dict.fromkeys(map(entry_path, before))

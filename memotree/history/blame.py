@@ -11,7 +11,7 @@ from memotree_storage.concurrency.threads import in_comparison_thread
 from memotree_storage.model import trailers
 from memotree_storage.model.line_matching import Match, common_ends, matches
 from memotree_storage.model.node import Entry, Node
-from memotree_storage.model.sentences import sentences_of_lines
+from memotree_storage.model.sentences import LineSentences
 from memotree_storage.postgres import history, tree
 from memotree_storage.postgres.history import CommitRow, Revision
 from memotree_storage.postgres.merge_bases import history_of
@@ -65,7 +65,7 @@ class _Blaming:
     def __init__(self, followers: Mapping[int, int], *, by_sentences: bool = False) -> None:
         """Creates it; ``followers`` says of each version how many others replaced it."""
         self._followers = dict(followers)
-        self._by_sentences = by_sentences
+        self._sentences = LineSentences() if by_sentences else None
         self._kept: dict[int, list[_Line]] = {}
         self.lines: list[_Line] = []
         self.places: list[int] = []
@@ -89,7 +89,7 @@ class _Blaming:
         if not text:
             self.lines, self.places = [], []
             return
-        lines = sentences_of_lines(text) if self._by_sentences else [[line] for line in text.split("\n")]
+        lines = self._sentences.of(text) if self._sentences else [[line] for line in text.split("\n")]
         self.lines = [(part, number) for line in lines for part in line]
         self.places = [place for place, line in enumerate(lines, start=1) for _ in line]
 

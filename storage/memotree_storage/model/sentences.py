@@ -45,14 +45,23 @@ def sentences_of(text: str) -> list[str]:
     return [text[start:end] for start, end in zip(starts, [*ends, len(text)], strict=True) if start < end]
 
 
-def sentences_of_lines(text: str) -> list[list[str]]:
-    """For each line of a text its sentences without white space around them.
+class LineSentences:
+    """Divides lines of versions of a text into sentences; those that the last version had are not divided again."""
 
-    A line of code or of a table, and an empty one, is left as it is.
-    """
-    lines = text.split("\n")
-    prose = Prose(lines)
-    return [
-        [sentence.strip() for sentence in sentences_of(line)] if line and prose.holds(at, at + 1) else [line]
-        for at, line in enumerate(lines)
-    ]
+    def __init__(self) -> None:
+        self._known: dict[str, list[str]] = {}
+
+    def of(self, text: str) -> list[list[str]]:
+        """For each line its sentences without white space around them.
+
+        A line of code or of a table, and an empty one, is left as it is.
+        """
+        lines = text.split("\n")
+        prose = Prose(lines)
+        known = self._known
+        self._known = {
+            line: known.get(line) or [sentence.strip() for sentence in sentences_of(line)]
+            for at, line in enumerate(lines)
+            if line and prose.holds(at, at + 1)
+        }
+        return [self._known[line] if line and prose.holds(at, at + 1) else [line] for at, line in enumerate(lines)]
