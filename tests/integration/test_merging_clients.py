@@ -169,6 +169,20 @@ async def test_the_terminal_undoes_the_last_commit_of_an_agent(place: Place) -> 
     assert await place.content() == OURS
 
 
+async def test_the_terminal_undoes_the_last_commit_of_a_session(place: Place) -> None:
+    first = (await place.workspace.show("main")).commit
+    await place.change("main", "Nothing of it is left.")
+    last = (await place.workspace.show("main")).commit
+    _, err = await place.run("undo", "--session", last.session_id, "--agent", "bob", code=2)
+    assert "cannot be given together" in err
+    _, err = await place.run("undo", "--session", "zzzz", "--yes", code=2)
+    assert "The session zzzz has no commit" in err
+    await place.run("undo", "--session", last.session_id[:8], "--yes")
+    assert await place.content() == OURS
+    await place.run("undo", "--session", first.session_id, "--yes")
+    assert await place.content() == TEXT
+
+
 async def test_the_terminal_reverts_and_picks(place: Place) -> None:
     out, err = await place.run("revert", "main", "--preview")
     assert "would change" in err

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from memotree.client import Commit, PickedCommit, Session, StagedMerge
 
 _LOOKED_AT: Final = 1000
+_PREFIX: Final = 4
 """The commits among which the last one of an agent is looked for."""
 
 CommitArgument = Annotated[
@@ -52,9 +53,15 @@ DeleteOthersOption = Annotated[
 
 
 class NothingToUndoError(CliError):
-    """The branch has no commit of that agent."""
+    """The branch has no commit of that agent or session."""
 
     reason = "NOTHING_TO_UNDO"
+
+
+class AgentAndSessionError(CliError):
+    """One command names an agent and a session where one can be meant."""
+
+    reason = "AGENT_AND_SESSION"
 
 
 def _show(cli: CliContext, made: "PickedCommit", done: str, *, preview: bool) -> None:
@@ -227,19 +234,26 @@ def undo(
     agent: Annotated[
         str, typer.Option("--agent", help="Whose last commit; MEMOTREE_AGENT, else your login name, when not given.")
     ] = "",
+    session: Annotated[
+        str, typer.Option("--session", help="Not of an agent, but of this session: its id or a prefix.")
+    ] = "",
     yes: YesOption = False,
 ) -> None:
-    """Take back the last commit of an agent, after showing it; undoing again brings it back."""
+    """Take back the last commit of an agent or a session, after showing it; undoing again brings it back."""
     from memotree.client.default_agent import default_agent  # noqa: PLC0415 - gRPC is loaded when the call is made
 
+    if session and agent:
+        raise AgentAndSessionError("--agent and --session cannot be given together; a session has one agent.")
     workspace = cli.workspace
-    who = agent or default_agent()
-    last = _last_of(workspace.at(branch).log(author=who), who)
+    last = _last_of_session(workspace.at(branch).log(), session) if session else None
+    who = "" if session else agent or default_agent()
+    if who:
+        last = _last_of(workspace.at(branch).log(author=who), who)
     where = branch or "the default branch"
     if last is None:
         raise NothingToUndoError(
-            f"{who} has no commit among the last {_LOOKED_AT:,} of {where}. Name another agent with --agent, or a "
-            "commit with `memotree revert`."
+            f"{who or f'The session {session}'} has no commit among the last {_LOOKED_AT:,} of {where}. Name another "
+            "one with --agent or --session, or a commit with `memotree revert`."
         )
     parent = 1 if len(last.parent_ids) > 1 else 0
     told = workspace.revert(last.id, branch, parent_number=parent, preview=True)
@@ -254,3 +268,11 @@ def undo(
 def _last_of(commits: "Iterator[Commit]", agent: str) -> "Commit | None":
     """The newest commit whose author is exactly this agent."""
     return next((each for each in islice(commits, _LOOKED_AT) if each.author.name == agent), None)
+
+
+def _last_of_session(commits: "Iterator[Commit]", session: str) -> "Commit | None":
+    """The newest commit of a session, which is given by its id or by four of its first characters or more."""
+    for each in islice(commits, _LOOKED_AT):
+        if each.session_id == session or (len(session) >= _PREFIX and each.session_id.startswith(session)):
+            return each
+    return None
