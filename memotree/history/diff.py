@@ -17,7 +17,7 @@ from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.history.entry_diff import entry_change
-from memotree.history.subtree_diff import MOST_SCANNED, Found, differing_below
+from memotree.history.subtree_diff import Found, differing_below
 from memotree.request import lookup
 from memotree.request.pages import PageTokens, fitting, page_size
 from memotree.v1 import history_service_pb2 as pb
@@ -174,7 +174,7 @@ def _told(pairs: Iterable[_Pair], *, fields: bool, words: bool) -> list[pb.Entry
 def _sentence(found: Found) -> str:
     counted = found.counted
     if found.last:
-        return f"Of the first {MOST_SCANNED} differences, {counted.total} are in the subtree."
+        return f"At least {counted.total} of the entries that differ are in the subtree; not all were looked at."
     if counted.total == 0:
         return "Nothing differs."
     if counted.total > MOST_COUNTED:

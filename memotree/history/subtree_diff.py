@@ -5,7 +5,7 @@ follows what differs, and not how large the subtree is. An entry is told if it i
 was moved in or out differs there.
 """
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,7 +27,7 @@ class Found:
     Attributes:
         ids: Their ids in order, as many as were asked for.
         counted: Of which kinds all are that were looked at; nothing if they were not counted.
-        last: The last difference that was looked at, if there may be more; otherwise empty.
+        last: The last difference that was looked at, if there are more; otherwise empty.
     """
 
     ids: list[str]
@@ -42,37 +42,42 @@ async def differing_below(
 
     With ``count``, all differences up to `MOST_SCANNED` are looked at; otherwise only until there are ``limit``.
     """
+    snapshots = Snapshot(conn, old), Snapshot(conn, new)
+    tops = [await tree.versions(snapshot, [top]) for snapshot in snapshots]
+    is_archive = any(version.is_archive for found in tops for version in found.values())
     ids: list[str] = []
     kinds = [0, 0, 0]
-    scanned = 0
-    async for some, of_subtree in _batches(conn, old, new, top, after):
-        before = await tree.versions(Snapshot(conn, old), of_subtree)
-        now = await tree.versions(Snapshot(conn, new), of_subtree)
-        for entry_id in of_subtree:
-            kinds[0 if entry_id not in before else 1 if entry_id in now else 2] += 1
-        ids += of_subtree
-        scanned += len(some)
-        if len(some) == _AT_ONCE and (scanned >= MOST_SCANNED or (len(ids) >= limit and not count)):
-            return Found(ids[:limit], Counted(*kinds), some[-1])
-    return Found(ids[:limit], Counted(*kinds), "")
-
-
-async def _batches(
-    conn: Connection, old: State, new: State, top: str, after: str
-) -> AsyncIterator[tuple[list[str], list[str]]]:
-    """Differences in order, some at a time, and those of them that are in the subtree."""
+    scanned, size = 0, _AT_ONCE if count else min(2 * limit, _AT_ONCE)
     while True:
-        some = await history.differing(conn, old, new, after=after, limit=_AT_ONCE)
-        inside = {top}
-        for state in (old, new):
-            inside |= await _inside(Snapshot(conn, state), top, some)
-        yield some, [entry_id for entry_id in some if entry_id in inside]
-        if len(some) < _AT_ONCE:
-            return
-        after = some[-1]
+        some = await history.differing(conn, old, new, after=after, limit=size + 1)
+        looked_at, more = some[:size], len(some) > size
+        before, now = [await _inside(snapshot, top, looked_at, is_archive=is_archive) for snapshot in snapshots]
+        of_subtree = [entry_id for entry_id in looked_at if entry_id in before.inside or entry_id in now.inside]
+        for entry_id in of_subtree:
+            kinds[0 if entry_id not in before.alive else 1 if entry_id in now.alive else 2] += 1
+        ids += of_subtree
+        scanned += len(looked_at)
+        if not more:
+            return Found(ids[:limit], Counted(*kinds), "")
+        after = looked_at[-1]
+        if scanned >= MOST_SCANNED or (len(ids) >= limit and not count):
+            return Found(ids[:limit], Counted(*kinds), after)
+        size = min(2 * size, _AT_ONCE)
 
 
-async def _inside(snapshot: Snapshot, top: str, ids: Collection[str]) -> set[str]:
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """Which of some entries are alive at a state, and which of these are in the subtree there."""
+
+    alive: Collection[str]
+    inside: Collection[str]
+
+
+async def _inside(snapshot: Snapshot, top: str, ids: Collection[str], *, is_archive: bool) -> _Side:
     versions = await tree.versions(snapshot, ids)
     ways = await tree.ancestors(snapshot, versions)
-    return {one for one, version in versions.items() if version.archive_id == top or top in ways[one]}
+    if not is_archive:
+        return _Side(versions, {one for one, way in ways.items() if one == top or top in way})
+    roots = {one: way[0] if way else one for one, way in ways.items()}
+    archives = await tree.root_archives(snapshot, set(roots.values()))  # where each is shown, whatever its file says
+    return _Side(versions, {one for one, root in roots.items() if one == top or archives.get(root) == top})

@@ -6,6 +6,7 @@ told as changed with them, and lines that share little as replaced whole: what i
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -17,6 +18,8 @@ from memotree_storage.model.tokens import UNSPACED
 from memotree.history.text_diff import CONTEXT, MOST_CHARS, Differing, differing, grouped, lines_of, size_of
 
 _WORD: Final = re.compile(rf"\s+|[{UNSPACED}]|[^\W{UNSPACED}]+(?:[.,'\u2019-][^\W{UNSPACED}]+)*|.", re.DOTALL)
+_LETTER: Final = re.compile(rf"[^\W{UNSPACED}]")
+_JOINERS: Final = "\u200c\u200d"
 _HAS_WORD: Final = re.compile(r"\w")
 _SHARED: Final = 3
 """Lines whose common words are less than this part of the shorter side are replaced whole."""
@@ -85,7 +88,7 @@ def _replaced(old: str, new: str) -> list[Part]:
 
 def _changed(old: str, new: str) -> list[Part]:
     """Lines in whose place others are, by words; whole if they share little or are too long to compare."""
-    before, after = _WORD.findall(old), _WORD.findall(new)
+    before, after = _words(old), _words(new)
     kept = [match for match in matches(before, after) or () if _is_told(before, after, match)]
     shared = sum(len("".join(before[match.before : match.before + match.count])) for match in kept)
     if shared * _SHARED < min(len(old), len(new)):
@@ -120,14 +123,36 @@ def _joined(parts: Iterable[Part]) -> list[Part]:
     return found
 
 
+def _words(text: str) -> list[str]:
+    """The words of a text with all that is between them; a mark stays with its letter."""
+    found = _WORD.findall(text)
+    if text.isascii():
+        return found
+    words: list[str] = []
+    is_open = False  # whether the last one ends with a mark, so that letters go on in it
+    for word in found:
+        is_mark = word[0] in _JOINERS or unicodedata.category(word[0])[0] == "M"
+        if words and (is_mark or (is_open and _LETTER.match(word))):
+            words[-1] += word
+        else:
+            words.append(word)
+        is_open = is_mark or (is_open and bool(_LETTER.match(word)))
+    return words
+
+
 def _bounded(parts: Sequence[Part]) -> list[Part]:
-    """As many parts as fit into an answer."""
+    """As many parts as fit into an answer; of what is replaced, both sides have room."""
     found: list[Part] = []
-    room = MOST_CHARS
-    for number, part in enumerate(parts):
-        if len(part.text) > room:
-            rest = sum(len(each.text) for each in parts[number:]) - room
-            return [*found, Part(part.kind, part.text[:room]), Part(Kind.OMITTED, f"{rest} more characters")]
-        found.append(part)
-        room -= len(part.text)
-    return found
+    room, left_out = MOST_CHARS, 0
+    for part, following in zip(parts, [*parts[1:], None], strict=True):
+        if part.kind is Kind.OMITTED:
+            found += [] if left_out else [part]
+            continue
+        most = room
+        if part.kind is Kind.REMOVED and following is not None and following.kind is Kind.ADDED:
+            most = max(room // 2, room - len(following.text))
+        shown = part.text[:most]
+        found += [Part(part.kind, shown)] if shown else []
+        room -= len(shown)
+        left_out += len(part.text) - len(shown)
+    return [*found, Part(Kind.OMITTED, f"{left_out} more characters")] if left_out else found

@@ -860,7 +860,7 @@ class BlameLine(_message.Message):
     COMMIT_INDEX_FIELD_NUMBER: _builtins.int
     LINE_FIELD_NUMBER: _builtins.int
     text: _builtins.str
-    """The line without its line break; a sentence without white space around it."""
+    """The line without its line break; a sentence without white space around it. A line break ends a sentence, too."""
     commit_index: _builtins.int
     """The index in commits of the commit that wrote it."""
     line: _builtins.int
@@ -948,7 +948,7 @@ class DiffRevisionsRequest(_message.Message):
     include_fields: _builtins.bool
     """Whether to include the fields that differ."""
     page_size: _builtins.int
-    """The most items on a page; 50 when 0, at most 1000."""
+    """The most items on a page; 50 when 0, at most 1000. With subtree_id there may be fewer, even none, before the last one."""
     page_token: _builtins.str
     """The next_page_token of the previous response; empty for the first page."""
     by_words: _builtins.bool

@@ -1,11 +1,17 @@
 """Blame through merges: a line is credited to the commit that wrote it on its branch, not to the merge."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
+from integration.pushes import PERSON
 from integration.sides import Sides
+from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Node
+from memotree_storage.model.paths import entry_path
+from memotree_storage.ports import CommitDraft
 
+from memotree.history import blame as blames
 from memotree.v1 import history_service_pb2 as pb
 
 pytestmark = pytest.mark.requirement("GIT-5")
@@ -66,3 +72,56 @@ async def test_a_node_that_only_a_merged_branch_had_is_of_its_commits(sides: Sid
     await world.put(world.node("Ours"))
     await sides.merge()
     assert await blame(sides, new) == [("a", first), ("b", second)]
+
+
+async def test_the_newest_of_many_versions_is_read_though_its_commit_is_dated_long_ago(
+    sides: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blames, "MOST_REVISIONS", 3)
+    world = sides.world
+    one = replace(world.node("Five"), content="0")
+    for number in range(5):
+        await world.put(replace(one, content="\n".join(map(str, range(number + 1)))))
+    long_ago = replace(PERSON, when=datetime(2001, 1, 1, tzinfo=UTC))
+    files = {entry_path(one): encode_entry(replace(one, content="0\n1\n2\n3\n4\nold"))}
+    head = world.repository.ref("refs/heads/main")
+    made = world.repository.write_commit(CommitDraft(head, files, "Old\n", long_ago, long_ago)).commit_id
+    assert world.repository.move_ref("refs/heads/main", head, made)
+    await world.store.catch_up(world.workspace)
+    request = pb.BlameNodeRequest(workspace=world.workspace, node_id=one.id)
+    answer = await sides.history.blame_node(request)
+    assert [line.text for line in answer.lines] == ["0", "1", "2", "3", "4", "old"]
+    assert answer.commits[answer.lines[-1].commit_index].id == made
+    assert "Only the last 3 versions" in answer.warnings[0]
+
+
+async def test_a_session_has_the_blame_of_its_base(sides: Sides) -> None:
+    world = sides.world
+    one = replace(world.node("Five"), content="a")
+    base = await sides.fork(one)
+    session = await world.open()
+    new = replace(world.node("New"), content="b")
+    await world.stage(session, replace(one, content="a\nb"), new)
+    assert await blame(sides, one, session) == [("a", base)]
+    assert await blame(sides, new, session) == []
+    await world.put(delete=[one])
+    again = await world.open()
+    await world.stage(again, one)
+    assert await blame(sides, one, again) == []
+
+
+async def test_a_criss_cross_and_a_side_without_the_node(sides: Sides) -> None:
+    world = sides.world
+    other = world.node("Other")
+    await sides.fork(other)
+    one = replace(world.node("Five"), content="a")
+    made = await world.put(one)
+    await world.put(replace(other, title="Other 2"), branch="side")
+    await sides.merge("main", "side")
+    theirs = await world.put(replace(one, content="a\ntheirs"), branch="side")
+    ours = await world.put(replace(one, content="ours\na"))
+    head = sides.commit("main")
+    await sides.merge()
+    await sides.merge(head, "side")
+    for revision in ("main", "side"):
+        assert await blame(sides, one, revision) == [("ours", ours), ("a", made), ("theirs", theirs)]

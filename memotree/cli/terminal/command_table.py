@@ -58,13 +58,15 @@ COMMANDS: Final = {
     ),
     "revert": Entry("undoing", "Take back what a commit changed, by a new commit; what was changed since stays."),
     "cherry-pick": Entry("undoing", "Bring into a branch what a commit changed elsewhere, by a new commit."),
-    "undo": Entry("undoing", "Take back the last commit of an agent, after showing it; undoing again brings it back."),
+    "undo": Entry(
+        "undoing", "Take back the last commit of an agent or a session, after showing it; undoing again brings it back."
+    ),
     "revisions": Entry("commits", "List the versions of one node, newest first."),
     "bisect": Entry(
         "bisecting",
         "List every commit at which a node, one field of it, or the answer to a question changed: who, when and why.",
     ),
-    "blame": Entry("commits", "Show which commit and agent wrote each line of a node's content."),
+    "blame": Entry("commits", "Show which commit and agent wrote each line of a node's content, through merges too."),
     "status": Entry("maintenance", "Show whether the server and its stores are healthy."),
     "verify": Entry(
         "maintenance",

@@ -225,6 +225,8 @@ def text_parts(parts: Iterable[TextPart]) -> Text:
     text = Text()
     for part in parts:
         before, after, style = _PART_MARKS[part.kind]
+        if part.kind == "OMITTED" and text and not text.plain.endswith("\n"):
+            before = f"\n{before}"
         text.append(f"{before}{part.text}{after}", style)
     text.rstrip()
     return text

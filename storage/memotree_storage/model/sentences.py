@@ -13,6 +13,9 @@ _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 _AS_IT_IS: Final = re.compile(r"^\t|^ {4}|\|")
 """Is in a line of code, or of a table."""
 
+_ITEM: Final = re.compile(r"(?:[-*+>]\s+)*\d{1,9}[.)]")
+"""The number of an item of a list, which is no sentence."""
+
 
 class Prose:
     """Which lines of a text are prose, where sentences can be told apart.
@@ -60,8 +63,14 @@ class LineSentences:
         prose = Prose(lines)
         known = self._known
         self._known = {
-            line: known.get(line) or [sentence.strip() for sentence in sentences_of(line)]
-            for at, line in enumerate(lines)
-            if line and prose.holds(at, at + 1)
+            line: known.get(line) or _divided(line) for at, line in enumerate(lines) if line and prose.holds(at, at + 1)
         }
         return [self._known[line] if line and prose.holds(at, at + 1) else [line] for at, line in enumerate(lines)]
+
+
+def _divided(line: str) -> list[str]:
+    """The sentences of a line; the number of a list item stays with its first one."""
+    found = [sentence.strip() for sentence in sentences_of(line)]
+    if len(found) > 1 and _ITEM.fullmatch(found[0]):
+        found[:2] = [f"{found[0]} {found[1]}"]
+    return found

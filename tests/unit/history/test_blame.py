@@ -1,33 +1,40 @@
 """GIT-5: the version that wrote each line."""
 
 import random
-from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from memotree_storage.model.line_matching import MOST_LINES
+from memotree_storage.postgres.history import CommitRow, Revision
+from memotree_storage.postgres.rows import Version
 from steps import LINEAR, growth
 
 from memotree.history import blame
-from memotree.history.blame import _Blaming, _Step
+from memotree.history.blame import _Blaming, _Step, _steps
+
+
+def _row(name: str, second: int) -> Revision:
+    when = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=second)
+    version = Version("n", False, False, name, "a", "", "m", "note", "", "", "", [], {}, [], None, 0)  # noqa: FBT003
+    return Revision(version, CommitRow(name, [], "ada", "", when, when, name, None, []))
 
 
 def _folded(texts: list[str]) -> _Blaming:
     """Blames texts of which each one replaced the one before."""
-    blaming = _Blaming(dict.fromkeys(range(len(texts) - 1), 1))
-    blaming.add(_Step(number, [number - 1] if number else [], text) for number, text in enumerate(texts))
-    return blaming
+    return _merged([([number - 1] if number else [], text) for number, text in enumerate(texts)])
 
 
 def _blamed(texts: list[str]) -> list[tuple[str, int]]:
     return _folded(texts).lines
 
 
-def _merged(steps: list[tuple[list[int], str | None]], *, by_sentences: bool = False) -> _Blaming:
-    followers = Counter(number for before, _ in steps for number in before)
-    blaming = _Blaming(followers, by_sentences=by_sentences)
-    blaming.add(_Step(number, before, text) for number, (before, text) in enumerate(steps))
+def _merged(versions: list[tuple[list[int], str | None]], *, by_sentences: bool = False) -> _Blaming:
+    steps = [_Step(number, before, text) for number, (before, text) in enumerate(versions)]
+    blaming = _Blaming(steps, by_sentences=by_sentences)
+    blaming.add(steps)
     return blaming
 
 
@@ -80,16 +87,72 @@ def test_each_sentence_of_prose_is_attributed_and_code_stays_whole() -> None:
         ("```", 0),
     ]
     assert blaming.places == [1, 1, 1, 2, 3, 4, 5]
+    numbered = _merged([([], "1. Weigh it. Bake it.\n- 2. Sell it.")], by_sentences=True)
+    assert [text for text, _ in numbered.lines] == ["1. Weigh it.", "Bake it.", "- 2. Sell it."]
     chinese = _merged([([], "甲是一。乙是二。"), ([0], "甲是一。乙是三。")], by_sentences=True)
     assert chinese.lines == [("甲是一。", 0), ("乙是三。", 1)]
 
 
+@pytest.mark.requirement("GIT-5")
+def test_both_texts_that_a_merge_deleted_are_known_when_it_is_restored() -> None:
+    steps: list[tuple[list[int], str | None]] = [
+        ([], "a"),
+        ([0], "a\nb"),
+        ([0], "a\nx\ny"),
+        ([1, 2], None),
+        ([3], "a\nx\ny"),
+    ]
+    assert _merged(steps).lines == [("a", 0), ("x", 2), ("y", 2)]
+
+
 @pytest.mark.requirement("STORE-8")
 def test_few_lines_wait_for_a_merge(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blame, "MOST_KEPT", 25)
+    monkeypatch.setattr(blame, "MOST_KEPT", 3 * (10 * blame._BYTES_OF_LINE + 60) + 100)
     steps: list[tuple[list[int], str | None]] = [([], f"text {number}\n" * 9) for number in range(5)]
     blaming = _merged([*steps, ([0, 1, 2, 3, 4], "text 0\ntext 4\n")])
-    assert blaming.lines == [("text 0", 5), ("text 4", 4), ("", 3)]
+    assert not blaming.is_complete
+    assert [number == 5 for _, number in blaming.lines].count(True) <= 1
+    assert blaming.lines[1] == ("text 4", 4)
+
+
+@pytest.mark.requirement("STORE-8")
+def test_many_branches_of_one_base_keep_its_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each branch comes right before its merge, so three versions are kept at a time."""
+    base = [f"line {number}" for number in range(50)]
+    rows = [_row("base", 0)]
+    before: dict[str, list[str]] = {"base": []}
+    tip = "base"
+    for number in range(20):
+        side, merge = f"side {number}", f"merge {number}"
+        before |= {side: ["base"], merge: [tip, side]}
+        rows += [_row(side, 1), _row(merge, 2 + number)]
+        tip = merge
+    steps = _steps(rows, before, tip)
+    numbers = [rows[step.number].commit.commit_id for step in steps]
+    assert numbers[:5] == ["base", "side 0", "merge 0", "side 1", "merge 1"]
+    monkeypatch.setattr(blame, "MOST_KEPT", 4 * 50 * (blame._BYTES_OF_LINE + 10))
+    texts = {"base": list(base)}
+    merged = list(base)
+    for number in range(20):
+        texts[f"side {number}"] = [*base[:number], f"of {number}", *base[number + 1 :]]
+        merged = [*merged[:number], f"of {number}", *merged[number + 1 :]]
+        texts[f"merge {number}"] = list(merged)
+    blaming = _Blaming(steps)
+    blaming.add(replace(step, text="\n".join(texts[name])) for step, name in zip(steps, numbers, strict=True))
+    credited = [rows[number].commit.commit_id for _, number in blaming.lines]
+    assert credited == [*(f"side {number}" for number in range(20)), *["base"] * 30]
+    assert blaming.is_complete
+
+
+@pytest.mark.requirement("STORE-8")
+def test_long_texts_of_many_versions_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blame, "MOST_DIVIDED", 500)
+    texts = ["same\n" * 100 + str(number) for number in range(20)]
+    blaming = _folded(texts)
+    assert blaming.divided < 1_000
+    assert [text for text, _ in blaming.lines] == texts[-1].split("\n")
+    assert blaming.lines[:100] == [("same", 0)] * 100
+    assert blaming.lines[-1] == ("19", 19)
     assert not blaming.is_complete
 
 

@@ -31,6 +31,8 @@ def marked(old: str, new: str) -> str:
             "\u7532\u662f\u4e24\u4e2a\u57ce",
             "\u7532\u662f[-\u4e00-]{+\u4e24+}\u4e2a\u57ce",
         ),
+        ("यह हिन्दी है अब यहाँ", "यह हिन्दू है अब यहाँ", "यह [-हिन्दी-]{+हिन्दू+} है अब यहाँ"),
+        ("the cafe is open", "the cafe\u0301 is open", "the [-cafe-]{+cafe\u0301+} is open"),
         ("", "new", "{+new+}"),
         ("old\n", "", "[-old\n-]"),
         ("same", "same", ""),
@@ -66,9 +68,16 @@ def test_the_parts_make_both_texts(old: str, new: str) -> None:
 @pytest.mark.requirement("STORE-8")
 def test_an_answer_has_a_bound() -> None:
     old, new = "a b " * MOST_CHARS, "b a " * MOST_CHARS
+    half = MOST_CHARS // 2
     assert by_words(old, new) == [
-        Part(Kind.REMOVED, old[:MOST_CHARS]),
+        Part(Kind.REMOVED, old[:half]),
+        Part(Kind.ADDED, new[:half]),
         Part(Kind.OMITTED, f"{len(old) + len(new) - MOST_CHARS} more characters"),
+    ]
+    assert by_words("x" * MOST_CHARS, "y" * 10) == [
+        Part(Kind.REMOVED, "x" * (MOST_CHARS - 10)),
+        Part(Kind.ADDED, "y" * 10),
+        Part(Kind.OMITTED, "10 more characters"),
     ]
     many = by_words("a\n" * 30_000, "b\n" * 30_000)
     assert [part.kind for part in many] == [Kind.OMITTED]
