@@ -13,6 +13,7 @@ from memotree_storage.model.sentences import LineSentences
 from memotree_storage.postgres import history
 from memotree_storage.postgres.history import CommitRow, Revision
 from memotree_storage.postgres.merge_bases import history_of
+from memotree_storage.postgres.replaced_versions import versions_before
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
@@ -178,7 +179,7 @@ class Blame:
             newest = await history.list_revisions(snapshot, node_id, limit=1)
             if newest and newest[0].commit.commit_id not in {row.commit.commit_id for row in rows}:
                 rows += newest  # the time of its commit is older than that of many before it
-            before = await history.versions_before(conn, state.workspace_id, node_id, rows)
+            before = await versions_before(conn, state.workspace_id, rows, reached)
         steps = _steps(rows, before, newest[0].commit.commit_id) if newest and not newest[0].version.dead else []
         blaming = await self._blamed(state.workspace_id, rows, steps, by_sentences=request.by_sentences)
         warnings = _warnings(is_cut=cut, is_complete=blaming.is_complete)

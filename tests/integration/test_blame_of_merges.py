@@ -1,11 +1,15 @@
 """Blame through merges: a line is credited to the commit that wrote it on its branch, not to the merge."""
 
+import contextlib
+import random
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from integration.histories import branch
 from integration.pushes import PERSON
 from integration.sides import Sides
+from memotree_storage.commit.merge_commit import MergeConflictError
 from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Node
 from memotree_storage.model.paths import entry_path
@@ -125,3 +129,37 @@ async def test_a_criss_cross_and_a_side_without_the_node(sides: Sides) -> None:
     await sides.merge(head, "side")
     for revision in ("main", "side"):
         assert await blame(sides, one, revision) == [("ours", ours), ("a", made), ("theirs", theirs)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_lines_that_are_written_once_are_credited_to_the_commits_that_wrote_them(sides: Sides, seed: int) -> None:
+    """Compares with a plain model: random edits on three branches that merge each other crosswise."""
+    chosen = random.Random(seed)
+    world = sides.world
+    node = replace(world.node("Five"), content="\n".join(f"first {number}" for number in range(60)))
+    base = await sides.fork(node)
+    await branch(sides.history, world, "other")
+    wrote = dict.fromkeys(node.content.split("\n"), base)
+    merged = 0
+    for number in range(30):
+        place = chosen.randrange(3)
+        here = ["main", "side", "other"][place]
+        if chosen.random() < 0.5:
+            with contextlib.suppress(MergeConflictError):
+                merged += not (await sides.merge(chosen.choice(["main", "side", "other"]), here)).already_merged
+            continue
+        lines = content(sides, node, here)
+        third = len(lines) // 3
+        at = third * place + chosen.randrange(3, third - 3)  # changes that touch would be conflicts
+        kept = lines[at + 1 :] if len(lines) > 3 and chosen.random() < 0.4 else lines[at:]
+        new = f"line {number}"
+        wrote[new] = await world.put(replace(node, content="\n".join([*lines[:at], new, *kept])), branch=here)
+    assert merged > 4
+    for name in ("main", "side", "other"):
+        assert await blame(sides, node, name) == [(line, wrote[line]) for line in content(sides, node, name)]
+
+
+def content(sides: Sides, node: Node, revision: str) -> list[str]:
+    found = sides.at(node.id, revision)
+    assert isinstance(found, Node)
+    return found.content.split("\n")

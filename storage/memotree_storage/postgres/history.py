@@ -171,22 +171,6 @@ _REACHED: Final = f"""
        where last.workspace_id = %(workspace)s and last.commit_id = %(after)s)
    order by c.committed_at desc, c.line_id desc, c.seq desc limit %(limit)s"""  # noqa: S608
 
-# The commit of an entry's version at each parent of some commits.
-_AT_PARENTS: Final = """
-  select c.commit_id, made.commit_id
-    from unnest(%(commits)s::text[]) given (commit_id)
-    join mirror.commit c on c.workspace_id = %(workspace)s and c.commit_id = given.commit_id
-   cross join lateral unnest(c.parents) with ordinality parent (commit_id, number)
-   cross join lateral (
-    select line.line_id, v.from_seq from mirror.lineage(%(workspace)s, parent.commit_id) line
-     cross join lateral (
-      select v.from_seq from mirror.version v
-       where v.line_id = line.line_id and v.entry_id = %(node)s and v.from_seq <= line.seq
-       order by v.from_seq desc limit 1) v
-     order by line.depth limit 1) one
-    join mirror.commit made on made.line_id = one.line_id and made.seq = one.from_seq
-   order by c.commit_id, parent.number"""
-
 _TOUCHED: Final = f"""
   select {_VERSION} from mirror.commit c
     join mirror.version v on v.line_id = c.line_id and v.from_seq = c.seq and v.from_seq > 0
@@ -383,31 +367,6 @@ async def reached_revisions(
     async with snapshot.conn.cursor(row_factory=args_row(_read_revision)) as cursor:
         await cursor.execute(_REACHED, arguments)
         return await cursor.fetchall()
-
-
-async def versions_before(
-    conn: Connection, workspace_id: str, entry_id: str, revisions: Sequence[Revision]
-) -> dict[str, list[str]]:
-    """Return, by the commit of each version of one entry, the commits of those that it replaced: one for each parent.
-
-    Parents at which the entry never was are left out. On a line of first parents the version before is the one that was
-    replaced. So only merges and the first version of each line are looked up, in one query.
-    """
-    last: dict[int, str] = {}
-    found: dict[str, list[str]] = {}
-    asked: list[str] = []
-    for revision in sorted(revisions, key=lambda each: each.version.from_seq or 0):
-        commit, line = revision.commit, revision.version.line_id or 0
-        if line in last and len(commit.parents) == 1:
-            found[commit.commit_id] = [last[line]]
-        else:
-            found[commit.commit_id] = []
-            asked.append(commit.commit_id)
-        last[line] = commit.commit_id
-    cursor = await conn.execute(_AT_PARENTS, {"workspace": workspace_id, "commits": asked, "node": entry_id})
-    for commit_id, before in await cursor.fetchall():
-        found[commit_id].append(before)
-    return found
 
 
 def _read_revision(*row: Any) -> Revision:
