@@ -5,9 +5,12 @@ from dataclasses import replace
 
 import pytest
 from integration.histories import CREATED, DELETED, UPDATED, diff, kinds
+from integration.pushes import push_files
 from integration.worlds import World
 from memotree_storage.errors import InvalidInputError
-from memotree_storage.model.node import Node
+from memotree_storage.model.codec import encode_entry
+from memotree_storage.model.node import Archive, Node, new_id
+from memotree_storage.model.paths import entry_path
 
 from memotree.history import HistoryOperations, subtree_diff
 from memotree.request.lookup import NodeNotFoundError
@@ -94,3 +97,31 @@ async def test_pages_go_on_behind_differences_that_are_not_in_the_subtree(
         assert kinds(await diff(history, world, old_revision=first, subtree_id=top.id, page_size=size)) == inside
     told = await summary(history, world, old_revision=first, subtree_id=top.id)
     assert told.startswith("At least ")
+
+
+async def test_a_node_whose_archive_is_gone_is_told_in_the_archive_that_shows_it(
+    world: World, history: HistoryOperations
+) -> None:
+    gone = Archive(new_id(), "zz gone")
+    root = Node(new_id(), gone.id, None, "a0", title="Root")
+    below = Node(new_id(), gone.id, root.id, "a0", title="Below")
+    await world.put(gone, root, below)
+    first = push_files(world, {entry_path(gone): None})
+    await world.store.catch_up(world.workspace)
+    push_files(world, {entry_path(below): encode_entry(replace(below, content="More."))})
+    await world.store.catch_up(world.workspace)
+    found = await diff(history, world, old_revision=first, subtree_id=world.archive.id)
+    assert kinds(found) == {below.id: UPDATED}
+
+
+async def test_a_node_below_one_of_another_archive_is_told_where_it_is_shown(
+    world: World, history: HistoryOperations
+) -> None:
+    other = Archive(new_id(), "zz other")
+    top = world.node("Top")
+    await world.put(other, top)
+    stray = Node(new_id(), other.id, top.id, "a0", title="Stray")
+    push_files(world, {entry_path(stray): encode_entry(stray)})
+    await world.store.catch_up(world.workspace)
+    assert kinds(await diff(history, world, subtree_id=world.archive.id)) == {stray.id: CREATED}
+    assert kinds(await diff(history, world, subtree_id=other.id)) == {}
