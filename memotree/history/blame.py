@@ -106,7 +106,7 @@ class _Blaming:
         if not text:
             self.lines, self.places = [], []
             return
-        lines = self._sentences.of(text) if self._sentences else [[line] for line in text.split("\n")]
+        lines = _divided(text, self._sentences)
         self.lines = [(part, number) for line in lines for part in line]
         self.places = [place for place, line in enumerate(lines, start=1) for _ in line]
         self.divided += len(self.lines)
@@ -148,6 +148,11 @@ class _Blaming:
     def _drop(self, number: int) -> None:
         self._kept.pop(number, None)
         self._sizes.pop(number, None)
+
+
+def _divided(text: str, sentences: LineSentences | None) -> list[list[str]]:
+    """The lines of a text, each as its sentences, or as one item without ``sentences``."""
+    return sentences.of(text) if sentences else [[line] for line in text.split("\n")]
 
 
 def _deleted(before: Sequence[Sequence[_Line]]) -> list[_Line]:

@@ -106,6 +106,7 @@ OF_ANOTHER_KIND: Final = {
     "CreateArchive.archive_id": "a new id",
     "CreateNode.node_id": "a new id",
     "DiffRevisions.node_id": "a node or archive",
+    "DiffRevisions.subtree_id": "a node or archive",
     "DiscardChanges.node_ids": "staged changes, of nodes and archives",
     "ListCommits.node_id": "a node or archive",
     "ListCommits.subtree_id": "a node or archive",

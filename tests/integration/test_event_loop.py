@@ -49,8 +49,9 @@ COSTLY: Final = (
     "memotree.forest.chunking.splitting:split",
     "memotree.forest.ingestion.leaf_alignment:align",
     "memotree.forest.recall.excerpts:best_stretch",
-    "memotree.history.blame:_folded",
+    "memotree.history.blame:_divided",
     "memotree.history.text_diff:unified",
+    "memotree.history.word_diff:by_words",
     "memotree_storage.index.preview:_preview",
     "memotree_storage.index.terms:words_of",
     "memotree_storage.index.terms:query_terms",
@@ -215,10 +216,13 @@ class Agent:
         await wire("UpdateNode", node_id=node_id, content=half[: len(half) // 2], mode=nodes.UPDATE_MODE_APPEND)
         await wire("ListChanges")
         await wire("DiffRevisions", old_revision="main", new_revision=wire.session, include_fields=True)
+        words = {"include_fields": True, "by_words": True}
+        await wire("DiffRevisions", old_revision="main", new_revision=wire.session, **words)
         await wire("ExpandNode", revision=wire.session, node_id=node_id, level=DETAIL)
         await wire("RenderView", revision=wire.session)
         await wire.commit()
         await wire("BlameNode", node_id=node_id, timeout=120)
+        await wire("BlameNode", node_id=node_id, by_sentences=True, timeout=120)
         pieces = [half[start : start + 20_000] for start in range(0, len(half), 20_000)]
         parts = [nodes.SplitPart(title=f"Part {number}", content=part) for number, part in enumerate(pieces)]
         split = await wire("SplitNode", node_id=node_id, parts=parts, timeout=120)
@@ -261,7 +265,8 @@ async def test_the_loop_computes_only_over_short_texts(
     assert recorder.exceeding("costly", LONG_TEXT) == []
     assert recorder.exceeding("cheap", LONG_BYTES) == []
     seen = {
-        Agent.edit: {"brief_of", "summary_of", "count_tokens", "encode_entry", "check_node", "_folded", "unified"},
+        Agent.edit: {"brief_of", "summary_of", "count_tokens", "encode_entry", "check_node"}
+        | {"_divided", "unified", "by_words"},
         Agent.remember: {"title_of", "words_of", "query_terms", "_preview", "check_node"},
         Agent.ask: {"split", "align", "plan_tree", "query_terms", "best_stretch"},
     }

@@ -13,7 +13,7 @@ from memotree_storage.model.line_matching import MOST_LINES, Match, matches
 from steps import LINEAR, growth
 from unit.storage.git.judge import Judge
 
-from memotree.history.text_diff import _differing, _grouped, _hunk, unified
+from memotree.history.text_diff import _hunk, differing, grouped, unified
 
 Made = Callable[[int], tuple[str, str]]
 FEW = st.lists(st.sampled_from("abc"), max_size=12)
@@ -63,7 +63,7 @@ def test_without_lines_that_are_special_as_many_as_possible_are_found(before: li
 def test_hunks_are_written_as_difflib_writes_them(before: list[str], after: list[str]) -> None:
     blocks = difflib.SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
     common = [Match(*block) for block in blocks if block.size]
-    hunks = [line for hunk in _grouped(_differing(before, after, common)) for line in _hunk(before, after, hunk)]
+    hunks = [line for hunk in grouped(differing(before, after, common)) for line in _hunk(before, after, hunk)]
     assert hunks == list(difflib.unified_diff(before, after))[2:]
 
 
