@@ -83,10 +83,8 @@ class FieldChange:
     @classmethod
     def from_wire(cls, message: history_service_pb2.FieldChange) -> Self:
         """Reads the message."""
-        parts = (
-            TextPart(from_wire(TextPartKind, part.kind, TextPartKind.OMITTED), part.text) for part in message.parts
-        )
-        return cls(message.field, message.old_value, message.new_value, message.diff, tuple(parts))
+        parts = tuple(map(TextPart.from_wire, message.parts))
+        return cls(message.field, message.old_value, message.new_value, message.diff, parts)
 
 
 @dataclass(frozen=True, slots=True)

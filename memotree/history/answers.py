@@ -13,7 +13,6 @@ from typing import Final
 from memotree_storage.commit.message import notes_of
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.index.search import PastHits
-from memotree_storage.model import trailers
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.postgres import history, tree
 from memotree_storage.postgres.database import Connection
@@ -159,7 +158,7 @@ async def _change(row: Revision, states: _States) -> pb.AnswerChange | None:
         entry = (await states.store.entries.load(states.workspace_id, [after.version]))[after.version.blob]
     return pb.AnswerChange(
         commit=commit_message(commit),
-        agent=trailers.trailers_of(commit.message).get(trailers.AGENT, commit.author_name),
+        agent=commit.agent,
         before=None if first is None else node_message(first.version, SUMMARY),
         after=None if after is None else node_message(after.version, SUMMARY),
         source=source_message(entry),

@@ -11,7 +11,6 @@ from typing import Final
 from memotree_storage.commit.message import notes_of
 from memotree_storage.concurrency.threads import in_comparison_thread
 from memotree_storage.errors import InvalidInputError
-from memotree_storage.model import trailers
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.postgres import history, tree
 from memotree_storage.postgres.database import Connection
@@ -118,7 +117,7 @@ def _change(
         return None
     return pb.ValueChange(
         commit=commit_message(row.commit),
-        agent=trailers.trailers_of(row.commit.message).get(trailers.AGENT, row.commit.author_name),
+        agent=row.commit.agent,
         kind=CREATED if first is None else DELETED if after is None else UPDATED,
         fields=fields,
         source=source_message(after),

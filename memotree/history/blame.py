@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from memotree_storage.concurrency.threads import in_comparison_thread
-from memotree_storage.model import trailers
 from memotree_storage.model.line_matching import Match, common_ends, matches
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.model.sentences import LineSentences
 from memotree_storage.postgres import history
-from memotree_storage.postgres.history import CommitRow, Revision
+from memotree_storage.postgres.history import Revision
 from memotree_storage.postgres.merge_bases import history_of
 from memotree_storage.postgres.replaced_versions import versions_before
 from memotree_storage.postgres.tree import Snapshot, State
@@ -249,7 +248,7 @@ def _answer(blaming: _Blaming, rows: Sequence[Revision], warnings: list[str]) ->
             for (text, number), line in zip(blaming.lines, blaming.places, strict=True)
         ],
         commits=[commit_message(rows[number].commit) for number in used],
-        agents=[_agent(rows[number].commit) for number in used],
+        agents=[rows[number].commit.agent for number in used],
         warnings=warnings,
     )
 
@@ -265,7 +264,3 @@ def _warnings(*, is_cut: bool, is_complete: bool) -> list[str]:
             "The versions were too long or changed too much to match every line; some are credited to a later commit."
         )
     return warnings
-
-
-def _agent(row: CommitRow) -> str:
-    return trailers.trailers_of(row.message).get(trailers.AGENT, row.author_name)

@@ -6,20 +6,18 @@ told as changed with them, and lines that share little as replaced whole: what i
 """
 
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from memotree_storage.model.line_matching import Match, matches
-from memotree_storage.model.tokens import UNSPACED
+from memotree_storage.model.tokens import UNSPACED, continues
 
 from memotree.history.text_diff import CONTEXT, MOST_CHARS, Differing, differing, grouped, lines_of, size_of
 
 _WORD: Final = re.compile(rf"\s+|[{UNSPACED}]|[^\W{UNSPACED}]+(?:[.,'\u2019-][^\W{UNSPACED}]+)*|.", re.DOTALL)
 _LETTER: Final = re.compile(rf"[^\W{UNSPACED}]")
-_JOINERS: Final = "\u200c\u200d"
 _HAS_WORD: Final = re.compile(r"\w")
 _SHARED: Final = 3
 """Lines whose common words are less than this part of the shorter side are replaced whole."""
@@ -131,7 +129,7 @@ def _words(text: str) -> list[str]:
     words: list[str] = []
     is_open = False  # whether the last one ends with a mark, so that letters go on in it
     for word in found:
-        is_mark = word[0] in _JOINERS or unicodedata.category(word[0])[0] == "M"
+        is_mark = continues(word[0])
         if words and (is_mark or (is_open and _LETTER.match(word))):
             words[-1] += word
         else:

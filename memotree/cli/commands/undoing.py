@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from memotree.client import Commit, PickedCommit, Session, StagedMerge
 
 _LOOKED_AT: Final = 1000
+"""The commits among which the last one of an agent or session is looked for."""
+
 _PREFIX: Final = 4
-"""The commits among which the last one of an agent is looked for."""
+"""The fewest characters of a session's id that may stand for it."""
 
 CommitArgument = Annotated[
     str,

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import InvalidInputError, NotFoundError
-from memotree_storage.model import trailers
 from memotree_storage.postgres import history, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import Version
@@ -116,8 +115,5 @@ async def _agents(conn: Connection, workspace_id: str, versions: Sequence[Versio
     """Who has committed each version: the agent of the session and the author."""
     commits = {version.commit_id for version in versions if version.commit_id is not None}
     rows = await history.read_commits(conn, workspace_id, sorted(commits))
-    agents = {
-        row.commit_id: {row.author_name, trailers.trailers_of(row.message).get(trailers.AGENT, row.author_name)}
-        for row in rows
-    }
+    agents = {row.commit_id: {row.author_name, row.agent} for row in rows}
     return {version.entry_id: agents.get(version.commit_id or "", set()) for version in versions}

@@ -367,7 +367,8 @@ class _Merging:
             return {}
         ours = [await in_store_thread(self._our_blobs, base) for base in self.bases]
         taken = [_brought(their, our) for their, our in zip(others, ours, strict=True)]
-        results = {path: {each.get(path, _CLASH) for each in taken} for each in taken for path in each}
+        paths = {path for each in taken for path in each}
+        results = {path: {each.get(path, _CLASH) for each in taken} for path in paths}
         clashing = [path for path, blobs in results.items() if _CLASH in blobs or len(blobs) > 1]
         if clashing:
             raise FileConflictError.of(sorted(clashing))

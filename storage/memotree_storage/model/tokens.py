@@ -61,7 +61,7 @@ def truncate_to_tokens(text: str, budget: int) -> str:
     Combining marks, joiners and variation selectors stay with the character that they belong to.
     """
     end = _cut(text, budget)
-    while 0 < end < len(text) and (_continues(text[end]) or text[end - 1] in _JOINERS):
+    while 0 < end < len(text) and (continues(text[end]) or text[end - 1] in _JOINERS):
         end -= 1
     return text[:end]
 
@@ -108,5 +108,6 @@ def _cut(text: str, budget: int) -> int:
     return min(len(text), offset + max(room, 0))
 
 
-def _continues(character: str) -> bool:
+def continues(character: str) -> bool:
+    """Whether a character belongs to the one before: a combining mark, a joiner or a variation selector."""
     return character in _JOINERS or unicodedata.category(character)[0] == "M"

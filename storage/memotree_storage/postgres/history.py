@@ -13,6 +13,7 @@ from psycopg.rows import args_row, class_row
 from psycopg.types.json import Jsonb
 
 from memotree_storage.errors import NotFoundError
+from memotree_storage.model import trailers
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.rows import FIELDS, Version
 from memotree_storage.postgres.tree import Snapshot, State
@@ -48,6 +49,11 @@ class CommitRow:
     message: str
     session_id: str | None
     tags: list[str]
+
+    @property
+    def agent(self) -> str:
+        """The agent of the session that it came from, as its trailer says; otherwise its author."""
+        return trailers.trailers_of(self.message).get(trailers.AGENT, self.author_name)
 
 
 @dataclass(frozen=True, slots=True)
