@@ -44,6 +44,7 @@ class Changeset:
         job_id: The id of the job that makes the commit, or ``""``.
         author: The author; the service itself if ``None``.
         agent: The name of the agent that it was made for, or ``""``.
+        is_derived: Whether it only renews what follows from other commits, so that a protected branch takes it.
     """
 
     changes: Mapping[str, Change]
@@ -52,6 +53,7 @@ class Changeset:
     job_id: str = ""
     author: Signature | None = None
     agent: str = ""
+    is_derived: bool = False
 
 
 async def branch_head(conn: Connection, workspace_id: str, branch: str) -> State:
@@ -83,6 +85,7 @@ async def commit(store: Store, workspace_id: str, branch: str, changeset: Change
         changeset.author,
         removals=removals,
         expected=expected,
+        passes_protection=changeset.is_derived,
     )
 
 

@@ -6,10 +6,12 @@ from functools import partial
 from typing import Final, TypeVar
 
 from memotree_storage.commit import refs
-from memotree_storage.commit.transaction import WorkspaceTransaction, workspace_transaction
+from memotree_storage.commit.transaction import WorkspaceTransaction, repository_of, workspace_transaction
 from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.git.objects import ObjectMissingError
+from memotree_storage.git.protections import read_protections
+from memotree_storage.model.protection import Protection, protection_of
 from memotree_storage.model.validation import check_text
 from memotree_storage.ports import CommitReader, Signature, TagDraft
 from memotree_storage.postgres import registry
@@ -45,7 +47,8 @@ class Refs:
         async def change(transaction: WorkspaceTransaction, workspace: Workspace) -> pb.CreateBranchResponse:
             find_commit = partial(_commit_of, transaction, request.revision)
             row = await refs.create_branch(transaction, request.name, find_commit)
-            return pb.CreateBranchResponse(branch=_branch_message(row, workspace))
+            protections = await in_store_thread(read_protections, transaction.repository)
+            return pb.CreateBranchResponse(branch=_branch_message(row, workspace, protections))
 
         return await self._change_refs(request.workspace, change)
 
@@ -57,8 +60,10 @@ class Refs:
             workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
             after = cursor["after"] if cursor else ""
             rows = await list_refs(conn, workspace.workspace_id, BRANCHES, after=after, limit=size + 1)
+        repository = await repository_of(self._store, workspace.workspace_id)
+        protections = await in_store_thread(read_protections, repository)
         return pb.ListBranchesResponse(
-            branches=[_branch_message(row, workspace) for row in rows[:size]],
+            branches=[_branch_message(row, workspace, protections) for row in rows[:size]],
             next_page_token=self._pages.write(request, {"after": rows[size - 1].name} if len(rows) > size else None),
         )
 
@@ -132,8 +137,9 @@ async def _commit_of(transaction: WorkspaceTransaction, revision: str) -> str:
     return committed(resolved).state.commit_id
 
 
-def _branch_message(row: RefRow, workspace: Workspace) -> pb.Branch:
-    return pb.Branch(name=row.name, commit_id=row.commit_id, protected=row.name == workspace.default_branch)
+def _branch_message(row: RefRow, workspace: Workspace, protections: Sequence[Protection]) -> pb.Branch:
+    is_protected = row.name == workspace.default_branch or protection_of(protections, row.name) is not None
+    return pb.Branch(name=row.name, commit_id=row.commit_id, protected=is_protected)
 
 
 def _tag_message(row: RefRow, draft: TagDraft | None) -> pb.Tag:

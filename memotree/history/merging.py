@@ -35,6 +35,18 @@ _STYLES: Final = {
 }
 
 
+def read_style(style: pb.MergeStyle.ValueType) -> MergeStyle:
+    """The style of a request; a commit if it gives none.
+
+    Raises:
+        InvalidInputError: The number is no style.
+    """
+    found = _STYLES.get(style)
+    if found is None:
+        raise InvalidInputError.at("style", "is no MergeStyle.")
+    return found
+
+
 class Merging:
     """Merges branches."""
 
@@ -103,9 +115,7 @@ class Merging:
     async def merge(self, request: pb.MergeBranchRequest) -> pb.MergeBranchResponse:
         """Merge; once its work has begun, a cancellation waits for the end."""
         source = lookup.needed("source", request.source)
-        style = _STYLES.get(request.style)
-        if style is None:
-            raise InvalidInputError.at("style", "is no MergeStyle.")
+        style = read_style(request.style)
         selection = read_selection(request)
         if selection is not None and request.style == pb.MERGE_STYLE_UNSPECIFIED:
             style = MergeStyle.SQUASH

@@ -24,6 +24,7 @@ from memotree.v1 import (
     maintenance_service_pb2,
     memory_service_pb2,
     node_service_pb2,
+    review_service_pb2,
     session_service_pb2,
     view_service_pb2,
     workspace_service_pb2,
@@ -39,6 +40,7 @@ _FILES: Final = (
     maintenance_service_pb2,
     forest_service_pb2,
     job_service_pb2,
+    review_service_pb2,
 )
 
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

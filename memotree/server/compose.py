@@ -29,6 +29,7 @@ from memotree.memory import MemoryOperations
 from memotree.models.gateway import Models
 from memotree.request.limits import ServiceLimits
 from memotree.request.pages import PageTokens
+from memotree.review import ReviewOperations
 from memotree.server.app import Operations
 from memotree.server.embedded import EmbeddedServers
 from memotree.sessions import SessionOperations
@@ -89,6 +90,7 @@ async def compose(settings: Settings, embedded: EmbeddedServers | None = None) -
             "MaintenanceService": maintenance,
             "ForestService": forest,
             "JobService": JobOperations(store, pages, runner),
+            "ReviewService": ReviewOperations(store, pages, limits, sessions, forest, summaries),
         }
 
 

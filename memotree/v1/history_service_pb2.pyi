@@ -266,7 +266,7 @@ class Branch(_message.Message):
     commit_id: _builtins.str
     """The commit it points to."""
     protected: _builtins.bool
-    """Whether it is protected against deletion."""
+    """Whether it cannot be deleted: the default branch, and those that ProtectBranches covers."""
     def __init__(
         self,
         *,

@@ -6,13 +6,13 @@ from integration.worlds import World
 from memotree_storage.commit.refs import (
     BranchExistsError,
     BranchNotFoundError,
-    BranchProtectedError,
     ConfusingNameError,
     TagExistsError,
     TagNotFoundError,
 )
 from memotree_storage.errors import InvalidInputError, NotFoundError
 from memotree_storage.git.refs import InvalidRefNameError
+from memotree_storage.model.protection import BranchProtectedError
 from memotree_storage.model.validation import InvalidTextError
 
 from memotree.history import HistoryOperations

@@ -171,7 +171,8 @@ class SummaryRenewal:
         if made:
             changes = await self._changes(state, made)
             message = f"Renew {len(made)} summar{'y' if len(made) == 1 else 'ies'}"
-            changeset = Changeset(changes, message, _TOOL, context.job.id, self._limits.service_author())
+            author = self._limits.service_author()
+            changeset = Changeset(changes, message, _TOOL, context.job.id, author, is_derived=True)
             result.commit_id = await commit(self._store, workspace_id, request.branch, changeset, self._limits)
         return result
 

@@ -1,6 +1,7 @@
 """Merging a commit into a branch: a merge commit, a squashed one, or a fast-forward."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
@@ -61,6 +62,8 @@ class MergeOrder:
         identity: Who merges.
         renew: Renews the summary of a node whose content is merged.
         selection: Which changes are brought, in a squashed merge; all if ``None``.
+        trailers: Further trailers of the commit.
+        passes_protection: Whether the branch may be a protected one, because the other side was approved.
     """
 
     branch: str
@@ -70,6 +73,8 @@ class MergeOrder:
     identity: Identity
     renew: RenewSummary | None = None
     selection: Selection | None = None
+    trailers: Mapping[str, str] = field(default_factory=dict)
+    passes_protection: bool = False
 
 
 async def merge_into_branch(transaction: WorkspaceTransaction, order: MergeOrder, find_commit: FindCommit) -> Merged:
@@ -86,6 +91,7 @@ async def merge_into_branch(transaction: WorkspaceTransaction, order: MergeOrder
         NotFastForwardError: Only a fast-forward was asked for, and it is not possible.
         UnrelatedHistoriesError, FileConflictError, UnreadableFilesError: The two cannot be merged by entries.
         InvalidNodeError, InvalidArchiveError: A merged entry breaks a limit that each side kept.
+        BranchProtectedError: The branch is protected, and this is not the merge of an approved proposal.
         BranchBusyError: Another program kept moving the branch.
     """
     conn, workspace_id, store = transaction.conn, transaction.workspace_id, transaction.store
@@ -93,7 +99,7 @@ async def merge_into_branch(transaction: WorkspaceTransaction, order: MergeOrder
     async def attempt(head: State) -> Merged | None:
         theirs = await find_commit()
         if order.style is MergeStyle.FAST_FORWARD:
-            return await _fast_forward(transaction, order.branch, head, State(workspace_id, theirs))
+            return await _fast_forward(transaction, order, head, State(workspace_id, theirs))
         entries, repository = store.entries, transaction.repository
         merge = await merge_states(
             *(conn, entries, repository, head, theirs),
@@ -108,20 +114,28 @@ async def merge_into_branch(transaction: WorkspaceTransaction, order: MergeOrder
             raise MergeConflictError.of(merge.conflicts, _REMEDY)
         message = order.message or f"Merge {order.source} into {order.branch}"
         parents = () if squash else (theirs,)
-        return await write_merge(transaction, order.branch, merge, order.identity, message, parents=parents)
+        return await write_merge(
+            *(transaction, order.branch, merge, order.identity, message),
+            parents=parents,
+            trailers=order.trailers,
+            passes_protection=order.passes_protection,
+        )
 
     return await on_head(transaction, order.branch, order.identity.request, attempt)
 
 
-async def _fast_forward(transaction: WorkspaceTransaction, branch: str, head: State, theirs: State) -> Merged | None:
+async def _fast_forward(
+    transaction: WorkspaceTransaction, order: MergeOrder, head: State, theirs: State
+) -> Merged | None:
     """Move a branch to a commit that has all of its history; ``None`` if the branch was moved meanwhile."""
-    conn, workspace_id = transaction.conn, transaction.workspace_id
+    conn, workspace_id, branch = transaction.conn, transaction.workspace_id, order.branch
     if await is_ancestor(conn, workspace_id, theirs.commit_id, head.commit_id):
         return Merged(head.commit_id, is_new=False)
     if not await is_ancestor(conn, workspace_id, head.commit_id, theirs.commit_id):
         raise NotFastForwardError(branch)
     changed = await history.count_differing(conn, head, theirs, limit=history.EVERY)
-    if not await move_ref(transaction, BRANCHES + branch, head.commit_id, theirs.commit_id, theirs.commit_id):
+    old, new, passes = head.commit_id, theirs.commit_id, order.passes_protection
+    if not await move_ref(transaction, BRANCHES + branch, old, new, new, passes_protection=passes):
         return None
     if branch == await registry.default_branch(conn, workspace_id):
         await join_lines(conn, workspace_id, branch, theirs.commit_id)

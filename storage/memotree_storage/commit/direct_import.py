@@ -83,6 +83,7 @@ class _ImportRequest:
     message: str
     author: Signature
     committer: Signature
+    passes_protection: bool
 
 
 async def commit_entries(
@@ -96,6 +97,7 @@ async def commit_entries(
     committer: Signature | None = None,
     removals: Iterable[str] = (),
     expected: Mapping[str, str | None] | None = None,
+    passes_protection: bool = False,
 ) -> str:
     """Write entries to the head of a branch and remove others, in one commit; return the commit's id.
 
@@ -113,12 +115,14 @@ async def commit_entries(
         removals: Ids of entries to remove. Nodes below them must be removed or moved by the same import.
         expected: The blob that each of these entries must have on the head that becomes the parent; ``None`` if it must
             not be alive there. Other entries are not compared.
+        passes_protection: Whether the branch may be a protected one.
 
     Raises:
         ImportRacedError: An entry differs from what was expected, or the branch moved; nothing was committed.
         ImportBrokenError: A parent or archive would be missing, a node would stay below a removed one, nodes would form
             a cycle, or two archives would have one name; nothing was committed.
         RevisionNotFoundError: There is no such branch.
+        BranchProtectedError: The branch is protected.
         ValueError: An id is both in ``entries`` and in ``removals``.
     """
     by_id = {entry.id: entry for entry in entries}
@@ -135,6 +139,7 @@ async def commit_entries(
         message=message.rstrip("\n") + "\n",
         author=author or service_signature(),
         committer=committer or service_signature(),
+        passes_protection=passes_protection,
     )
     try:
         return await finish_past_commit_point(partial(_import, store, order))
@@ -165,6 +170,7 @@ async def _import(store: Store, order: _ImportRequest, commit_point: CommitPoint
                 message=order.message,
                 author=order.author,
                 committer=order.committer,
+                passes_protection=order.passes_protection,
             ),
         )
         if outcome is None:

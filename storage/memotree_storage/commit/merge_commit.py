@@ -7,7 +7,7 @@
 Each is made alone, not in a group of commits: it takes as long as the other side has changes.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -111,6 +111,8 @@ async def write_merge(
     message: str,
     *,
     parents: Sequence[str] = (),
+    trailers: Mapping[str, str] | None = None,
+    passes_protection: bool = False,
 ) -> Merged | None:
     """Write the commit of a merge that has no conflict.
 
@@ -121,6 +123,8 @@ async def write_merge(
         identity: Who commits.
         message: Subject and body; the list of changes and the trailers are added.
         parents: Further parents.
+        trailers: Further trailers.
+        passes_protection: Whether the branch may be a protected one.
 
     Returns:
         The commit; ``None`` if the branch was moved meanwhile.
@@ -137,11 +141,12 @@ async def write_merge(
             parent=merge.ours,
             entries={change.entry_id: change.entry for change in changed},
             at_parent=merge.at_ours,
-            message=compose(message, listed, identity.request.trailers()),
+            message=compose(message, listed, {**(trailers or {}), **identity.request.trailers()}),
             author=identity.author,
             committer=identity.committer,
             merged=parents,
             files={path: _content(transaction, blob) for path, blob in merge.files.items()},
+            passes_protection=passes_protection,
         )
 
     faults.point("merge.planned")

@@ -12,11 +12,11 @@ from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import (
     AbortedError,
     AlreadyExistsError,
-    FailedPreconditionError,
     InvalidInputError,
     NotFoundError,
 )
 from memotree_storage.git.refs import RefNameTakenError
+from memotree_storage.model.protection import BranchProtectedError
 from memotree_storage.ports import TagDraft
 from memotree_storage.postgres import refs, sessions
 from memotree_storage.postgres.refs import BRANCHES, TAGS, RefRow
@@ -77,12 +77,6 @@ class ConfusingNameError(InvalidInputError):
         )
 
 
-class BranchProtectedError(FailedPreconditionError):
-    """The branch must not be deleted, because it is the default branch."""
-
-    reason = "BRANCH_PROTECTED"
-
-
 class RefMovedError(AbortedError):
     """Another program moved the branch or tag at the same moment."""
 
@@ -118,7 +112,7 @@ async def delete_branch(transaction: WorkspaceTransaction, name: str, *, default
 
     Raises:
         BranchNotFoundError: There is no such branch.
-        BranchProtectedError: It is the default branch.
+        BranchProtectedError: It is the default branch, or another protected one.
         RefMovedError: Another program moved it at the same moment.
     """
     found = await _find(transaction, BRANCHES, name)

@@ -5,6 +5,7 @@ a crash prevented, which the replay makes (`mirror.catch_up`).
 
 `write_commit` does, in this order:
 
+0. Refuse a protected branch, unless an approved proposal is merged.
 1. Write blobs, trees, commit and tag object as one pack, and sync it. No ref names it yet.
 2. Move the branch by compare and swap from the commit that the changes were checked against. This is the commit point.
 3. In the transaction that holds the workspace: mirror the commit and the branch, and settle the session it came from.
@@ -27,6 +28,7 @@ from memotree_storage.commit.transaction import PendingHead, WorkspaceTransactio
 from memotree_storage.concurrency.threads import in_store_thread, in_store_thread_if
 from memotree_storage.conflicts import Conflict
 from memotree_storage.git.entry_files import entry_files
+from memotree_storage.git.protections import refuse_protected
 from memotree_storage.git.refs import RefNameTakenError
 from memotree_storage.mirror.entries import EntryReader
 from memotree_storage.mirror.staged_merge import carry_over
@@ -93,6 +95,8 @@ class NewCommit:
         session: The session that it came from.
         merged: The further parents of a merge commit.
         files: Files to write that are no entries, by path; ``None`` removes the file.
+        passes_protection: Whether it may be made on a protected branch: it merges an approved proposal, or has the
+            automatic summaries that follow.
     """
 
     branch: str
@@ -106,6 +110,7 @@ class NewCommit:
     session: SettledSession | None = None
     merged: Sequence[str] = ()
     files: Mapping[str, FileContent | None] = field(default_factory=dict)
+    passes_protection: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +207,9 @@ async def write_commit(transaction: WorkspaceTransaction, new: NewCommit) -> Com
 
     Returns:
         The commit, or ``None`` if another program moved the branch meanwhile: then nothing has changed.
+
+    Raises:
+        BranchProtectedError: The branch takes no changes directly.
     """
     conn, workspace_id, repository = transaction.conn, transaction.workspace_id, transaction.repository
     pending = transaction.pending
@@ -209,7 +217,7 @@ async def write_commit(transaction: WorkspaceTransaction, new: NewCommit) -> Com
     ref = BRANCHES + new.branch
     if pending is None:
         faults.point("commit.before-swap")
-        if not await move_ref(transaction, ref, new.parent, written.commit_id, written.commit_id):
+        if not await _move(transaction, ref, new.parent, written.commit_id, written.commit_id):
             return None
         faults.point("commit.swapped")
     changes = await in_store_thread_if(len(new.entries) > _FEW, _changes, transaction.store.entries, new, written)
@@ -239,7 +247,13 @@ async def write_commit(transaction: WorkspaceTransaction, new: NewCommit) -> Com
 
 
 async def move_ref(
-    transaction: WorkspaceTransaction, ref: str, old: str | None, new: str | None, commit_id: str = ""
+    transaction: WorkspaceTransaction,
+    ref: str,
+    old: str | None,
+    new: str | None,
+    commit_id: str = "",
+    *,
+    passes_protection: bool = False,
 ) -> bool:
     """Move a branch or tag by compare and swap in Git, then in the mirror.
 
@@ -249,13 +263,21 @@ async def move_ref(
         old: The object that it must be at; ``None`` if it must not exist.
         new: The object that it shall be at; ``None`` to delete it.
         commit_id: The commit that ``new`` peels to.
+        passes_protection: Whether a protected branch may be moved: an approved proposal is merged.
 
     Returns:
         Whether it was moved; if not, somebody else has moved it and nothing has changed.
 
     Raises:
+        BranchProtectedError: It is a protected branch that is there already.
         RefNameTakenError: A ref exists that would be a folder of this one, or the other way round.
     """
+    if old is not None and ref.startswith(BRANCHES) and not passes_protection:
+        await in_store_thread(refuse_protected, transaction.repository, ref.removeprefix(BRANCHES))
+    return await _move(transaction, ref, old, new, commit_id)
+
+
+async def _move(transaction: WorkspaceTransaction, ref: str, old: str | None, new: str | None, commit_id: str) -> bool:
     if not await transaction.swap(transaction.repository.move_ref, ref, old, new):
         return False
     if new is None:
@@ -279,6 +301,8 @@ async def place_tag(transaction: WorkspaceTransaction, name: str, tag_id: str, c
 
 
 def _write(repository: CommitStore, new: NewCommit, target: _Target) -> tuple[WrittenCommit, CommitInfo]:
+    if not new.passes_protection:
+        refuse_protected(repository, new.branch)
     draft = CommitDraft(
         new.parent, _files(repository, new), new.message, new.author, new.committer, new.tag, new.merged
     )

@@ -14,6 +14,8 @@ REQUEST: Final = "MemoTree-Request"
 REQUEST_DIGEST: Final = "MemoTree-Request-Digest"
 TAG: Final = "MemoTree-Tag"
 JOB: Final = "MemoTree-Job"
+PROPOSAL: Final = "MemoTree-Proposal"
+REVIEWED_BY: Final = "Reviewed-by"
 
 LONGEST_MESSAGE: Final = 32_768
 """Characters that are read of a commit's message, with its trailers; Git has all."""

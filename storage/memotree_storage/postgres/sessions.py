@@ -306,6 +306,11 @@ async def set_base(conn: Connection, session_id: str, commit_id: str) -> None:
     await conn.execute("update work.session set base_commit = %s where session_id = %s", (commit_id, session_id))
 
 
+async def set_branch(conn: Connection, session_id: str, branch: str) -> None:
+    """Let a session go on on another branch, which is at its base commit."""
+    await conn.execute("update work.session set branch = %s where session_id = %s", (branch, session_id))
+
+
 async def detach_sessions(conn: Connection, workspace_id: str, branch: str) -> int:
     """Detach the open sessions of a deleted branch; return how many of them had not expired."""
     cursor = await conn.execute(

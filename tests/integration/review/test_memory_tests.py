@@ -1,0 +1,155 @@
+"""Memory tests: questions with expected citations, kept as files of a branch, asked at any state."""
+
+from dataclasses import replace
+
+import pytest
+from integration.histories import git
+from integration.review.conftest import Review
+from integration.sides import Sides
+from memotree_storage.errors import InvalidInputError
+from memotree_storage.model.memory_test import (
+    InvalidMemoryTestError,
+    MemoryTest,
+    decode_memory_test,
+    encode_memory_test,
+)
+
+from memotree.review.memory_tests import MemoryTestNotFoundError
+from memotree.v1 import review_service_pb2 as pb
+
+pytestmark = pytest.mark.requirement("USE-14")
+
+QUESTION = "When does the ferry to the island leave?"
+
+
+async def test_a_test_passes_while_the_answer_cites_what_is_expected(review: Review) -> None:
+    await review.put_tests(
+        pb.MemoryTest(name="ferry", question=QUESTION, expected_node_ids=[review.node.id], expected_texts=["AT  nine"])
+    )
+    (result,) = await review.check()
+    assert (result.passed, list(result.faults)) == (True, [])
+    assert review.node.id in result.cited_node_ids
+    before = await review.world.head()
+    await review.world.put(replace(review.node, content="The ferry to the island leaves at ten."))
+    (result,) = await review.check()
+    assert list(result.faults) == ["The answer does not have 'AT  nine'."]
+    assert [one.passed for one in await review.check(revision=before)] == [True], "an old state answers as it did"
+    assert [one.passed for one in await review.check(revision="main", tests_at=before)] == [False]
+
+
+async def test_a_corrected_fact_must_not_answer_any_more(review: Review) -> None:
+    await review.put_tests(pb.MemoryTest(name="corrected", question=QUESTION, unwanted_texts=["leaves at nine"]))
+    (result,) = await review.check()
+    assert list(result.faults) == ["The answer has 'leaves at nine'."]
+    await review.world.put(replace(review.node, content="The ferry to the island leaves at ten."))
+    assert [one.passed for one in await review.check()] == [True]
+
+
+async def test_a_session_is_asked_before_it_commits(review: Review) -> None:
+    await review.put_tests(pb.MemoryTest(name="ferry", question=QUESTION, expected_texts=["at ten"]))
+    session_id = await review.world.open()
+    assert [one.passed for one in await review.check(revision=session_id)] == [False]
+    await review.world.stage(session_id, replace(review.node, content="The ferry to the island leaves at ten."))
+    assert [one.passed for one in await review.check(revision=session_id)] == [True]
+
+
+async def test_a_node_below_the_expected_one_counts(review: Review) -> None:
+    world = review.world
+    below = world.node("Timetable", parent=review.node, content="The night boat sails at eleven.")
+    await world.put(below)
+    await review.put_tests(
+        pb.MemoryTest(name="above", question="When does the night boat sail?", expected_node_ids=[review.node.id]),
+        pb.MemoryTest(name="tree", question="When does the night boat sail?", expected_node_ids=[world.archive.id]),
+        pb.MemoryTest(name="absent", question="When does the night boat sail?", expected_node_ids=["0" * 16]),
+    )
+    assert {one.test.name: one.passed for one in await review.check(page_size=1)} == {
+        "above": True,
+        "absent": False,
+        "tree": True,
+    }
+
+
+async def test_tests_are_files_that_git_shows_and_people_write(review: Review, sides: Sides) -> None:
+    first = await review.put_tests(pb.MemoryTest(name="ferry", question=QUESTION, expected_texts=["at nine"]))
+    shown = git(review.world, "show", f"{first}:memory-tests/ferry.yaml")
+    assert shown == f"question: {QUESTION}\ntexts:\n  - at nine\n"
+    assert git(review.world, "show", "-s", "--format=%s", first).strip() == "Write memory test ferry"
+    await sides.write(
+        {
+            "memory-tests/by-hand.yaml": b"# Tourists\nquestion: 'When does the ferry leave?'\ntexts: [at nine]\n",
+            "memory-tests/broken.yaml": b"question: [",
+            "memory-tests/Not A Name.yaml": b"question: x\n",
+            "memory-tests/notes.txt": b"no test",
+        },
+    )
+    results = {one.test.name: one for one in await review.check()}
+    assert {name: one.passed for name, one in results.items()} == {"broken": False, "by-hand": True, "ferry": True}
+    assert "memory-tests/broken.yaml cannot be read" in results["broken"].faults[0]
+
+
+async def test_the_same_test_again_is_no_commit(review: Review) -> None:
+    test = pb.MemoryTest(name="ferry", question=QUESTION, expected_texts=["at nine"])
+    first = await review.put_tests(test)
+    assert await review.put_tests(test) == first
+    gone = await review.put_tests(deleted_names=["ferry"])
+    assert git(review.world, "show", "-s", "--format=%s", gone).strip() == "Delete memory test ferry"
+    assert await review.check() == []
+    with pytest.raises(MemoryTestNotFoundError):
+        await review.put_tests(deleted_names=["ferry"])
+    with pytest.raises(MemoryTestNotFoundError):
+        await review.check(names=["ferry"])
+
+
+async def test_tests_can_be_listed_without_asking(review: Review) -> None:
+    await review.put_tests(
+        pb.MemoryTest(name="one", question=QUESTION, expected_texts=["x"], token_budget=100, archives=["notes"])
+    )
+    (listed,) = await review.check(list_only=True)
+    assert (listed.test.question, listed.test.token_budget, listed.passed) == (QUESTION, 100, False)
+
+
+async def test_an_archive_that_is_not_there_fails_the_test(review: Review) -> None:
+    await review.put_tests(pb.MemoryTest(name="one", question=QUESTION, expected_texts=["x"], archives=["nowhere"]))
+    (result,) = await review.check()
+    assert "nowhere" in result.faults[0]
+
+
+async def test_merging_branches_brings_their_tests_together(review: Review, sides: Sides) -> None:
+    await sides.fork(review.world.node("Fork"))
+    await review.put_tests(pb.MemoryTest(name="ours", question=QUESTION, expected_texts=["nine"]))
+    await review.put_tests(pb.MemoryTest(name="theirs", question=QUESTION, expected_texts=["nine"]), branch="side")
+    await sides.merge()
+    assert [one.test.name for one in await review.check()] == ["ours", "theirs"]
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        pb.MemoryTest(name="", question="x", expected_texts=["y"]),
+        pb.MemoryTest(name="../../etc", question="x", expected_texts=["y"]),
+        pb.MemoryTest(name="UPPER", question="x", expected_texts=["y"]),
+        pb.MemoryTest(name="a", question=" ", expected_texts=["y"]),
+        pb.MemoryTest(name="a", question="x" * 9000, expected_texts=["y"]),
+        pb.MemoryTest(name="a", question="x"),
+        pb.MemoryTest(name="a", question="x", expected_texts=[""]),
+        pb.MemoryTest(name="a", question="x", expected_texts=["y"] * 21),
+        pb.MemoryTest(name="a", question="x", expected_node_ids=["abcd"]),
+        pb.MemoryTest(name="a", question="x", expected_texts=["y"], token_budget=-1),
+    ],
+)
+async def test_odd_tests_are_refused(review: Review, test: pb.MemoryTest) -> None:
+    with pytest.raises(InvalidInputError):
+        await review.put_tests(test)
+
+
+def test_a_file_reads_as_it_was_written() -> None:
+    test = MemoryTest("a", "Line\nand: more", ("0" * 16,), ("- x", "'"), ("#no",), 10, ("notes", "1e3"))
+    assert decode_memory_test("a", encode_memory_test(test)) == test
+
+
+@pytest.mark.parametrize(
+    "data", [b"\xff", b"[]", b"question: x\nwhat: y\n", b"question: &a x\ntexts: [*a]", b"x" * 300_000]
+)
+def test_a_file_that_is_no_test_is_told(data: bytes) -> None:
+    with pytest.raises(InvalidMemoryTestError):
+        decode_memory_test("a", data)
