@@ -19,6 +19,7 @@ from memotree.v1 import (
     job_service_pb2_grpc,
     maintenance_service_pb2_grpc,
     node_service_pb2_grpc,
+    review_service_pb2_grpc,
     session_service_pb2_grpc,
     view_service_pb2_grpc,
     workspace_service_pb2_grpc,
@@ -47,6 +48,7 @@ class AsyncRawStubs:
     maintenance: maintenance_service_pb2_grpc.MaintenanceServiceAsyncStub
     jobs: job_service_pb2_grpc.JobServiceAsyncStub
     forest: forest_service_pb2_grpc.ForestServiceAsyncStub
+    reviews: review_service_pb2_grpc.ReviewServiceAsyncStub
 
     @classmethod
     def over(cls, channel: aio.Channel) -> Self:
@@ -60,6 +62,7 @@ class AsyncRawStubs:
             maintenance_service_pb2_grpc.MaintenanceServiceStub(channel),
             job_service_pb2_grpc.JobServiceStub(channel),
             forest_service_pb2_grpc.ForestServiceStub(channel),
+            review_service_pb2_grpc.ReviewServiceStub(channel),
         )
         return cls(*stubs)
 

@@ -27,6 +27,7 @@ from memotree.v1 import (
     maintenance_service_pb2_grpc,
     memory_service_pb2_grpc,
     node_service_pb2_grpc,
+    review_service_pb2_grpc,
     session_service_pb2_grpc,
     view_service_pb2_grpc,
     workspace_service_pb2_grpc,
@@ -256,6 +257,19 @@ class Workspace(Revision):
     tags = _iterating(AsyncWorkspace.tags)
     tag = _blocking(AsyncWorkspace.tag)
     delete_tag = _blocking(AsyncWorkspace.delete_tag)
+    propose = _blocking(AsyncWorkspace.propose)
+    proposal = _blocking(AsyncWorkspace.proposal)
+    proposals = _iterating(AsyncWorkspace.proposals)
+    change_proposal = _blocking(AsyncWorkspace.change_proposal)
+    comment = _blocking(AsyncWorkspace.comment)
+    approve = _blocking(AsyncWorkspace.approve)
+    reject = _blocking(AsyncWorkspace.reject)
+    merge_proposal = _blocking(AsyncWorkspace.merge_proposal)
+    protect = _blocking(AsyncWorkspace.protect)
+    unprotect = _blocking(AsyncWorkspace.unprotect)
+    protections = _blocking(AsyncWorkspace.protections)
+    put_memory_tests = _blocking(AsyncWorkspace.put_memory_tests)
+    check_memory = _iterating(AsyncWorkspace.check_memory)
     verify = _iterating(AsyncWorkspace.verify)
     rebuild = _iterating(AsyncWorkspace.rebuild)
     start_rebuild = _blocking(AsyncWorkspace.start_rebuild)
@@ -289,6 +303,7 @@ class RawStubs:
     maintenance: maintenance_service_pb2_grpc.MaintenanceServiceStub
     jobs: job_service_pb2_grpc.JobServiceStub
     forest: forest_service_pb2_grpc.ForestServiceStub
+    reviews: review_service_pb2_grpc.ReviewServiceStub
 
     @classmethod
     def over(cls, channel: grpc.Channel) -> Self:
@@ -303,6 +318,7 @@ class RawStubs:
             maintenance_service_pb2_grpc.MaintenanceServiceStub(channel),
             job_service_pb2_grpc.JobServiceStub(channel),
             forest_service_pb2_grpc.ForestServiceStub(channel),
+            review_service_pb2_grpc.ReviewServiceStub(channel),
         )
 
 

@@ -10,6 +10,7 @@ from memotree.v1 import (
     maintenance_service_pb2,
     memory_service_pb2,
     node_service_pb2,
+    review_service_pb2,
     session_service_pb2,
     types_pb2,
 )
@@ -176,6 +177,29 @@ class FaultKind(StrEnum):
     UNREADABLE = "UNREADABLE"
 
 
+class ProposalStatus(StrEnum):
+    """What became of a proposal; UNSPECIFIED for a status of a newer server."""
+
+    UNSPECIFIED = "UNSPECIFIED"
+    OPEN = "OPEN"
+    MERGED = "MERGED"
+    REJECTED = "REJECTED"
+    WITHDRAWN = "WITHDRAWN"
+
+
+class ProposalEventKind(StrEnum):
+    """What somebody did to a proposal; UNSPECIFIED for a kind of a newer server."""
+
+    UNSPECIFIED = "UNSPECIFIED"
+    COMMENTED = "COMMENTED"
+    APPROVED = "APPROVED"
+    REJECTED = "REJECTED"
+    EDITED = "EDITED"
+    WITHDRAWN = "WITHDRAWN"
+    REOPENED = "REOPENED"
+    MERGED = "MERGED"
+
+
 LevelName = Level | Literal["TITLE", "BRIEF", "SUMMARY", "DETAIL"]
 RelationName = (
     RelationType
@@ -187,6 +211,7 @@ JobStateName = JobState | Literal["QUEUED", "RUNNING", "SUCCEEDED", "FAILED", "S
 SearchTypeName = SearchType | Literal["FULL_TEXT", "SEMANTIC", "RELATION", "HYBRID"]
 SearchScopeName = SearchScope | Literal["ALL", "CURRENT_VIEW", "SUBTREE", "RELATED"]
 UpdateModeName = UpdateMode | Literal["MERGE", "REPLACE", "APPEND", "PREPEND"]
+ProposalStatusName = ProposalStatus | Literal["OPEN", "MERGED", "REJECTED", "WITHDRAWN"]
 RecallStrategyName = RecallStrategy | Literal["LCA", "COLLAPSED", "HYBRID"]
 
 
@@ -207,6 +232,8 @@ _WIRE: dict[type[StrEnum], tuple[Any, str]] = {
     DropReason: (forest_service_pb2.DropReason, "DROP_REASON_"),
     Similarity: (memory_service_pb2.Similarity, "SIMILARITY_"),
     StaleReason: (forest_service_pb2.StaleReason, "STALE_REASON_"),
+    ProposalStatus: (review_service_pb2.ProposalStatus, "PROPOSAL_STATUS_"),
+    ProposalEventKind: (review_service_pb2.ProposalEventKind, "PROPOSAL_EVENT_KIND_"),
     FaultKind: (maintenance_service_pb2.FaultKind, "FAULT_KIND_"),
 }
 

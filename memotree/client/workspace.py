@@ -14,6 +14,7 @@ from memotree.client.jobs import AsyncRebuilds
 from memotree.client.memory import AsyncMemory
 from memotree.client.paging import pages
 from memotree.client.refs import AsyncRefs
+from memotree.client.review import AsyncReviews
 from memotree.client.revision import MOST_PER_PAGE, AsyncRevision
 from memotree.client.session import AsyncSession
 from memotree.client.transport import Transport
@@ -50,7 +51,9 @@ class OpeningSession:
             await self._opened.__aexit__(kind, error, trace)
 
 
-class AsyncWorkspace(AsyncRevision, AsyncMemory, AsyncForestChanges, AsyncFileIngestion, AsyncRebuilds, AsyncRefs):
+class AsyncWorkspace(
+    AsyncRevision, AsyncMemory, AsyncForestChanges, AsyncFileIngestion, AsyncRebuilds, AsyncRefs, AsyncReviews
+):
     """One workspace; its own reads see the current default branch. Creating the object makes no call to the server."""
 
     def __init__(self, transport: Transport, name: str) -> None:

@@ -1,6 +1,5 @@
 """Memory tests: writing them, and asking their questions at a state."""
 
-import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -22,6 +21,7 @@ from memotree_storage.model.memory_test import (
     name_of_test,
     path_of_test,
 )
+from memotree_storage.model.normal_form import normalized
 from memotree_storage.ports import CommitReader
 from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
@@ -82,7 +82,7 @@ class MemoryTests:
         """Write and delete tests in one commit."""
         tests, deleted = _read_tests(request), list(request.deleted_names)
         if not tests and not deleted:
-            raise InvalidInputError.at("tests", "is needed, or deleted_names.")
+            raise InvalidInputError.at("tests", "is empty, and no test is named to be deleted.")
         message, identity = message_of(request.message), self._committing.identity(request)
         workspace = await self._committing.workspace(request.workspace)
         branch = request.branch or workspace.default_branch
@@ -281,4 +281,4 @@ def _text_faults(test: MemoryTest, answer: str) -> list[str]:
 
 
 def _folded(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    return " ".join(normalized("NFKC", text).casefold().split())

@@ -369,7 +369,7 @@ class MemoryTest(_message.Message):
 
     @_builtins.property
     def archives(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The archives to ask; all when empty."""
+        """Archives to ask; all when empty."""
 
     def __init__(
         self,
@@ -456,9 +456,9 @@ class CreateProposalRequest(_message.Message):
     branch: _builtins.str
     """In place of a session: the existing branch."""
     target_branch: _builtins.str
-    """The branch that shall get the changes; that of the session, or the default branch, when empty."""
+    """The branch that shall get it; that of the session, or the default branch, when empty."""
     merge_when_approved: _builtins.bool
-    """Whether the last missing approval merges it."""
+    """Whether the last approval merges it."""
     request_id: _builtins.str
     """Makes the call safe to repeat."""
     @_builtins.property
@@ -534,7 +534,7 @@ class GetProposalRequest(_message.Message):
     run_checks: _builtins.bool
     """Whether to run its checks; the memory tests take as long as their recalls."""
     page_size: _builtins.int
-    """The most events on a page; 50 when 0, at most 1000."""
+    """The most events on a page."""
     page_token: _builtins.str
     """The next_page_token of the previous response; empty for the first page."""
     def __init__(
@@ -618,7 +618,7 @@ class ListProposalsRequest(_message.Message):
     target_branch: _builtins.str
     """Only those for this branch."""
     page_size: _builtins.int
-    """The most items on a page; 50 when 0, at most 1000. A page may have fewer, even none, before the last one."""
+    """The most items on a page; 50 when 0, at most 1000. A page may have fewer, even none."""
     page_token: _builtins.str
     """The next_page_token of the previous response; empty for the first page."""
     def __init__(
@@ -1224,13 +1224,13 @@ class CheckMemoryRequest(_message.Message):
     workspace: _builtins.str
     """Name or id of the workspace."""
     revision: _builtins.str
-    """The branch, tag, commit or session that is asked; the default branch when empty."""
+    """A branch, tag, commit or session; the default branch when empty."""
     tests_at: _builtins.str
     """The revision that has the tests; the same, or a session's base, when empty."""
     list_only: _builtins.bool
     """Whether only to list the tests, without running them; passed is false then."""
     page_size: _builtins.int
-    """The most tests on a page; 50 when 0, at most 1000."""
+    """The most tests on a page."""
     page_token: _builtins.str
     """The next_page_token of the previous response; empty for the first page."""
     @_builtins.property

@@ -26,6 +26,8 @@ GROUPS: Final = {
     "node": "Nodes: the units of knowledge, in trees.",
     "view": "Views: the nodes that are open, and their levels.",
     "branch": "Branches: names of commits that move with each commit.",
+    "proposal": "Proposals: changes that others review before they are merged.",
+    "memory-test": "Memory tests: questions, and what the answer must have; `memotree check` runs them.",
     "tag": "Tags: fixed names of commits.",
     "jobs": "Jobs: long work that continues in the background.",
     "summaries": "Summaries: find and renew stale and pending ones.",
@@ -67,6 +69,10 @@ COMMANDS: Final = {
         "List every commit at which a node, one field of it, or the answer to a question changed: who, when and why.",
     ),
     "blame": Entry("commits", "Show which commit and agent wrote each line of a node's content, through merges too."),
+    "check": Entry(
+        "memory_tests",
+        "Run the memory tests: each asks its question, and fails if the answer lacks what is expected.",
+    ),
     "status": Entry("maintenance", "Show whether the server and its stores are healthy."),
     "verify": Entry(
         "maintenance",
@@ -156,6 +162,28 @@ COMMANDS: Final = {
     "branch list": Entry("refs", "List the branches."),
     "branch merge": Entry("refs", "Merge a branch, tag or commit into a branch, three ways, per node and field."),
     "branch delete": Entry("refs", "Delete a branch; commits that another branch, a tag or a session reaches stay."),
+    "branch protect": Entry(
+        "protections", "Protect branches: they change only by the merge of a proposal that others have approved."
+    ),
+    "branch unprotect": Entry("protections", "End a protection; the record of who did so stays in Git."),
+    "branch protections": Entry("protections", "List what is protected, by whom, and what a proposal needs there."),
+    "proposal create": Entry(
+        "proposals", "Propose the changes of the session, on a branch of their own, or an existing branch."
+    ),
+    "proposal list": Entry("proposals", "List the proposals, newest first."),
+    "proposal show": Entry(
+        "proposals",
+        "Show a proposal: what it changes, what is missing until it can be merged, and what was said about it.",
+    ),
+    "proposal comment": Entry("proposals", "Comment on a proposal, or on a node or field in it."),
+    "proposal approve": Entry("proposals", "Approve a proposal of somebody else, as it is now."),
+    "proposal reject": Entry("proposals", "Reject a proposal, which closes it; it can be reopened."),
+    "proposal merge": Entry(
+        "proposals", "Merge a proposal into its target branch, if the protection of that allows it."
+    ),
+    "proposal edit": Entry("proposals", "Change what a proposal says, withdraw it, or open it again."),
+    "memory-test add": Entry("memory_tests", "Write a memory test, and commit it; one of the same name is replaced."),
+    "memory-test delete": Entry("memory_tests", "Delete a memory test, and commit that."),
     "tag create": Entry("refs", "Create an annotated tag."),
     "tag list": Entry("refs", "List the tags."),
     "tag delete": Entry(

@@ -5,7 +5,6 @@ are the record of who proposed, reviewed and merged what.
 """
 
 import json
-import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from enum import Enum
 from typing import Any, Final
 
 from memotree_storage.errors import CorruptError
+from memotree_storage.model.normal_form import normalized
 from memotree_storage.model.trailers import Request
 
 PROPOSALS_REF: Final = "refs/memotree/proposals"
@@ -141,7 +141,7 @@ def is_among(name: str, others: Iterable[str]) -> bool:
 
 
 def _folded(name: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+    return " ".join(normalized("NFKC", name).casefold().split())
 
 
 def encode_proposal(proposal: Proposal) -> bytes:

@@ -22,6 +22,7 @@ from memotree.v1 import (
     maintenance_service_pb2,
     memory_service_pb2,
     node_service_pb2,
+    review_service_pb2,
     session_service_pb2,
     view_service_pb2,
     workspace_service_pb2,
@@ -39,7 +40,7 @@ def rpcs() -> set[str]:
     found = set()
     for module in (
         *(forest_service_pb2, history_service_pb2, job_service_pb2, maintenance_service_pb2, node_service_pb2),
-        *(session_service_pb2, view_service_pb2, workspace_service_pb2, memory_service_pb2),
+        *(session_service_pb2, view_service_pb2, workspace_service_pb2, memory_service_pb2, review_service_pb2),
     ):
         file = descriptor_pb2.FileDescriptorProto()
         module.DESCRIPTOR.CopyToProto(file)

@@ -24,6 +24,7 @@ from memotree.v1 import (
     maintenance_service_pb2,
     memory_service_pb2,
     node_service_pb2,
+    review_service_pb2,
     session_service_pb2,
     view_service_pb2,
     workspace_service_pb2,
@@ -36,8 +37,12 @@ GIVEN_BY_OBJECTS = {"workspace", "revision", "session_id", "view_name", "page_si
 """Fields that come from the workspace, session, revision or view that is called, or from the iteration."""
 FILLED_IN = {"request_id", "update_mask"}
 """Fields that the client fills in itself, where the method has no argument for them."""
-NOT_OFFERED = {"BatchChangeNodes": {"commit"}, "CommitChanges": {"renew_summaries"}}
-"""Fields that the named method never sets; `workspace.commit` sets the first."""
+NOT_OFFERED = {
+    "BatchChangeNodes": {"commit"},
+    "CommitChanges": {"renew_summaries"},
+    "ReviewProposal": {"verdict"},
+}
+"""Fields that the named method never sets, or always alike; `workspace.commit` sets the first."""
 VALUES = {"commit_id", "document_id", "session_id", "valid_from", "valid_to"}
 """Names that results of the client have as well."""
 NEVER_MET = {"must set one of create, update, move, delete, add_relation and remove_relation."}
@@ -54,7 +59,7 @@ def requests() -> dict[str, Descriptor]:
     """The request message of each RPC."""
     modules = (
         *(forest_service_pb2, history_service_pb2, job_service_pb2, maintenance_service_pb2, memory_service_pb2),
-        *(node_service_pb2, session_service_pb2, view_service_pb2, workspace_service_pb2),
+        *(node_service_pb2, review_service_pb2, session_service_pb2, view_service_pb2, workspace_service_pb2),
     )
     services = [service for module in modules for service in module.DESCRIPTOR.services_by_name.values()]
     return {method.name: method.input_type for service in services for method in service.methods}

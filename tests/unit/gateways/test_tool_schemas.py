@@ -69,6 +69,7 @@ def test_every_rpc_is_marked_repeatable_or_not_and_every_read_as_read_only() -> 
     reads = (
         "Get",
         "BackUp",
+        "CheckMemory",
         "List",
         "Search",
         "Diff",
@@ -100,6 +101,7 @@ def test_only_a_change_of_a_request_id_or_of_no_further_effect_is_repeated() -> 
     }
     # A second deletion has no further effect, but its answer is that nothing is there: the caller should see that.
     deletions = {"DeleteBranch", "DeleteTag", "DeleteView", "DeleteWorkspace", "DiscardChanges", "DiscardSession"}
+    deletions.add("UnprotectBranches")
     assert once == {"CreateBranch", "CreateTag", "ResumeJob", *deletions}
 
 
