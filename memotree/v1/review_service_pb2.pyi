@@ -350,7 +350,7 @@ class MemoryTest(_message.Message):
     TOKEN_BUDGET_FIELD_NUMBER: _builtins.int
     ARCHIVES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Its name: lower-case letters, digits and "-", at most 64 characters; that of its file."""
+    """Its name: lower-case letters, digits and "-", at most 64 characters."""
     question: _builtins.str
     """The question."""
     token_budget: _builtins.int
@@ -365,7 +365,7 @@ class MemoryTest(_message.Message):
 
     @_builtins.property
     def unwanted_texts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Texts that it must not have, such as a fact that was corrected. At most 20."""
+        """Texts that it must not have, such as a corrected fact. At most 20."""
 
     @_builtins.property
     def archives(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -991,7 +991,7 @@ class ProtectBranchesRequest(_message.Message):
     pattern: _builtins.str
     """The name of a branch, or the beginning of names with "*" at its end."""
     required_approvals: _builtins.int
-    """How many others must approve a proposal, from 1 to 10; 1 when 0."""
+    """How many others must approve, from 1 to 10; 1 when 0."""
     checks_required: _builtins.bool
     """Whether its checks must pass, too."""
     @_builtins.property
