@@ -614,9 +614,9 @@ class ListProposalsRequest(_message.Message):
     workspace: _builtins.str
     """Name or id of the workspace."""
     status: Global___ProposalStatus.ValueType
-    """Only those with this status; all when not given."""
+    """Only those with this status; else all."""
     target_branch: _builtins.str
-    """Only those for this branch."""
+    """Only for this branch."""
     page_size: _builtins.int
     """The most items on a page; 50 when 0, at most 1000. A page may have fewer, even none."""
     page_token: _builtins.str
@@ -1152,7 +1152,7 @@ class PutMemoryTestsRequest(_message.Message):
     branch: _builtins.str
     """The branch; the default branch when empty."""
     message: _builtins.str
-    """The commit message; one that names the tests when empty."""
+    """The commit message."""
     request_id: _builtins.str
     """Makes the call safe to repeat."""
     @_builtins.property
@@ -1235,7 +1235,7 @@ class CheckMemoryRequest(_message.Message):
     """The next_page_token of the previous response; empty for the first page."""
     @_builtins.property
     def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Only the tests with these names."""
+        """Only these tests."""
 
     def __init__(
         self,
