@@ -46,7 +46,7 @@ def _shown(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 
 @pytest.mark.requirement("SERVE-4")
 def test_the_demo_shows_a_correction_the_past_a_branch_a_merge_and_a_citation(shown: dict[str, Any]) -> None:
-    _, _, recalled, unknown, corrected, past, branch, merged, undone, ingested, cited, audited, _ = [
+    _, _, recalled, unknown, corrected, past, branch, merged, undone, reviewed, ingested, cited, audited, _ = [
         step["facts"] for step in shown["steps"]
     ]
     assert (recalled["confidence"], unknown["confidence"]) == ("strong", "none")
@@ -56,6 +56,8 @@ def test_the_demo_shows_a_correction_the_past_a_branch_a_merge_and_a_citation(sh
     assert branch["hits_on_main"] == undone["hits_on_main"] == 0
     assert (merged["parents"], undone["changes"]) == (2, 2)
     assert "Mondays" in merged["merged"]
+    assert "cannot approve" in reviewed["refused"]
+    assert reviewed["approved_by"] == ["reviewer"]
     assert ingested["leaves"] > ingested["documents"] > 1
     assert (cited["confidence"], cited["is_same"]) == ("strong", True)
     assert audited["exit_code"] == 0

@@ -7,7 +7,15 @@ from rich.text import Text
 
 from memotree.cli.demo.steps import DemoSteps, command_line, recall_command
 from memotree.cli.terminal.output import counted, short
-from memotree.client import Answer, Author, ConflictSide, RecallResult, Resolution, Workspace
+from memotree.client import (
+    Answer,
+    Author,
+    ConflictSide,
+    FailedPreconditionError,
+    RecallResult,
+    Resolution,
+    Workspace,
+)
 
 WORKSPACE: Final = "memory"
 FACTS: Final = (
@@ -24,6 +32,8 @@ TRIED: Final = ("Payment provider", "Payments go through the new provider Paylan
 ON_MAIN: Final = "We deploy on Wednesdays and Thursdays, never before a holiday."
 ON_BRANCH: Final = "We deploy on Mondays and Thursdays, never before a holiday."
 MERGER: Final = "reviewer"
+PROPOSED: Final = "Nora Lindt answers questions about invoices, phone 0151 6789."
+PROPOSAL: Final = "The new number of Nora"
 TRIED_WORD: Final = "Paylane"
 TRIED_QUESTION: Final = "Which provider do payments go through?"
 NOTE_BUDGET: Final = 20
@@ -46,6 +56,7 @@ class NotesDemo:
         self._recall(f"Ask the past: the same question at the tag {TAG}", QUESTION, TAG)
         self._try_on_a_branch()
         self._undo(self._merge())
+        self._review()
 
     def _remember(self) -> None:
         title, text = FACTS[0]
@@ -156,6 +167,40 @@ class NotesDemo:
             f"{TRIED_WORD} has {counted(on_main, 'hit')} again",
             hits_on_main=on_main,
             changes=made.change_count,
+        )
+
+    def _review(self) -> None:
+        """Protects main, so that a change of it has to be proposed, and merges what another one has approved."""
+        title, _ = FACTS[2]
+        self._stage.step(
+            "Protect main; a change is proposed, somebody else approves it, and only then it answers",
+            command_line("branch", "protect", "main"),
+            command_line("session", "open", "--agent", "planner"),
+            command_line("node", "update", title, "--content", PROPOSED),
+            command_line("proposal", "create", PROPOSAL),
+            command_line("proposal", "approve", 1, "--agent", "planner"),
+            command_line("proposal", "approve", 1, "--agent", MERGER),
+            command_line("proposal", "merge", 1, "--agent", "planner"),
+            command_line("branch", "unprotect", "main"),
+        )
+        workspace = self._workspace
+        workspace.protect("main", author=Author(MERGER))
+        with workspace.session(agent="planner") as session:
+            session.update(session.named(title)[0].node, content=PROPOSED)
+            made = workspace.propose(PROPOSAL, session=session.id)
+        try:
+            workspace.approve(made.number, made.head_commit_id, reviewer=Author("planner"))
+        except FailedPreconditionError as error:
+            refused = error.message
+            self._stage.say(refused)
+        workspace.approve(made.number, made.head_commit_id, reviewer=Author(MERGER))
+        merged = workspace.merge_proposal(made.number, author=Author("planner"))
+        workspace.unprotect("main", author=Author(MERGER))
+        self._stage.say(
+            f"commit {short(merged.merge_commit_id)}: approved by {', '.join(merged.approved_by)}",
+            refused=refused,
+            commit=merged.merge_commit_id,
+            approved_by=list(merged.approved_by),
         )
 
 
