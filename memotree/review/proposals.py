@@ -25,7 +25,6 @@ from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import FailedPreconditionError, InvalidInputError
 from memotree_storage.git.proposals import ProposalIndex, read_index, read_proposal
 from memotree_storage.git.protections import read_protections
-from memotree_storage.model.node import is_id
 from memotree_storage.model.proposal import EventKind, Proposal, ProposalEvent, ProposalStatus
 from memotree_storage.model.protection import protection_of
 from memotree_storage.ports import CommitReader
@@ -34,13 +33,13 @@ from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.merge_bases import is_ancestor
 from memotree_storage.postgres.registry import Workspace
 from memotree_storage.postgres.session_conflicts import conflicts_of
+from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.history.committing import head_of
 from memotree.request import lookup
 from memotree.request.idempotency import run_once
 from memotree.request.limits import ServiceLimits
-from memotree.request.lookup import InvalidIdError
 from memotree.request.pages import PageTokens, fitting, page_size
 from memotree.review.checks import CheckedStates, Checks
 from memotree.review.messages import (
@@ -337,8 +336,6 @@ class Proposals:
     async def comment(self, request: pb.CommentProposalRequest) -> pb.CommentProposalResponse:
         """Comment on a proposal, whatever became of it."""
         text = check_said("text", request.text, required=True)
-        if request.node_id and not is_id(request.node_id):
-            raise InvalidIdError.of("node_id", request.node_id)
         if request.field and not request.node_id:
             raise InvalidInputError.at("node_id", "is needed with field.")
         if len(request.field) > _FIELD_CHARS or not request.field.isprintable():
@@ -346,11 +343,19 @@ class Proposals:
         identity = identity_of(self._calls.limits, request)
 
         async def make(opened: OpenedProposal) -> pb.CommentProposalResponse:
-            event = event_by(identity, EventKind.COMMENTED, opened.head, text, request.node_id, request.field)
+            about = await _meant(opened, request.node_id) if request.node_id else ""
+            event = event_by(identity, EventKind.COMMENTED, opened.head, text, about, request.field)
             changed = await opened.add(event, identity)
             return pb.CommentProposalResponse(proposal=await told_in(opened, changed))
 
         return await self._calls.run(request, pb.CommentProposalResponse, make)
+
+
+async def _meant(opened: OpenedProposal, text: str) -> str:
+    """The id of the node or archive of a proposal that a text names; one that it deletes needs its whole id."""
+    held = opened.transaction
+    snapshot = Snapshot(held.conn, State(held.workspace_id, opened.head or opened.proposal.merge_commit))
+    return await lookup.full_id(snapshot, text, archives=True)
 
 
 def event_by(

@@ -100,6 +100,8 @@ ARCHIVES: Final[Mapping[str, Call]] = {
 """Calls that take an archive, by the field that names it."""
 
 OF_ANOTHER_KIND: Final = {
+    "CommentProposal.node_id": "a node or archive of the proposal",
+    "PutMemoryTests.tests.archives": "kept as they are; Recall looks for them when the test is run",
     "Ask.filter.archives": "as in Recall",
     "Ask.filter.scope_node_id": "as in Recall",
     "CommitChanges.specific_nodes": "staged changes, of nodes and archives",
