@@ -117,26 +117,21 @@ class Proposal:
 
     def approvals(self) -> dict[str, str]:
         """Who has approved it, each with the commit that they last approved. A rejection ends all approvals before."""
-        found: dict[str, str] = {}
+        found: dict[str, tuple[str, str]] = {}
         for event in self.events:
             if event.kind is EventKind.APPROVED:
-                found[event.by] = event.head
+                found[_folded(event.by)] = event.by, event.head
             elif event.kind is EventKind.REJECTED:
                 found.clear()
-        return found
+        return dict(found.values())
 
     def with_event(self, event: ProposalEvent, status: ProposalStatus | None = None) -> "Proposal":
         """The proposal after something happened to it."""
         return replace(self, events=(*self.events, event), status=status or self.status)
 
 
-def same_principal(one: str, other: str) -> bool:
-    """Whether two names mean one principal: letter case, compatible characters and surrounding space do not count."""
-    return _folded(one) == _folded(other)
-
-
 def is_among(name: str, others: Iterable[str]) -> bool:
-    """Whether a name means the same principal as one of the others."""
+    """Whether a name means the same principal as one of the others: letter case, compatible characters, space apart."""
     return _folded(name) in {_folded(other) for other in others}
 
 
