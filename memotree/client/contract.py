@@ -14,6 +14,7 @@ from google.protobuf.descriptor import Descriptor, MethodDescriptor
 from google.protobuf.message import Message
 
 from memotree.v1 import (
+    erase_service_pb2,
     forest_service_pb2,
     history_service_pb2,
     job_service_pb2,
@@ -61,6 +62,7 @@ class Method:
 
 def _methods() -> Iterator[tuple[Descriptor, Method]]:
     for module in (
+        erase_service_pb2,
         forest_service_pb2,
         history_service_pb2,
         job_service_pb2,

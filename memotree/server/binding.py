@@ -18,6 +18,7 @@ from memotree_storage.errors import FailedPreconditionError
 
 from memotree.error_mapping import UnimplementedError
 from memotree.v1 import (
+    erase_service_pb2,
     forest_service_pb2,
     history_service_pb2,
     job_service_pb2,
@@ -41,6 +42,7 @@ _FILES: Final = (
     forest_service_pb2,
     job_service_pb2,
     review_service_pb2,
+    erase_service_pb2,
 )
 
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

@@ -13,6 +13,8 @@ from memotree_storage.store import Store
 
 from memotree.canvas import NodeOperations, ViewOperations
 from memotree.canvas.conflict_resolution import ConflictResolution
+from memotree.erasure import job as erase_job
+from memotree.erasure.operations import EraseOperations
 from memotree.forest.asking.ask import Ask
 from memotree.forest.asking.drill_down import DrillDown
 from memotree.forest.documents.reader import DocumentReader, ReadingLimits
@@ -53,11 +55,16 @@ async def compose(settings: Settings, embedded: EmbeddedServers | None = None) -
         IndexUnavailableError: Qdrant does not answer.
     """
     async with AsyncExitStack() as stack:
+        if embedded is None:
+            embedded = await stack.enter_async_context(EmbeddedServers(settings))
         store, models = await open_store_and_models(settings, stack, embedded)
+        engine, _ = await embedded.qdrant()
+        optimise = None if engine is None else engine.optimise
         pages = PageTokens()
         limits = service_limits(settings)
         runner = JobRunner(store.database, concurrency=settings.job_concurrency, retention=settings.job_retention)
         rebuilds.register(runner, store)
+        erase_job.register(runner, store, settings.author_email, optimise)
         summaries = SummaryRenewal(store, models, runner, limits, background=settings.renew_summaries)
         reader = DocumentReader(ReadingLimits(settings.document_time, settings.document_memory))
         stack.push_async_callback(reader.close)
@@ -90,6 +97,7 @@ async def compose(settings: Settings, embedded: EmbeddedServers | None = None) -
             "MaintenanceService": maintenance,
             "ForestService": forest,
             "JobService": JobOperations(store, pages, runner),
+            "EraseService": EraseOperations(store, pages, runner),
             "ReviewService": ReviewOperations(store, pages, limits, sessions, forest, summaries),
         }
 

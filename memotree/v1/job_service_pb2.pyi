@@ -82,6 +82,7 @@ class Job(_message.Message):
     INGESTION_FIELD_NUMBER: _builtins.int
     RENEWAL_FIELD_NUMBER: _builtins.int
     BATCH_INGESTION_FIELD_NUMBER: _builtins.int
+    ERASURE_FIELD_NUMBER: _builtins.int
     USAGE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Sixteen characters of lower-case base 32."""
@@ -124,6 +125,10 @@ class Job(_message.Message):
         """The result of the kind "ingest_documents"."""
 
     @_builtins.property
+    def erasure(self) -> Global___ErasureResult:
+        """The result of the kind "erase"."""
+
+    @_builtins.property
     def usage(self) -> _containers.RepeatedCompositeFieldContainer[_types_pb2.ModelUsage]:
         """The usage of models by this job."""
 
@@ -144,17 +149,128 @@ class Job(_message.Message):
         ingestion: Global___IngestionResult | None = ...,
         renewal: Global___RenewalResult | None = ...,
         batch_ingestion: Global___BatchIngestionResult | None = ...,
+        erasure: Global___ErasureResult | None = ...,
         usage: _abc.Iterable[_types_pb2.ModelUsage] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["batch_ingestion", b"batch_ingestion", "create_time", b"create_time", "ingestion", b"ingestion", "progress", b"progress", "renewal", b"renewal", "result", b"result", "update_time", b"update_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["batch_ingestion", b"batch_ingestion", "create_time", b"create_time", "erasure", b"erasure", "ingestion", b"ingestion", "progress", b"progress", "renewal", b"renewal", "result", b"result", "update_time", b"update_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "batch_ingestion", b"batch_ingestion", "create_time", b"create_time", "id", b"id", "ingestion", b"ingestion", "kind", b"kind", "message", b"message", "progress", b"progress", "reason", b"reason", "renewal", b"renewal", "result", b"result", "state", b"state", "subject", b"subject", "update_time", b"update_time", "usage", b"usage", "workspace_id", b"workspace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "batch_ingestion", b"batch_ingestion", "create_time", b"create_time", "erasure", b"erasure", "id", b"id", "ingestion", b"ingestion", "kind", b"kind", "message", b"message", "progress", b"progress", "reason", b"reason", "renewal", b"renewal", "result", b"result", "state", b"state", "subject", b"subject", "update_time", b"update_time", "usage", b"usage", "workspace_id", b"workspace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["ingestion", "renewal", "batch_ingestion"]  # noqa: Y015
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["ingestion", "renewal", "batch_ingestion", "erasure"]  # noqa: Y015
     _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
 
 Global___Job: _TypeAlias = Job  # noqa: Y015
+
+@_typing.final
+class Erasure(_message.Message):
+    """What stays of an erasure."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    BY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    ERASE_TIME_FIELD_NUMBER: _builtins.int
+    NODE_IDS_FIELD_NUMBER: _builtins.int
+    FIELDS_FIELD_NUMBER: _builtins.int
+    SALT_FIELD_NUMBER: _builtins.int
+    SHA256_FIELD_NUMBER: _builtins.int
+    COMMITS_FIELD_NUMBER: _builtins.int
+    FILES_FIELD_NUMBER: _builtins.int
+    TAGS_FIELD_NUMBER: _builtins.int
+    SIGNATURES_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """Its id: that of the job."""
+    kind: _builtins.str
+    """"node", "field", "document" or "text"."""
+    by: _builtins.str
+    """Who asked for it."""
+    reason: _builtins.str
+    """Why."""
+    salt: _builtins.str
+    """Random digits, hashed with the text."""
+    sha256: _builtins.str
+    """The hash, in hex."""
+    commits: _builtins.int
+    """Commits with another id."""
+    files: _builtins.int
+    """Files that changed or went."""
+    tags: _builtins.int
+    """Annotated tags with another id."""
+    signatures: _builtins.int
+    """Signatures that went."""
+    @_builtins.property
+    def erase_time(self) -> _timestamp_pb2.Timestamp:
+        """When the history was rewritten."""
+
+    @_builtins.property
+    def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The node or archive that was named."""
+
+    @_builtins.property
+    def fields(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The fields that were named."""
+
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        kind: _builtins.str = ...,
+        by: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        erase_time: _timestamp_pb2.Timestamp | None = ...,
+        node_ids: _abc.Iterable[_builtins.str] | None = ...,
+        fields: _abc.Iterable[_builtins.str] | None = ...,
+        salt: _builtins.str = ...,
+        sha256: _builtins.str = ...,
+        commits: _builtins.int = ...,
+        files: _builtins.int = ...,
+        tags: _builtins.int = ...,
+        signatures: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["erase_time", b"erase_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "commits", b"commits", "erase_time", b"erase_time", "fields", b"fields", "files", b"files", "id", b"id", "kind", b"kind", "node_ids", b"node_ids", "reason", b"reason", "salt", b"salt", "sha256", b"sha256", "signatures", b"signatures", "tags", b"tags"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Erasure: _TypeAlias = Erasure  # noqa: Y015
+
+@_typing.final
+class ErasureResult(_message.Message):
+    """The result of a job of the kind "erase"."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ERASURE_FIELD_NUMBER: _builtins.int
+    STAGED_CHANGES_FIELD_NUMBER: _builtins.int
+    LEFT_FIELD_NUMBER: _builtins.int
+    staged_changes: _builtins.int
+    """Staged changes that changed or went."""
+    @_builtins.property
+    def erasure(self) -> Global___Erasure:
+        """What stays."""
+
+    @_builtins.property
+    def left(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What could not be reached, in sentences."""
+
+    def __init__(
+        self,
+        *,
+        erasure: Global___Erasure | None = ...,
+        staged_changes: _builtins.int = ...,
+        left: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["erasure", b"erasure"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["erasure", b"erasure", "left", b"left", "staged_changes", b"staged_changes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ErasureResult: _TypeAlias = ErasureResult  # noqa: Y015
 
 @_typing.final
 class IngestionResult(_message.Message):

@@ -22,12 +22,14 @@ from memotree_storage.concurrency.locks import KeyedLocks, StoreLocks
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import FailedPreconditionError, MemoTreeError, UnavailableError
 from memotree_storage.git import backup, restored
+from memotree_storage.git.generations import read_mark, remove_erased_mark
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.git.workspaces import Repositories
 from memotree_storage.index import frequencies, leaf_features
 from memotree_storage.index.indexer import Indexer
 from memotree_storage.index.search import Search
 from memotree_storage.maintenance.background import BackgroundMaintenance, remove_gone_points
+from memotree_storage.maintenance.erased import follow_generation
 from memotree_storage.maintenance.restored import forget_lost
 from memotree_storage.mirror.catch_up import (
     Report,
@@ -254,9 +256,9 @@ class Store:
         repository = await in_store_thread(self.repositories.get, workspace_id)
         async with self.locks.workspaces.of(workspace_id):
             # In a transaction of its own, since it may hold sessions, whose edits must not wait for the whole history.
-            async with self._held(workspace_id) as conn:
+            async with self.held(workspace_id) as conn:
                 await self._follow(conn, workspace_id, repository)
-            async with self._held(workspace_id) as conn:
+            async with self.held(workspace_id) as conn:
                 await projector.forget(conn, workspace_id)
                 await registry.register(conn, info)
                 with self.following(workspace_id):
@@ -264,7 +266,7 @@ class Store:
         self.forget_failures(workspace_id)
         self.forget_cached(workspace_id)  # the old rows may be wrong, since a rebuild was asked for
         self.maintenance.notice(workspace_id)
-        await self._index(workspace_id, report, meaning=meaning)
+        await self.index_rows(workspace_id, report, meaning=meaning)
 
     async def reindex(self, workspace_id: str, report: Report | None = None, *, meaning: bool = True) -> None:
         """Rebuild the index of a workspace from the mirror and Git.
@@ -278,9 +280,10 @@ class Store:
             await conn.execute("set local statement_timeout = 0")
             await registry.lock_workspace(conn, workspace_id)
             await self.indexer.enqueue_all(conn, workspace_id)
-        await self._index(workspace_id, report, meaning=meaning)
+        await self.index_rows(workspace_id, report, meaning=meaning)
 
-    async def _index(self, workspace_id: str, report: Report | None, *, meaning: bool) -> None:
+    async def index_rows(self, workspace_id: str, report: Report | None = None, *, meaning: bool = True) -> None:
+        """Wait until the index has what the mirror has, and delete its points of lines that the mirror has not."""
         total = await self.indexer.pending(workspace_id)
         tell = _told(report, "index", total)
         tell(0)
@@ -300,7 +303,7 @@ class Store:
         self.indexer.notice(workspace_id)  # it sleeps again if nothing is left to do
 
     @asynccontextmanager
-    async def _held(self, workspace_id: str) -> AsyncIterator[Connection]:
+    async def held(self, workspace_id: str) -> AsyncIterator[Connection]:
         """A transaction that holds the row of a workspace, if it has one, with the lock that its removal needs.
 
         Upgrading a weaker lock later would wait for all who hold that.
@@ -377,6 +380,7 @@ class Store:
         repository = await in_store_thread(self.repositories.get, workspace_id)
         for sentence in await in_store_thread(repository.recover, exclusive=True):
             _log.warning("recovered", workspace=info.name, what=sentence)
+        await self._follow_erasure(info, repository)
         await self._forget_lost(info, repository)
         await self.maintenance.release_ownerless(workspace_id)
         if not await self._counts_agree(workspace_id):
@@ -400,7 +404,7 @@ class Store:
         if taken_at is None:
             return
         workspace_id = info.workspace_id
-        async with self.locks.workspaces.of(workspace_id), self._held(workspace_id) as conn:
+        async with self.locks.workspaces.of(workspace_id), self.held(workspace_id) as conn:
             forgotten = await forget_lost(conn, workspace_id, repository, taken_at)
             if forgotten.mirror_is_ahead:
                 await self._follow(conn, workspace_id, repository)
@@ -416,6 +420,18 @@ class Store:
             request_ids_forgotten=forgotten.requests,
             sessions_detached=forgotten.sessions,
         )
+
+    async def _follow_erasure(self, info: WorkspaceInfo, repository: GitRepository) -> None:
+        """After a kill between the new generation of a repository and its rows. A kill repeats this."""
+        mark = await in_store_thread(read_mark, repository.path)
+        if mark is None:
+            return
+        workspace_id = info.workspace_id
+        async with self.locks.workspaces.of(workspace_id), self.held(workspace_id) as conn:
+            await follow_generation(conn, info, repository, mark)
+        await in_store_thread(remove_erased_mark, repository.path)
+        self.forget_cached(workspace_id)
+        _log.info("the rows of a workspace follow its rewritten history", workspace=info.name)
 
     async def _counts_agree(self, workspace_id: str) -> bool:
         async with self.database.connection() as conn:

@@ -1,10 +1,12 @@
 """The Git repository of one workspace: implements the port `CommitStore`, and a little more."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Self
 
 from memotree_storage.cache import BoundedCache
+from memotree_storage.errors import UnavailableError
 from memotree_storage.faults import point
 from memotree_storage.git.database import ObjectDatabase
 from memotree_storage.git.diff import diff_trees
@@ -48,6 +50,15 @@ _SLICE: Final = 50
 """Refs whose files are removed while the write lock is held."""
 
 
+class RepositoryReplacedError(UnavailableError):
+    """An erasure has put a new generation of the repository in its place while a call worked on the old one."""
+
+    reason = "REPOSITORY_REPLACED"
+
+    def __init__(self) -> None:
+        super().__init__("An erasure has just rewritten the history of the workspace; send the call again.")
+
+
 class GitRepository:
     """One bare repository; every method may be called from any thread.
 
@@ -64,6 +75,7 @@ class GitRepository:
         """
         check_layout(path)
         self.path = path
+        self._is_replaced = False
         self._lock_timeout = lock_timeout
         self._lock = RepositoryLock(path)
         self._journal = LockJournal(path)
@@ -161,6 +173,8 @@ class GitRepository:
                 raise ObjectMissingError(new)
         point("git.before-ref")
         with self._lock.hold(self._lock_timeout), disk_errors(f"move {ref}"):
+            if self._is_replaced:
+                raise RepositoryReplacedError
             return self._refs.compare_and_swap(ref, old, new, self._lock_timeout)
 
     def refs(self, *folders: str) -> dict[str, str]:
@@ -207,6 +221,19 @@ class GitRepository:
 
     # --- beyond the port ---------------------------------------------------------------------------------------------
 
+    @contextmanager
+    def replaced(self) -> Iterator[None]:
+        """Hold the write lock while another generation takes the place of this one; then no ref of this one moves.
+
+        If the block raises, this one stays in use.
+
+        Raises:
+            RepositoryBusyError: Another process held the repository's lock for too long.
+        """
+        with self._lock.hold(self._lock_timeout):
+            yield
+            self._is_replaced = True
+
     def pack_refs(self, limit: int = 0) -> int:
         """Write branches and tags into one file if more than ``limit`` have a file each; return how many.
 
@@ -222,6 +249,8 @@ class GitRepository:
             if self._refs.count_loose(_PACKED_FOLDERS) <= limit:
                 return 0
             with self._lock.hold(self._lock_timeout):
+                if self._is_replaced:
+                    raise RepositoryReplacedError
                 packed = list(self._refs.pack(_PACKED_FOLDERS, self._peeled).items())
             point("git.refs-packed")
             for start in range(0, len(packed), _SLICE):

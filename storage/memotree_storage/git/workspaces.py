@@ -24,6 +24,7 @@ from memotree_storage.errors import (
     MemoTreeError,
 )
 from memotree_storage.git.disk import disk_errors, sync_folder, sync_folders_above
+from memotree_storage.git.generations import recover_generations
 from memotree_storage.git.hooks import install_hook
 from memotree_storage.git.recovery import LEFTOVER_AGE
 from memotree_storage.git.repository import GitRepository
@@ -146,8 +147,21 @@ class Repositories:
         finally:
             shutil.rmtree(draft, ignore_errors=True)
 
+    def replaced(self, workspace_id: str) -> None:
+        """Forget the open repository of a workspace, since another generation is in its place.
+
+        It is not closed: calls that read it may go on until they end.
+        """
+        with self._lock:
+            self._open.pop(workspace_id, None)
+
     def clear_unfinished(self) -> None:
-        """Remove workspaces that crashed servers left half created; recent ones may belong to another server."""
+        """Remove workspaces that crashed servers left half created; recent ones may belong to another server.
+
+        Erasures that were killed while they replaced a repository are finished or undone.
+        """
+        for sentence in recover_generations(self._folder):
+            _log.warning("recovered", what=sentence)
         for draft in self._folder.glob(f".*{_UNFINISHED}"):
             if draft.stat().st_mtime < time.time() - LEFTOVER_AGE.total_seconds():
                 shutil.rmtree(draft, ignore_errors=True)

@@ -14,12 +14,14 @@ from memotree_storage import faults
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import CorruptError, MemoTreeError, UnavailableError
 from memotree_storage.git.entry_files import EntryDecoder, SecondFile, diff_entries
+from memotree_storage.git.erasures import rewritten_commits
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.git.refs import LONGEST_NAME
 from memotree_storage.mirror.entries import EntryReader
 from memotree_storage.mirror.staged_merge import carry_over, merge_onto
 from memotree_storage.model import trailers
 from memotree_storage.model.codec import InvalidFileError
+from memotree_storage.model.erasure import ERASURES_REF
 from memotree_storage.model.node import Entry
 from memotree_storage.model.paths import shown_path
 from memotree_storage.model.provenance import is_same_apart_from_summary
@@ -27,6 +29,7 @@ from memotree_storage.model.workspace import KEEP_PREFIX, SERVICE_EMAIL, service
 from memotree_storage.ports import CommitInfo, CommitParents, CommitReader, CommitStore, TagDraft
 from memotree_storage.postgres import projector, refs, registry, sessions, staging, tree
 from memotree_storage.postgres.database import Connection, Database, get_setting, put_setting
+from memotree_storage.postgres.erasures import followed_erasures, put_rewritten
 from memotree_storage.postgres.line_joins import join_lines
 from memotree_storage.postgres.projector import EntryChange, LineBranch
 from memotree_storage.postgres.refs import BRANCHES, FOLLOWED, TAGS
@@ -223,6 +226,15 @@ async def follow_refs(
         await join_lines(conn, workspace_id, default, moved[BRANCHES + default][1])
     branches = [name.removeprefix(BRANCHES) for name in peeled if name.startswith(BRANCHES)]
     await sessions.detach_without_branch(conn, workspace_id, branches)
+    await _follow_erasures(conn, workspace_id, repository)
+
+
+async def _follow_erasures(conn: Connection, workspace_id: str, repository: CommitReader) -> None:
+    """Let the old ids of commits that an erasure has rewritten lead to the new ones."""
+    tip = await in_store_thread(repository.ref, ERASURES_REF) or ""
+    if tip != await followed_erasures(conn, workspace_id):
+        commits = await in_store_thread(rewritten_commits, repository) if tip else {}
+        await put_rewritten(conn, workspace_id, tip, commits)
 
 
 def _peeled(repository: CommitReader, found: Mapping[str, str]) -> dict[str, tuple[str, str]]:

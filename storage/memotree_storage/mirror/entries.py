@@ -46,6 +46,10 @@ class EntryReader:
         for blob, entry in blobs.items():
             self._cache.put(blob, entry)
 
+    def forget(self) -> None:
+        """Forget every entry, since some of them were erased."""
+        self._cache.clear()
+
     async def node(self, workspace_id: str, version: Version) -> Node:
         """The node of a committed version, with its content."""
         cached = self._cache.get(version.blob)

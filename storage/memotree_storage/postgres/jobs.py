@@ -347,3 +347,8 @@ async def forget_old(conn: Connection, retention: timedelta) -> int:
         "delete from work.job where state = any(%s) and updated_at < now() - %s", (list(OVER), retention)
     )
     return cursor.rowcount
+
+
+async def drop_input(conn: Connection, job_id: str, name: str) -> None:
+    """Delete an input of a job that needs it no more."""
+    await conn.execute("delete from work.job_input where job_id = %s and name = %s", (job_id, name))

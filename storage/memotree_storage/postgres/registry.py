@@ -103,7 +103,7 @@ BY_ID_OR_NAME: Final = (
 )
 """Selects one row of ``mirror.workspace``. An id takes precedence over a workspace that has this id as its name."""
 
-_WHOLE_ID, _SESSION, _WHOLE, _BRANCH, _TAG, _PREFIX = range(6)
+_WHOLE_ID, _SESSION, _WHOLE, _BRANCH, _TAG, _PREFIX, _OLD_PREFIX = range(7)
 """The interpretations of a revision, best first; git itself also ignores a ref that is named like a full commit id."""
 
 _PLACE = f"""
@@ -131,6 +131,11 @@ _PLACE = f"""
               null, false from mirror.commit c
         where w.wanted ~ '^[0-9a-f]{{4,40}}$' and c.workspace_id = w.workspace_id
           and c.commit_id >= w.wanted and c.commit_id < w.wanted || 'g' limit 2)
+      union all
+      (select 'commit', case when o.old_commit = w.wanted then {_WHOLE_ID} else {_OLD_PREFIX} end, o.new_commit,
+              o.new_commit, null, false from mirror.rewritten o
+        where w.wanted ~ '^[0-9a-f]{{4,40}}$' and o.workspace_id = w.workspace_id
+          and o.old_commit >= w.wanted and o.old_commit < w.wanted || 'g' limit 2)
     ) r on true order by r.rank"""  # noqa: S608 - a constant of this module
 
 
@@ -242,7 +247,8 @@ async def resolve(
     """Return the workspace with this id or name, and the state that a revision names in it; "" is the default branch.
 
     A revision is a full commit id, a session, a full ref name (``refs/tags/v1``), a branch or a tag, or a unique prefix
-    of a commit id of four digits or more, in this order. ``field`` is the caller's name for the revision.
+    of a commit id of four digits or more, in this order. The id that a commit had before an erasure stands for the one
+    that it has now. ``field`` is the caller's name for the revision.
 
     Raises:
         WorkspaceNotFoundError: There is no such workspace.
@@ -263,7 +269,7 @@ async def resolve(
             f"{revision!r} is a branch and a tag; give 'refs/heads/{best.name}' for the branch or "
             f"'refs/tags/{best.name}' for the tag, or delete one of them.",
         )
-    if best.rank == _PREFIX and others:
+    if best.rank in {_PREFIX, _OLD_PREFIX} and any(one.rank == best.rank for one in others):
         raise AmbiguousRevisionError.at(
             field, f"{revision!r} could be {best.name[:16]} or {others[0].name[:16]}; give more digits."
         )

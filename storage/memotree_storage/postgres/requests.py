@@ -182,3 +182,11 @@ async def forget_requests(conn: Connection, workspace_id: str) -> int:
 async def forget_old_requests(conn: Connection, retention: timedelta) -> None:
     """Delete results that are older than ``retention``."""
     await conn.execute("delete from work.request where created_at < now() - %s", (retention,))
+
+
+async def is_known_request(conn: Connection, workspace_id: str, request_id: str) -> bool:
+    """Whether a call with this id is answered or running."""
+    cursor = await conn.execute(
+        "select 1 from work.request where workspace_id = %s and request_id = %s", (workspace_id, request_id)
+    )
+    return await cursor.fetchone() is not None

@@ -287,3 +287,14 @@ async def count_staged(conn: Connection, session_id: str) -> int:
 async def id_was_used(conn: Connection, session: Session, ids: Sequence[str]) -> set[str]:
     """Return those of ``ids`` that ever named an entry in the session's lineage, alive or deleted."""
     return set(await tree.versions(Snapshot(conn, session.tree), ids, dead=True))
+
+
+async def forget_words(
+    conn: Connection, session_id: str, entry_id: str, messages: Sequence[str], title: str | None
+) -> None:
+    """Replace the notes of a staged change, forget the blobs that it had before, and set the title of a deleted one."""
+    await conn.execute(
+        "update work.staged set messages = %s, earlier = '{}', title = case when dead then coalesce(%s, title)"
+        " else title end where session_id = %s and entry_id = %s",
+        (list(messages), title, session_id, entry_id),
+    )

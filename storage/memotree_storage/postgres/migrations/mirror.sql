@@ -16,7 +16,16 @@ create table mirror.workspace (
   commit_count   bigint not null default 0,
   version_count  bigint not null default 0,
   placement_count bigint not null default 0,
-  line_count     bigint not null default 0 -- lines ever opened; the number of the last one
+  line_count     bigint not null default 0, -- lines ever opened; the number of the last one
+  erasures       text collate "C" not null default '' -- the commit of the record of erasures that mirror.rewritten has
+);
+
+-- The commits that erasures have rewritten: the present id by each id that it had.
+create table mirror.rewritten (
+  workspace_id text collate "C" not null references mirror.workspace on delete cascade,
+  old_commit   text collate "C" not null,
+  new_commit   text collate "C" not null,
+  primary key (workspace_id, old_commit)
 );
 
 create table mirror.line (
