@@ -36,6 +36,7 @@ from memotree.client.enums import (
     TextPartKind,
     UpdateMode,
 )
+from memotree.client.erasing import Erasure, ErasurePreview
 from memotree.client.errors import (
     AbortedError,
     AlreadyExistsError,
@@ -189,6 +190,8 @@ __all__ = [
     "DropReason",
     "DroppedNode",
     "EntryChange",
+    "Erasure",
+    "ErasurePreview",
     "Expansion",
     "FailedPreconditionError",
     "Fault",

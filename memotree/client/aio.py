@@ -14,6 +14,7 @@ from memotree.client.transport import DEFAULT_ADDRESS, AioTransport, TransportSe
 from memotree.client.workspace import AsyncWorkspace
 from memotree.client.workspace_values import ServerStatus, WorkspaceInfo
 from memotree.v1 import (
+    erase_service_pb2_grpc,
     forest_service_pb2_grpc,
     history_service_pb2_grpc,
     job_service_pb2_grpc,
@@ -49,6 +50,7 @@ class AsyncRawStubs:
     jobs: job_service_pb2_grpc.JobServiceAsyncStub
     forest: forest_service_pb2_grpc.ForestServiceAsyncStub
     reviews: review_service_pb2_grpc.ReviewServiceAsyncStub
+    erasures: erase_service_pb2_grpc.EraseServiceAsyncStub
 
     @classmethod
     def over(cls, channel: aio.Channel) -> Self:
@@ -63,6 +65,7 @@ class AsyncRawStubs:
             job_service_pb2_grpc.JobServiceStub(channel),
             forest_service_pb2_grpc.ForestServiceStub(channel),
             review_service_pb2_grpc.ReviewServiceStub(channel),
+            erase_service_pb2_grpc.EraseServiceStub(channel),
         )
         return cls(*stubs)
 

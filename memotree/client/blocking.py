@@ -21,6 +21,7 @@ from memotree.client.typed import refused
 from memotree.client.view import AsyncView
 from memotree.client.workspace import AsyncWorkspace, OpeningSession
 from memotree.v1 import (
+    erase_service_pb2_grpc,
     forest_service_pb2_grpc,
     history_service_pb2_grpc,
     job_service_pb2_grpc,
@@ -270,6 +271,10 @@ class Workspace(Revision):
     protections = _blocking(AsyncWorkspace.protections)
     put_memory_tests = _blocking(AsyncWorkspace.put_memory_tests)
     check_memory = _iterating(AsyncWorkspace.check_memory)
+    preview_erasure = _blocking(AsyncWorkspace.preview_erasure)
+    erase = _blocking(AsyncWorkspace.erase)
+    erasures = _iterating(AsyncWorkspace.erasures)
+    erasure = _blocking(AsyncWorkspace.erasure)
     verify = _iterating(AsyncWorkspace.verify)
     rebuild = _iterating(AsyncWorkspace.rebuild)
     start_rebuild = _blocking(AsyncWorkspace.start_rebuild)
@@ -304,6 +309,7 @@ class RawStubs:
     jobs: job_service_pb2_grpc.JobServiceStub
     forest: forest_service_pb2_grpc.ForestServiceStub
     reviews: review_service_pb2_grpc.ReviewServiceStub
+    erasures: erase_service_pb2_grpc.EraseServiceStub
 
     @classmethod
     def over(cls, channel: grpc.Channel) -> Self:
@@ -319,6 +325,7 @@ class RawStubs:
             job_service_pb2_grpc.JobServiceStub(channel),
             forest_service_pb2_grpc.ForestServiceStub(channel),
             review_service_pb2_grpc.ReviewServiceStub(channel),
+            erase_service_pb2_grpc.EraseServiceStub(channel),
         )
 
 

@@ -124,7 +124,7 @@ class Job:
     Attributes:
         id: The id, sixteen characters.
         workspace_id: The workspace it belongs to.
-        kind: ``ingest``, ``ingest_documents``, ``renew_summaries``, ``rebuild`` or ``reindex``.
+        kind: ``ingest``, ``ingest_documents``, ``renew_summaries``, ``rebuild``, ``reindex`` or ``erase``.
         subject: What it works on, as text for people.
         state: Its state.
         progress: The progress of its current step; ``None`` before the first step.

@@ -8,6 +8,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from memotree.client import changes
 from memotree.client.default_agent import default_agent
+from memotree.client.erasing import AsyncErasures
 from memotree.client.file_ingestion import AsyncFileIngestion
 from memotree.client.forest import AsyncForestChanges
 from memotree.client.jobs import AsyncRebuilds
@@ -52,7 +53,14 @@ class OpeningSession:
 
 
 class AsyncWorkspace(
-    AsyncRevision, AsyncMemory, AsyncForestChanges, AsyncFileIngestion, AsyncRebuilds, AsyncRefs, AsyncReviews
+    AsyncRevision,
+    AsyncMemory,
+    AsyncForestChanges,
+    AsyncFileIngestion,
+    AsyncRebuilds,
+    AsyncRefs,
+    AsyncReviews,
+    AsyncErasures,
 ):
     """One workspace; its own reads see the current default branch. Creating the object makes no call to the server."""
 

@@ -59,7 +59,7 @@ async def compose(settings: Settings, embedded: EmbeddedServers | None = None) -
             embedded = await stack.enter_async_context(EmbeddedServers(settings))
         store, models = await open_store_and_models(settings, stack, embedded)
         engine, _ = await embedded.qdrant()
-        optimise = None if engine is None else engine.optimise
+        optimise = None if engine is None else engine.write_anew
         pages = PageTokens()
         limits = service_limits(settings)
         runner = JobRunner(store.database, concurrency=settings.job_concurrency, retention=settings.job_retention)

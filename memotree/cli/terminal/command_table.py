@@ -29,6 +29,7 @@ GROUPS: Final = {
     "proposal": "Proposals: changes that others review before they are merged.",
     "memory-test": "Memory tests: questions, and what the answer must have; `memotree check` runs them.",
     "tag": "Tags: fixed names of commits.",
+    "erasure": "Erasures: what stays of them.",
     "jobs": "Jobs: long work that continues in the background.",
     "summaries": "Summaries: find and renew stale and pending ones.",
 }
@@ -60,6 +61,10 @@ COMMANDS: Final = {
     ),
     "revert": Entry("undoing", "Take back what a commit changed, by a new commit; what was changed since stays."),
     "cherry-pick": Entry("undoing", "Bring into a branch what a commit changed elsewhere, by a new commit."),
+    "erase": Entry(
+        "erasing",
+        "Erase a node, an archive or a text from the whole history, for good; shows what goes and asks for a phrase.",
+    ),
     "undo": Entry(
         "undoing", "Take back the last commit of an agent or a session, after showing it; undoing again brings it back."
     ),
@@ -189,6 +194,8 @@ COMMANDS: Final = {
     "tag delete": Entry(
         "refs", "Delete a tag; its commit stays as long as a branch, another tag or a session reaches it."
     ),
+    "erasure list": Entry("erasing", "List what stays of erasures, newest first."),
+    "erasure show": Entry("erasing", "Show what stays of one erasure."),
     "jobs list": Entry("jobs", "List the jobs of the workspace, newest first."),
     "jobs show": Entry("jobs", "Show a job: its progress, its result, or why it stopped."),
     "jobs watch": Entry(

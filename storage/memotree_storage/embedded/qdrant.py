@@ -115,9 +115,13 @@ class EmbeddedQdrant:
         """
         await self._ask(_OPTIMISE, deadline=_OPTIMISE_TIMEOUT)
 
-    async def _ask(self, method: str, *, deadline: float) -> None:
+    async def write_anew(self) -> None:
+        """Optimise every collection so that nothing of deleted points stays in its files; for the errors see above."""
+        await self._ask(_OPTIMISE, deadline=_OPTIMISE_TIMEOUT, request=b"anew")
+
+    async def _ask(self, method: str, *, deadline: float, request: bytes = b"") -> None:
         try:
-            await self._call(method, deadline=deadline)
+            await self._call(method, deadline=deadline, request=request)
         except grpc.aio.AioRpcError as error:
             raise IndexUnavailableError(f"{error.code().name}: {error.details()}") from error
 
@@ -156,9 +160,11 @@ class EmbeddedQdrant:
             else:
                 return
 
-    async def _call(self, method: str, *, deadline: float) -> None:
-        """Send an empty request. None of the methods takes more, so the engine's messages need not be imported here."""
+    async def _call(self, method: str, *, deadline: float, request: bytes = b"") -> None:
+        """Send a few bytes. No method takes a message, so the engine's messages need not be imported here."""
         if self._channel is None or self._endpoint is None:
             raise IndexUnavailableError("the embedded engine is not running")
         call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
-        await call(b"", timeout=deadline, metadata=(("api-key", self._endpoint.api_key or ""),), wait_for_ready=True)
+        await call(
+            request, timeout=deadline, metadata=(("api-key", self._endpoint.api_key or ""),), wait_for_ready=True
+        )

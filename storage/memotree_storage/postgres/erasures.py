@@ -69,7 +69,7 @@ async def nodes_ever_in(conn: Connection, workspace_id: str, archive_id: str) ->
 async def nodes_ever_above(conn: Connection, workspace_id: str, node_ids: Collection[str]) -> frozenset[str]:
     """All nodes that any of these stand below at any commit."""
     cursor = await conn.execute(
-        "with recursive above as (select unnest(%(ids)s::text[]) as entry_id union"
+        'with recursive above as (select unnest(%(ids)s::text[]) collate "C" as entry_id union'
         " select v.parent_id from above join mirror.version v using (entry_id) join mirror.line l using (line_id)"
         " where l.workspace_id = %(workspace)s and v.parent_id <> '')"
         " select entry_id from above where entry_id <> all(%(ids)s::text[])",

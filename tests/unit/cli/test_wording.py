@@ -16,6 +16,7 @@ import memotree
 from memotree.cli.app import load
 from memotree.cli.wording import COMMANDS, in_commands, in_options
 from memotree.v1 import (
+    erase_service_pb2,
     forest_service_pb2,
     history_service_pb2,
     job_service_pb2,
@@ -41,6 +42,7 @@ def rpcs() -> set[str]:
     for module in (
         *(forest_service_pb2, history_service_pb2, job_service_pb2, maintenance_service_pb2, node_service_pb2),
         *(session_service_pb2, view_service_pb2, workspace_service_pb2, memory_service_pb2, review_service_pb2),
+        erase_service_pb2,
     ):
         file = descriptor_pb2.FileDescriptorProto()
         module.DESCRIPTOR.CopyToProto(file)

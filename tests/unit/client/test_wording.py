@@ -18,6 +18,7 @@ import memotree
 from memotree.client import AsyncClient, Client, InvalidArgumentError, NotFoundError, Session, View, Workspace
 from memotree.client.wording import METHODS, ORDINARY_WORDS, argument, in_python
 from memotree.v1 import (
+    erase_service_pb2,
     forest_service_pb2,
     history_service_pb2,
     job_service_pb2,
@@ -59,6 +60,7 @@ def requests() -> dict[str, Descriptor]:
     """The request message of each RPC."""
     modules = (
         *(forest_service_pb2, history_service_pb2, job_service_pb2, maintenance_service_pb2, memory_service_pb2),
+        erase_service_pb2,
         *(node_service_pb2, review_service_pb2, session_service_pb2, view_service_pb2, workspace_service_pb2),
     )
     services = [service for module in modules for service in module.DESCRIPTOR.services_by_name.values()]

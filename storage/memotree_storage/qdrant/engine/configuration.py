@@ -53,15 +53,26 @@ def new_shard(settings: qdrant.CreateCollection) -> edge.EdgeConfig:
     return edge.EdgeConfig(vectors=_vectors(settings), sparse_vectors=_sparse(settings), wal_enabled=True)
 
 
-def optimised_shard(settings: qdrant.CreateCollection) -> edge.EdgeConfig:
-    """The configuration of an optimised shard: all mapped, one part however small, one thread."""
+_LEAST_SHARE: Final = 1e-9
+
+
+def optimised_shard(settings: qdrant.CreateCollection, *, anew: bool = False) -> edge.EdgeConfig:
+    """The configuration of an optimised shard: all mapped, one part however small, one thread.
+
+    With ``anew``, a part with a single deleted point is written again.
+    """
     cold = edge.Memory.Cold
     return edge.EdgeConfig(
         vectors=_vectors(settings, memory=cold),
         sparse_vectors=_sparse(settings, memory=cold),
         hnsw_config=_NO_GRAPH,
         quantization_config=edge.ScalarQuantizationConfig(edge.ScalarType.Int8, quantile=_QUANTILE, memory=cold),
-        optimizers=edge.EdgeOptimizersConfig(default_segment_number=1, indexing_threshold=1),
+        optimizers=edge.EdgeOptimizersConfig(
+            deleted_threshold=_LEAST_SHARE if anew else None,
+            vacuum_min_vector_number=1 if anew else None,
+            default_segment_number=1,
+            indexing_threshold=1,
+        ),
         max_search_threads=1,
         payload_memory=cold,
         id_tracker_memory=cold,

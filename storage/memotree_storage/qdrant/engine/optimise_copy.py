@@ -23,6 +23,12 @@ from memotree_storage.qdrant.engine.wire import qdrant
 _NICE: Final = 10
 _READ_AHEAD: Final = 1 << 30
 _PR_SET_PDEATHSIG: Final = 1
+_USUAL_ARGUMENTS: Final = 4
+_FILLER: Final = 24 << 20
+"""Bytes of an operation that changes nothing; a file of the log has 32 MiB."""
+
+_MOST_FILLERS: Final = 10
+_NO_KEY: Final = "of_no_point"
 
 
 def main() -> None:
@@ -33,18 +39,42 @@ def main() -> None:
     with suppress(OSError):  # not on this system
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     settings = qdrant.CreateCollection.FromString((collection / SETTINGS).read_bytes())
-    shard = edge.EdgeShard.load(str(copy), optimised_shard(settings))
+    anew = len(sys.argv) > _USUAL_ARGUMENTS
+    shard = edge.EdgeShard.load(str(copy), optimised_shard(settings, anew=anew))
     for name, field in shard.info().payload_schema.items():
         mapped = mapped_index(field)
         if mapped is not None:
             shard.update(edge.UpdateOperation.delete_field_index(name))
             shard.update(edge.UpdateOperation.create_field_index(name, mapped))
+    if anew:
+        _renew_log(shard, copy)
     shard.optimize()
     faults.point("engine.copy_optimised")
     shard.flush()
     shard.close()
     sync_all(copy)
     read_ahead(copy, _READ_AHEAD)  # the engine's library takes what it closes out of the system's cache
+
+
+def _renew_log(shard: edge.EdgeShard, copy: Path) -> None:
+    """Fill the log until its present files are gone: a shard removes full ones when what they say is flushed.
+
+    Removing them instead would let the numbers of operations begin anew, and the shard would ignore each that is not
+    greater than the last one of its point.
+    """
+    before = _log_files(copy)
+    filler = edge.MatchValue("0" * _FILLER)
+    for _ in range(_MOST_FILLERS):
+        condition = edge.FieldCondition(key=_NO_KEY, match=filler)
+        shard.update(edge.UpdateOperation.delete_points_by_filter(edge.Filter(must=[condition])))
+        shard.flush()
+        if not before & _log_files(copy):
+            return
+    sys.exit("The files of the log stay, however much is written.")
+
+
+def _log_files(copy: Path) -> set[int]:
+    return {path.stat().st_ino for path in (copy / "wal").iterdir() if path.name.startswith(("open-", "closed-"))}
 
 
 def _end_with(parent: int) -> None:

@@ -35,6 +35,9 @@ _POLL: Final = 1.0
 _DISK_FACTOR: Final = 3
 """Free space needed, in sizes of the shard: the copy, the optimised files, and the writes that come meanwhile."""
 
+ANEW: Final = "anew"
+"""Tells the process that optimises a copy to leave nothing of deleted points in it."""
+
 _EIGHT_BITS: Final = "quantized.data"
 """The file with the 8-bit vectors, which every search by meaning reads."""
 
@@ -86,8 +89,11 @@ class Optimising:
         paused = now - collection.written_at >= _PAUSE or now - since >= _LATEST
         return paused and now >= self._not_before.get(name, 0.0)
 
-    def optimise(self, collection: Collection) -> bool:
-        """Optimise a collection now; return whether its shard was replaced. The log says why not."""
+    def optimise(self, collection: Collection, *, anew: bool = False) -> bool:
+        """Optimise a collection now; return whether its shard was replaced. The log says why not.
+
+        With ``anew``, nothing of deleted points stays in its files, also in those of its log.
+        """
         name = collection.settings.collection_name
         with self._one_at_a_time, collection.copying:
             began = time.monotonic()
@@ -97,7 +103,7 @@ class Optimising:
                 self._check_running(collection)
                 points = self._copy(collection, copy)
                 copied = time.monotonic()
-                self._optimise_copy(collection, copy)
+                self._optimise_copy(collection, copy, anew=anew)
                 optimised = time.monotonic()
                 collection.replace(copy, points)
             except Exception as error:  # noqa: BLE001 - whatever it is, the shard is as it was, and the log says it
@@ -143,12 +149,12 @@ class Optimising:
         faults.point("engine.shard_copied")
         return points
 
-    def _optimise_copy(self, collection: Collection, copy: Path) -> None:
+    def _optimise_copy(self, collection: Collection, copy: Path, *, anew: bool) -> None:
         """Run the process that optimises the copy; this thread waits for it, since it ends with this thread."""
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             [
                 *(sys.executable, "-P", "-m", "memotree_storage.qdrant.engine.optimise_copy"),
-                *(str(collection.folder), str(copy), str(os.getpid())),
+                *(str(collection.folder), str(copy), str(os.getpid()), *([ANEW] if anew else [])),
             ],
             stdin=subprocess.DEVNULL,
         )

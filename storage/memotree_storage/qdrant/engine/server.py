@@ -43,9 +43,9 @@ def build(shards: Shards, optimising: Optimising, api_key: str) -> grpc.Server:
     generated.add_CollectionsServicer_to_server(CollectionsService(shards), server)
     generated.add_QdrantServicer_to_server(HealthService(), server)
 
-    def optimise(request: bytes, context: grpc.ServicerContext) -> bytes:  # noqa: ARG001 - gRPC's signature
+    def optimise(request: bytes, context: grpc.ServicerContext) -> bytes:
         for collection in shards.collections():
-            if not optimising.optimise(collection):
+            if not optimising.optimise(collection, anew=bool(request)):
                 name = collection.settings.collection_name
                 context.abort(
                     grpc.StatusCode.FAILED_PRECONDITION, f"{name} was not optimised; the engine's log says why."
