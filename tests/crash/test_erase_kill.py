@@ -77,13 +77,13 @@ async def ended(data: Path, log: Path, made: tuple[str, str, str, str]) -> None:
             assert job.state is JobState.SUCCEEDED, job.message
             assert [each async for each in garden.verify() if isinstance(each, Difference)] == []
             assert (await garden.at(commit).node(node)).content == "The word is erased."
-            assert len([each async for each in garden.log()]) == 15
+            assert len([each async for each in garden.log()]) == 14
             staged = garden.resume(session)
             assert [each.title async for each in staged.changes()] == ["Staged"]
             await staged.commit("What was staged")
             assert [each.id async for each in garden.erasures()] == [job.id]
         assert files_with(data, SECRET.encode()) == []
-        assert not list(data.glob("workspaces/.*"))
+        assert not await asyncio.to_thread(lambda: list(data.glob("workspaces/.*")))
         assert await service.stop() == 0
     finally:
         service.kill()

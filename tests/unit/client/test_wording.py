@@ -41,6 +41,8 @@ FILLED_IN = {"request_id", "update_mask"}
 NOT_OFFERED = {
     "BatchChangeNodes": {"commit"},
     "CommitChanges": {"renew_summaries"},
+    "Erase": {"target"},
+    "PreviewErasure": {"target"},
     "ReviewProposal": {"verdict"},
 }
 """Fields that the named method never sets, or always alike; `workspace.commit` sets the first."""

@@ -8,7 +8,7 @@ import ctypes
 import os
 import signal
 import sys
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
@@ -62,19 +62,20 @@ def _renew_log(shard: edge.EdgeShard, copy: Path) -> None:
     Removing them instead would let the numbers of operations begin anew, and the shard would ignore each that is not
     greater than the last one of its point.
     """
-    before = _log_files(copy)
     filler = edge.MatchValue("0" * _FILLER)
-    for _ in range(_MOST_FILLERS):
-        condition = edge.FieldCondition(key=_NO_KEY, match=filler)
-        shard.update(edge.UpdateOperation.delete_points_by_filter(edge.Filter(must=[condition])))
-        shard.flush()
-        if not before & _log_files(copy):
-            return
+    with ExitStack() as held:  # they are held open, since a file that is gone may give its number to a new one
+        before = [held.enter_context(path.open("rb")) for path in (copy / "wal").iterdir() if _is_of_log(path)]
+        for _ in range(_MOST_FILLERS):
+            condition = edge.FieldCondition(key=_NO_KEY, match=filler)
+            shard.update(edge.UpdateOperation.delete_points_by_filter(edge.Filter(must=[condition])))
+            shard.flush()
+            if not any(os.fstat(file.fileno()).st_nlink for file in before):
+                return
     sys.exit("The files of the log stay, however much is written.")
 
 
-def _log_files(copy: Path) -> set[int]:
-    return {path.stat().st_ino for path in (copy / "wal").iterdir() if path.name.startswith(("open-", "closed-"))}
+def _is_of_log(path: Path) -> bool:
+    return path.name.startswith(("open-", "closed-"))
 
 
 def _end_with(parent: int) -> None:
