@@ -7,7 +7,16 @@ import pytest
 from crash.service import Service
 from integration.leftovers import files_with
 
-from memotree.client import AsyncClient, Difference, FailedPreconditionError, Ingestion, Job, JobState, NotFoundError
+from memotree.client import (
+    AsyncClient,
+    Author,
+    Difference,
+    FailedPreconditionError,
+    Ingestion,
+    Job,
+    JobState,
+    NotFoundError,
+)
 from memotree.client.workspace import AsyncWorkspace
 
 pytestmark = [pytest.mark.requirement("GIT-10"), pytest.mark.timeout(180)]
@@ -169,3 +178,46 @@ async def test_fields_go_alone_and_a_document_goes_whole(service: Service) -> No
         shown = await garden.show(later.commit_id)
         assert shown.commit.id != later.commit_id, "an id from before two erasures leads to the commit of now"
         assert len([each async for each in garden.erasures()]) == 2
+
+
+async def test_commits_that_are_made_meanwhile_are_there_afterwards(service: Service) -> None:
+    async with AsyncClient(service.address) as client:
+        await client.create_workspace("garden")
+        garden = client.workspace("garden")
+        for number in range(20):
+            await garden.remember(f"Note {number} with {SECRET}.")
+        preview = await garden.preview_erasure(text=SECRET)
+        job = await garden.erase(preview.phrase, "It leaked.", text=SECRET)
+        made = [await garden.remember(f"Meanwhile {number}.") for number in range(20)]
+        opened = [await garden.session(agent=f"bee-{number}") for number in range(5)]
+        async for each in client.watch_job(job):
+            job = each
+        assert job.state is JobState.SUCCEEDED, job.message
+        assert [(await garden.node(each.node.id)).content for each in made] == [f"Meanwhile {n}." for n in range(20)]
+        assert len([each async for each in garden.log()]) == 41
+        for session in opened:
+            await session.create("Later", "Of a session that was open.", archive="notes")
+            await session.commit("Go on")
+        assert files_with(service.data, SECRET.encode()) == []
+        await no_difference(garden)
+
+
+async def test_an_approval_holds_and_a_repeated_request_names_the_commit_of_now(service: Service) -> None:
+    async with AsyncClient(service.address) as client:
+        await client.create_workspace("garden")
+        garden = client.workspace("garden")
+        await garden.remember(f"A note with {SECRET}.")
+        other = await garden.remember("Without it.", request_id="once")
+        session = await garden.session(agent="bee")
+        await session.create("Proposed", "A change.", archive="notes")
+        proposal = await garden.propose("Say it", session=session.id)
+        shown = (await garden.proposal(proposal.number)).proposal
+        await garden.approve(proposal.number, shown.head_commit_id, reviewer=Author("ada"))
+        await erased(garden, client, text=SECRET)
+        now = (await garden.proposal(proposal.number)).proposal
+        assert now.approved_by == ("ada",)
+        assert now.head_commit_id != shown.head_commit_id
+        again = await garden.remember("Without it.", request_id="once")
+        assert again.commit_id == (await garden.show(other.commit_id)).commit.id != other.commit_id
+        await garden.merge_proposal(proposal.number)
+        await no_difference(garden)
