@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import structlog
+
 from memotree_storage import faults
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.erasure.finding import redaction_of, refuse_names
@@ -27,7 +29,9 @@ from memotree_storage.git.generations import (
     read_mark,
     remove_erased_mark,
     remove_old_generation,
+    write_refs,
 )
+from memotree_storage.git.maintenance import MaintenanceFailedError, no_maintenance, pack_whole
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.git.rewriting import HistoryRewriter
 from memotree_storage.maintenance.erased import follow_generation
@@ -40,6 +44,7 @@ from memotree_storage.store import Store
 
 _ATTEMPTS: Final = 5
 _T = TypeVar("_T")
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +99,8 @@ async def _attempt(store: Store, order: Order, report: Report | None) -> Erasure
     rewriter = HistoryRewriter(place, redaction, sink)
     try:
         refs = await in_store_thread(all_refs, place)
-        await in_store_thread(rewriter.rewrite, refs, _told(report, "history"))
-        await in_store_thread(sink.finish)
+        new = await in_store_thread(rewriter.rewrite, refs, _told(report, "history"))
+        await in_store_thread(_packed, sink, new_place(place), new)
         faults.point("erase.rewritten")
         return await _unbroken(_switch(store, order, redaction, rewriter, report))
     except GenerationRacedError:
@@ -104,6 +109,16 @@ async def _attempt(store: Store, order: Order, report: Report | None) -> Erasure
         await in_store_thread(rewriter.close)
         sink.drop()
         await in_store_thread(give_up_generation, place)
+
+
+def _packed(sink: PackSink, draft: Path, refs: dict[str, str]) -> None:
+    """Write the objects of the new generation, and let git make deltas of them, while commits go on."""
+    sink.finish()
+    write_refs(draft, refs)
+    try:
+        pack_whole(draft)
+    except MaintenanceFailedError as error:  # the packs are as they were, only larger
+        _log.warning("the new generation of a repository was not packed", why=error.message)
 
 
 async def _unbroken(work: Coroutine[Any, Any, _T]) -> _T:
@@ -198,7 +213,7 @@ def _complete(
 
 
 def _replace(repository: GitRepository, refs: dict[str, str]) -> None:
-    with repository.replaced():
+    with no_maintenance(repository.path), repository.replaced():
         put_in_place(repository.path, refs)
 
 

@@ -39,7 +39,7 @@ _LEFT_OUT: Final = frozenset(
 )
 """What is not copied: it is written anew, or it names objects and messages of the old generation."""
 
-_PRIVATE_LEFT_OUT: Final = frozenset({"locks", "write.lock", "erased"})
+_PRIVATE_LEFT_OUT: Final = frozenset({"locks", "write.lock", "maintenance.lock", "erased"})
 
 
 class GenerationRacedError(UnavailableError):
@@ -135,6 +135,13 @@ def all_refs(repository: Path) -> dict[str, str]:
     return RefStore(repository, LockJournal(repository)).below(("refs",))
 
 
+def write_refs(generation: Path, refs: Mapping[str, str]) -> None:
+    """Write all refs of a repository that nobody else uses."""
+    lines = sorted((name.encode("utf-8", "surrogateescape"), target.encode()) for name, target in refs.items())
+    text = b"".join(target + b" " + name + b"\n" for name, target in lines)
+    (generation / "packed-refs").write_bytes(b"# pack-refs with: sorted\n" + text)
+
+
 def complete_generation(place: Path, refs: Mapping[str, str], mark: ErasedMark) -> None:
     """Write the refs of the new generation and its mark, and make all of it durable.
 
@@ -142,9 +149,8 @@ def complete_generation(place: Path, refs: Mapping[str, str], mark: ErasedMark) 
         RepositoryUnavailableError: The disk refused.
     """
     draft = new_place(place)
-    lines = [f"{refs[name]} {name}\n" for name in sorted(refs, key=str.encode)]
     with disk_errors("complete its new generation"):
-        (draft / "packed-refs").write_bytes("".join(["# pack-refs with: sorted\n", *lines]).encode())
+        write_refs(draft, refs)
         (draft / _MARK).write_text(
             json.dumps({"erasure_id": mark.erasure_id, "blobs": dict(mark.blobs)}), encoding="ascii"
         )

@@ -25,6 +25,7 @@ PACK_LIMIT: Final = 50
 
 _TIMEOUT: Final = 3600.0
 _REPACK: Final = ("repack", "--geometric=2", "-d", "-q", "--no-write-bitmap-index")
+_REPACK_WHOLE: Final = ("repack", "-a", "-d", "-q", "--no-write-bitmap-index")
 _COMMIT_GRAPH: Final = ("commit-graph", "write", "--reachable", "--changed-paths", "--no-progress")
 
 
@@ -73,19 +74,49 @@ def maintain(repository: Path, *, pack_limit: int = PACK_LIMIT) -> MaintenanceRe
     return MaintenanceReport(count_packs(repository))
 
 
+def pack_whole(repository: Path) -> None:
+    """Combine all packs of a repository that nobody else uses, with deltas; nothing is done without a git program.
+
+    Objects that no ref reaches are dropped.
+
+    Raises:
+        MaintenanceFailedError: git failed.
+    """
+    git = shutil.which("git")
+    if git is not None:
+        _run(git, repository, _REPACK_WHOLE)
+
+
+@contextmanager
+def no_maintenance(repository: Path) -> Iterator[None]:
+    """Wait for the maintenance of a repository, and keep it from beginning until the block ends.
+
+    A repack that has read the packs of one generation must not write into the next one.
+    """
+    with _lock_file(repository) as descriptor:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+
+
 @contextmanager
 def _only_one(repository: Path) -> Iterator[bool]:
     """Whether this process got the maintenance lock; two processes at once would remove each other's packs."""
-    with disk_errors("take its maintenance lock"):
-        (repository / PRIVATE_FOLDER).mkdir(exist_ok=True)
-        descriptor = os.open(repository / PRIVATE_FOLDER / "maintenance.lock", os.O_RDWR | os.O_CREAT, 0o644)
-    try:
+    with _lock_file(repository) as descriptor:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             yield False
         else:
             yield True
+
+
+@contextmanager
+def _lock_file(repository: Path) -> Iterator[int]:
+    with disk_errors("take its maintenance lock"):
+        (repository / PRIVATE_FOLDER).mkdir(exist_ok=True)
+        descriptor = os.open(repository / PRIVATE_FOLDER / "maintenance.lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        yield descriptor
     finally:
         os.close(descriptor)
 

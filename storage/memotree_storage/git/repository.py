@@ -166,6 +166,8 @@ class GitRepository:
             RepositoryUnavailableError: The disk refused; the ref is then at ``old`` or at ``new``.
         """
         check_ref_name(ref)
+        if self._is_replaced:
+            raise RepositoryReplacedError
         if new is not None:
             if ref.startswith("refs/heads/"):
                 self._objects.read_kind(raw_id(new, "commit"), COMMIT, "commit")

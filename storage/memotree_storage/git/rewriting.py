@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol
 from memotree_storage.git.database import ObjectDatabase
 from memotree_storage.git.history import walk_history
 from memotree_storage.git.objects import BLOB, COMMIT, TAG, TREE, ObjectMissingError, object_id, raw_id, tag_target
-from memotree_storage.git.trees import EMPTY_TREE, Tree, TreeReader, row_id
+from memotree_storage.git.trees import EMPTY_TREE, TreeReader, row_id
 from memotree_storage.model.erasure import Redaction
 from memotree_storage.model.workspace import KEEP_PREFIX
 
@@ -68,6 +68,14 @@ class _Rewritten:
     erased: frozenset[tuple[str, bytes]] = frozenset()
 
 
+class _Row(NamedTuple):
+    """An entry of a tree after the rewriting: sort key, bytes (``None`` if it goes), and what is erased in it."""
+
+    key: bytes
+    row: bytes | None
+    erased: frozenset[tuple[str, bytes]] = frozenset()
+
+
 @dataclass(slots=True)
 class Findings:
     """What a rewriting changed.
@@ -108,6 +116,7 @@ class HistoryRewriter:
         self._later: dict[str, bool] = {}
         self._erased: dict[str, frozenset[tuple[str, bytes]]] = {}
         self._known: dict[tuple[bytes, _Context], _Rewritten] = {}
+        self._rows: dict[_Context, dict[bytes, _Row]] = {}
         self._files: dict[tuple[bytes, str, _Context], tuple[str, bytes] | None] = {}
         self._tags: dict[str, str] = {}
 
@@ -211,33 +220,48 @@ class HistoryRewriter:
 
     def _rewritten_tree(self, name: bytes, context: _Context) -> _Rewritten:
         tree = self._trees.load(name, keep=False)
-        kept = Tree()
+        known = self._rows.setdefault(context, {})
         erased: set[tuple[str, bytes]] = set()
+        kept: dict[bytes, bytes] = {}
+        is_changed = False
         for key, row in zip(tree.keys, tree.rows, strict=True):
-            mode, _, rest = row.partition(b" ")
-            path = context.prefix + rest[:-21].decode("utf-8", "surrogateescape")
-            if key.endswith(b"/"):
-                below = self._tree(row_id(row), context._replace(prefix=f"{path}/"))
-                erased |= below.erased
-                if below.name is not None:
-                    name_of_folder = self._redaction.name(rest[:-21])
-                    kept.put(name_of_folder + b"/", _row(mode, name_of_folder, below.name))
-            elif mode == b"160000":
-                kept.put(key, row)
-            else:
-                if self._redaction.is_of_erased(path):
-                    erased.add((path, row_id(row)))
-                found = self._file(row_id(row), path, context)
-                if found is not None:
-                    last = found[0].rpartition("/")[2].encode("utf-8", "surrogateescape")
-                    kept.put(last, _row(mode, last, found[1]))
-        if kept.rows == tree.rows:
+            found = known.get(row)
+            if found is None:
+                found = known[row] = self._rewritten_row(key, row, context)
+            erased.update(found.erased)
+            is_changed = is_changed or found.row != row
+            if found.row is not None:
+                kept[found.key] = found.row
+        if not is_changed:
             if self.sink.keeps and name != EMPTY_TREE:
-                self.sink.add(TREE, kept.encode())
+                self.sink.add(TREE, tree.encode())
             return _Rewritten(name, frozenset(erased))
-        if not kept.rows and tree.rows and context.prefix:
+        if not kept and context.prefix:
             return _Rewritten(None, frozenset(erased))
-        return _Rewritten(self.sink.add(TREE, kept.encode()), frozenset(erased))
+        data = b"".join(kept[key] for key in sorted(kept))
+        return _Rewritten(self.sink.add(TREE, data), frozenset(erased))
+
+    def _rewritten_row(self, key: bytes, row: bytes, context: _Context) -> _Row:
+        """An entry of a tree after the rewriting; equal entries of one folder are rewritten once."""
+        mode, _, rest = row.partition(b" ")
+        path = context.prefix + rest[:-21].decode("utf-8", "surrogateescape")
+        if key.endswith(b"/"):
+            if not self.sink.keeps and not context.is_record and not self._redaction.is_below(f"{path}/"):
+                return _Row(key, row)
+            below = self._tree(row_id(row), context._replace(prefix=f"{path}/"))
+            if below.name is None:
+                return _Row(key, None, below.erased)
+            folder = self._redaction.name(rest[:-21])
+            return _Row(folder + b"/", _row(mode, folder, below.name), below.erased)
+        if mode == b"160000":
+            return _Row(key, row)
+        is_erased = self._redaction.is_of_erased(path)
+        erased = frozenset({(path, row_id(row))}) if is_erased else frozenset[tuple[str, bytes]]()
+        found = self._file(row_id(row), path, context)
+        if found is None:
+            return _Row(key, None, erased)
+        last = found[0].rpartition("/")[2].encode("utf-8", "surrogateescape")
+        return _Row(last, _row(mode, last, found[1]), erased)
 
     def _file(self, blob: bytes, path: str, context: _Context) -> tuple[str, bytes] | None:
         """The new path and blob of a file; ``None`` if it goes."""

@@ -119,11 +119,14 @@ class Redaction:
     nodes: frozenset[str] = frozenset()
     above: frozenset[str] = frozenset()
     titles: frozenset[str] = frozenset()
-    _needles: tuple[bytes, ...] = field(init=False, default=())
+    _needles: tuple[bytes, ...] = field(init=False, default=(), compare=False)
+    _beginnings: frozenset[str] = field(init=False, default=frozenset(), compare=False)
 
     def __post_init__(self) -> None:
         """Prepare the forms in which the text can stand in a file."""
         object.__setattr__(self, "_needles", needles_of(self.target.text))
+        concerned = self.nodes | self.above
+        object.__setattr__(self, "_beginnings", frozenset(each[:size] for each in concerned for size in (2, 4)))
 
     @property
     def is_of_text(self) -> bool:
@@ -138,6 +141,13 @@ class Redaction:
         if found is None:
             return False
         return found[1] in self.nodes or found[1] in self.above or found[1] == self.target.archive_id
+
+    def is_below(self, folder: str) -> bool:
+        """Whether a folder can have a file that is concerned; its path ends with a slash."""
+        if self.is_of_text or folder in {"nodes/", "archives/"}:
+            return True
+        ids = folder.removeprefix("nodes/").replace("/", "")
+        return folder.startswith("nodes/") and ids in self._beginnings
 
     def is_of_erased(self, path: str) -> bool:
         """Whether a path is that of a node or archive that is erased itself."""
