@@ -25,7 +25,7 @@ PACK_LIMIT: Final = 50
 
 _TIMEOUT: Final = 3600.0
 _REPACK: Final = ("repack", "--geometric=2", "-d", "-q", "--no-write-bitmap-index")
-_REPACK_WHOLE: Final = ("repack", "-a", "-d", "-q", "--no-write-bitmap-index")
+_REPACK_WHOLE: Final = ("repack", "-a", "-d", "-f", "-q", "--no-write-bitmap-index")
 _COMMIT_GRAPH: Final = ("commit-graph", "write", "--reachable", "--changed-paths", "--no-progress")
 
 
