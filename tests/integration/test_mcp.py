@@ -103,7 +103,7 @@ async def test_a_session_of_work_from_the_first_node_to_its_history(server: Serv
 async def test_every_tool_reaches_its_operation(server: Server, world: World) -> None:
     """Called with only the required arguments, each tool returns a result or a refusal of its operation."""
     values = {"string": "zzzz", "integer": 1, "array": ["zzzz"], "object": {"type": "EXTENDS", "target_id": "zzzz"}}
-    values_of = {"reviewer": {"name": "ada"}, "verdict": "APPROVE"}
+    values_of = {"reviewer": {"name": "ada"}, "verdict": "APPROVE", "target": {"text": "zzzz"}}
     values_of |= {"revision": "main", "type": "EXTENDS", "parts": [{"title": "a"}], "changes": [{}]}
     async with over_http(server) as client:
         for tool in (await client.list_tools()).tools:
