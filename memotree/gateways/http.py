@@ -1,4 +1,4 @@
-"""The HTTP application: MCP at ``/mcp``, the tool of the memory forest's design, and its health."""
+"""The HTTP application: MCP at ``/mcp``, git at ``/git``, the tool of the memory forest's design, and its health."""
 
 import json
 from collections.abc import Mapping
@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memotree.error_statuses import HTTP_STATUSES
 from memotree.gateways.catalogue import Catalogue, InvalidArgumentsError, failure_of
+from memotree.gateways.git_http import PATHS
 from memotree.gateways.results import Failure
 from memotree.gateways.tool_definitions import BY_NAME
 from memotree.server.readiness import Readiness
@@ -29,12 +30,13 @@ _TOO_LARGE: Final = 413
 LOCAL_NAMES: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
-def http_app(catalogue: Catalogue, mcp: ASGIApp, readiness: Readiness, *, most_bytes: int) -> Starlette:
+def http_app(catalogue: Catalogue, mcp: ASGIApp, git: ASGIApp, readiness: Readiness, *, most_bytes: int) -> Starlette:
     """The HTTP application with all its routes.
 
     Args:
         catalogue: The tools.
         mcp: The application for ``/mcp``, which answers 413 to a body with more bytes than ``most_bytes``.
+        git: The application for the paths of `memotree.gateways.git_http`.
         readiness: Tells whether the server can do its work.
         most_bytes: The most bytes of a body.
     """
@@ -60,13 +62,14 @@ def http_app(catalogue: Catalogue, mcp: ASGIApp, readiness: Readiness, *, most_b
 
     return Starlette(
         routes=[
-            Route("/mcp", endpoint=mcp),
+            Route("/mcp", endpoint=TellsTooLarge(mcp, most_bytes)),
+            *(Route(path, endpoint=git) for path in PATHS),
             Route(f"/tools/{EXPLORE}", endpoint=explore, methods=["GET"]),
             Route("/livez", endpoint=live, methods=["GET"]),
             Route("/readyz", endpoint=ready, methods=["GET"]),
             Route("/healthz", endpoint=ready, methods=["GET"]),  # the name of version 0.1; it tells the same
         ],
-        middleware=[Middleware(LocalOnly), Middleware(TellsTooLarge, most_bytes=most_bytes)],
+        middleware=[Middleware(LocalOnly)],
         exception_handlers={404: _no_such_path, 405: _no_such_method},
     )
 

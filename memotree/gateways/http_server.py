@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 from memotree.environment import variable
 from memotree.gateways.callers import LocalCaller
 from memotree.gateways.catalogue import Catalogue
+from memotree.gateways.git_http import GitOverHttp
 from memotree.gateways.http import http_app
 from memotree.gateways.http_connection import HttpConnection
 from memotree.gateways.mcp import mcp_server
@@ -45,7 +46,8 @@ class HttpServer:
         self._host = loopback(settings.host)
         self._port = settings.port_for_http
         self._most_calls = settings.max_concurrent_calls
-        catalogue = Catalogue(LocalCaller(operations, calls), settings.default_workspace)
+        caller = LocalCaller(operations, calls)
+        catalogue = Catalogue(caller, settings.default_workspace)
         # `http_app` checks Host and Origin for every path, so the SDK's own check is not needed.
         self._sessions = StreamableHTTPSessionManager(
             mcp_server(catalogue, chosen_tools(settings.mcp_tools)), max_request_body_size=settings.max_message_bytes
@@ -53,6 +55,7 @@ class HttpServer:
         self._app = http_app(
             catalogue,
             StreamableHTTPASGIApp(self._sessions),
+            GitOverHttp(settings.data_folder, caller, calls),
             Readiness(operations, calls),
             most_bytes=settings.max_message_bytes,
         )

@@ -28,15 +28,14 @@ _CONFIG: Final = """\
 [receive]
 \tautogc = false
 \tfsckObjects = true
-\thideRefs = refs/memotree/keep
-\thideRefs = refs/memotree/workspace
+\thideRefs = refs/memotree
 [repack]
 \twriteBitmaps = false
 \tupdateServerInfo = false
 """
 """No program may collect garbage here on its own: a plain ``git repack -a -d`` drops a pack whose ref is about to move.
 ``core.fsync`` makes a push by git as durable as our commits; ``fsckObjects`` refuses malformed objects.
-``hideRefs`` refuses pushes to the description of the workspace and to the refs that protect the bases of sessions; both
+``hideRefs`` refuses pushes to what MemoTree itself keeps in refs, such as the description of the workspace; all of it
 can be cloned. ``core.quotePath`` lets git print titles in other scripts than Latin as they are."""
 
 _FOLDERS: Final = ("objects/info", "objects/pack", "refs/heads", "refs/tags", f"{PRIVATE_FOLDER}/locks")

@@ -1,0 +1,172 @@
+"""git over HTTP: clones, fetches and pushes go to the server itself, and hostile requests reach nothing."""
+
+import gzip
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+from integration.test_push_hook import Clone, remote_lines
+from memotree_storage.model.codec import encode_entry
+from memotree_storage.model.node import Node, new_id
+from memotree_storage.model.paths import entry_path
+
+from memotree.client.blocking import Client, Workspace
+from memotree.server.announcement import Announcement, read_announcement
+
+pytestmark = pytest.mark.requirement("GIT-8")
+
+SERVE = """
+import sys
+from pathlib import Path
+from memotree.gateways.http_server import HttpServer
+from memotree.server import starting
+from memotree.settings import load_settings
+settings = load_settings(data_folder=Path(sys.argv[1]), host="127.0.0.1", port=0, http_port=0)
+starting.serve(settings, lambda _: print("up", flush=True), lambda: HttpServer)
+"""
+PUSH = {"content-type": "application/x-git-receive-pack-request"}
+FETCH = {"content-type": "application/x-git-upload-pack-request"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Announcement]:
+    folder = tmp_path_factory.mktemp("served") / "data"
+    process = subprocess.Popen(  # noqa: S603 - this interpreter and the program above
+        [sys.executable, "-c", SERVE, str(folder)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    try:
+        assert process.stdout is not None
+        while (line := process.stdout.readline()) != "up\n":
+            assert line, "the server ended"
+        announced = read_announcement(folder)
+        assert announced is not None
+        yield announced
+    finally:
+        process.terminate()
+        process.wait(60)
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+@pytest.fixture
+def notes(server: Announcement, request: pytest.FixtureRequest) -> Iterator[Workspace]:
+    with Client(server.address) as client:
+        made = client.create_workspace(f"{request.function.__name__[:40]}-{new_id()}")
+        with client.workspace(made.name).session() as session:
+            session.create("Root", "What it says.", archive=session.create_archive("notes"))
+            session.commit("Begin")
+        yield client.workspace(made.name)
+
+
+@pytest.fixture
+def url(server: Announcement, notes: Workspace) -> str:
+    return f"{server.url}/git/{notes.info().name}"
+
+
+@pytest.fixture
+def clone(tmp_path: Path, url: str) -> Clone:
+    return Clone(tmp_path / "clone", url)  # type: ignore[arg-type] # git takes either
+
+
+def refs(notes: Workspace) -> dict[str, str]:
+    return {branch.name: branch.commit_id for branch in notes.branches()}
+
+
+def test_a_push_over_http_is_there_at_once_and_its_faults_are_told(notes: Workspace, clone: Clone) -> None:
+    (archive,) = notes.at("main").archives()
+    node = Node(new_id(), archive.id, None, "a5", title="Pushed", content="By a person. " * 200_000)
+    lost = Node(new_id(), archive.id, new_id(), "a5", title="Lost", content="Below nothing.")
+    clone.write(entry_path(node), encode_entry(node))
+    clone.commit()
+    assert remote_lines(clone.run("push", "origin", "main")) == ["MemoTree has taken in main."]
+    assert notes.at("main").node(node.id).title == "Pushed"
+    clone.write(entry_path(lost), encode_entry(lost))
+    clone.commit()
+    first, fault = remote_lines(clone.run("push", "origin", "main"))
+    assert first == "MemoTree has taken in main. It has a fault:"
+    assert entry_path(lost) in fault
+
+
+@pytest.mark.parametrize("version", ["0", "1", "2"])
+def test_what_the_service_commits_is_fetched_in_each_version_of_the_protocol(
+    notes: Workspace, clone: Clone, version: str
+) -> None:
+    with notes.session() as session:
+        session.create("Second", "More.", archive=next(iter(session.archives())).id)
+        session.commit("Go on")
+    clone.run("-c", f"protocol.version={version}", "pull", "-q", "--ff-only", "origin", "main")
+    assert (clone.folder / ".git" / "refs" / "heads" / "main").read_text().strip() == refs(notes)["main"]
+
+
+def test_a_workspace_is_found_by_its_id_and_a_missing_one_is_told(
+    server: Announcement, notes: Workspace, tmp_path: Path
+) -> None:
+    Clone(tmp_path / "clone", f"{server.url}/git/{notes.info().id}")  # type: ignore[arg-type]
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        Clone(tmp_path / "none", f"{server.url}/git/nowhere")  # type: ignore[arg-type]
+    assert b"nowhere" in failed.value.stderr
+
+
+def test_what_memotree_keeps_in_refs_is_not_pushed_to(notes: Workspace, clone: Clone) -> None:
+    for name in ("workspace", "keep/a", "protections", "proposals/a", "new"):
+        with pytest.raises(subprocess.CalledProcessError) as failed:
+            clone.run("push", "origin", f"+main:refs/memotree/{name}")
+        assert "deny updating a hidden ref" in failed.value.stderr
+    assert list(refs(notes)) == ["main"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/git/../../etc/info/refs",
+        "/git/%2e%2e/info/refs",
+        "/git/..%2f..%2fetc/info/refs",
+        "/git/%2e%2e%2fworkspaces/info/refs",
+        "/git//etc/info/refs",
+        "/git/%2fetc%2f/info/refs",
+        "/git/%00/info/refs",
+        "/git/a%0a/info/refs",
+        "/git/--upload-pack=x/info/refs",
+        "/git/..%5c..%5cetc/info/refs",
+        "/git/%c0%ae%c0%ae/info/refs",
+    ],
+)
+def test_no_path_leaves_the_repositories(server: Announcement, path: str) -> None:
+    answer = httpx2.get(f"{server.url}{path}?service=git-upload-pack")
+    assert answer.status_code in {400, 404}
+
+
+@pytest.mark.parametrize("path", ["HEAD", "config", "objects/info/packs", "hooks/post-receive", "git-upload-archive"])
+def test_no_file_of_a_repository_is_served(url: str, path: str) -> None:
+    assert httpx2.get(f"{url}/{path}").status_code == 404
+    assert httpx2.post(f"{url}/{path}").status_code == 404
+
+
+def test_requests_that_are_not_gits_are_refused(url: str) -> None:
+    assert httpx2.get(f"{url}/info/refs").status_code == 403
+    assert httpx2.get(f"{url}/info/refs?service=git-upload-archive").status_code == 403
+    assert httpx2.post(f"{url}/git-receive-pack", headers={"content-type": "text/plain"}).status_code == 415
+    assert httpx2.post(f"{url}/git-receive-pack", headers=PUSH | {"content-encoding": "br"}).status_code == 415
+    foreign = PUSH | {"origin": "https://example.org"}
+    assert httpx2.post(f"{url}/git-receive-pack", headers=foreign).status_code == 403
+    assert httpx2.get(f"{url}/info/refs?service=git-upload-pack", headers={"host": "example.org"}).status_code == 421
+
+
+def test_a_body_that_is_not_whole_gzip_is_refused_and_moves_nothing(notes: Workspace, url: str) -> None:
+    before = refs(notes)
+    for body in (b"not gzip", gzip.compress(b"0000" * 9)[:-9]):
+        answer = httpx2.post(f"{url}/git-receive-pack", headers=PUSH | {"content-encoding": "gzip"}, content=body)
+        assert answer.status_code == 400
+    assert refs(notes) == before
+
+
+def test_a_push_that_is_cut_off_moves_nothing(notes: Workspace, url: str) -> None:
+    before = refs(notes)
+    head = before["main"]
+    line = f"{head} {'1' * 40} refs/heads/main\0report-status".encode()
+    body = b"%04x%s0000PACK\0\0\0\2\0\0\0\1" % (len(line) + 4, line)
+    httpx2.post(f"{url}/git-receive-pack", headers=PUSH, content=body)
+    assert refs(notes) == before
