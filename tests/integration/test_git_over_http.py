@@ -1,9 +1,11 @@
 """git over HTTP: clones, fetches and pushes go to the server itself, and hostile requests reach nothing."""
 
 import gzip
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
@@ -31,9 +33,9 @@ PUSH = {"content-type": "application/x-git-receive-pack-request"}
 FETCH = {"content-type": "application/x-git-upload-pack-request"}
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Announcement]:
-    folder = tmp_path_factory.mktemp("served") / "data"
+@contextmanager
+def running(folder: Path) -> Iterator[tuple[Announcement, subprocess.Popen[str]]]:
+    """A server on a folder, ended at the exit if it still runs."""
     process = subprocess.Popen(  # noqa: S603 - this interpreter and the program above
         [sys.executable, "-c", SERVE, str(folder)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
@@ -43,12 +45,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Announcement]:
             assert line, "the server ended"
         announced = read_announcement(folder)
         assert announced is not None
-        yield announced
+        yield announced, process
     finally:
         process.terminate()
         process.wait(60)
         if process.stdout is not None:
             process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Announcement]:
+    with running(tmp_path_factory.mktemp("served") / "data") as (announced, _):
+        yield announced
 
 
 @pytest.fixture
@@ -170,3 +178,30 @@ def test_a_push_that_is_cut_off_moves_nothing(notes: Workspace, url: str) -> Non
     body = b"%04x%s0000PACK\0\0\0\2\0\0\0\1" % (len(line) + 4, line)
     httpx2.post(f"{url}/git-receive-pack", headers=PUSH, content=body)
     assert refs(notes) == before
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
+def test_a_server_that_is_killed_while_a_push_arrives_leaves_the_old_state_whole(tmp_path: Path, share: float) -> None:
+    folder = tmp_path / "data"
+    with running(folder) as (announced, process):
+        with Client(announced.address) as client:
+            made = client.create_workspace("notes")
+            before = refs(client.workspace("notes"))
+        line = f"{before['main']} {'1' * 40} refs/heads/main\0report-status".encode()
+        body = b"%04x%s0000PACK\0\0\0\2\0\0\0\1" % (len(line) + 4, line) + bytes(1 << 20)
+        head = f"POST /git/notes/git-receive-pack HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(body)}\r\n"
+        host, port = announced.url.removeprefix("http://").rsplit(":", 1)
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(f"{head}content-type: {PUSH['content-type']}\r\n\r\n".encode())
+            connection.sendall(body[: int(len(body) * share)])
+            process.kill()
+            process.wait(60)
+    with running(folder) as (announced, _), Client(announced.address) as client:
+        notes = client.workspace("notes")
+        assert refs(notes) == before
+        clone = Clone(tmp_path / "clone", f"{announced.url}/git/notes")  # type: ignore[arg-type]
+        clone.write("README", b"Not a node.\n")
+        clone.commit()
+        clone.run("push", "-q", "origin", "main")
+        assert refs(notes) != before
+    subprocess.run(["git", "-C", folder / made.repository, "fsck", "--strict"], check=True, capture_output=True)  # noqa: S603, S607
