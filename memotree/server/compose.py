@@ -192,6 +192,7 @@ async def open_store_and_models(
         request_retention=settings.request_retention,
         committer_email=settings.committer_email,
         after_push=(sys.executable, "-P", "-m", "memotree.local.after_push", str(settings.data_folder.absolute())),
+        before_push=(sys.executable, "-P", "-m", "memotree.local.before_push"),
         max_depth=settings.max_depth,
     )
     stack.push_async_callback(store.close)

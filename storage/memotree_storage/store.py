@@ -87,6 +87,7 @@ class Store:
         committer_email: The committer address of sessions' commits. After a crash, only commits with this address (or
             one that an earlier start used) are recognised as a session's.
         after_push: A command that git runs after each push to a repository; none if it is empty.
+        before_push: A command that git asks before each push, likewise.
         max_depth: The greatest depth that a commit of a session may put a node at; none if it is ``None``.
     """
 
@@ -100,6 +101,7 @@ class Store:
         request_retention: timedelta = timedelta(days=7),
         committer_email: str = SERVICE_EMAIL,
         after_push: Sequence[str] = (),
+        before_push: Sequence[str] = (),
         max_depth: int | None = None,
     ) -> None:
         self.data_folder = data_folder
@@ -108,7 +110,7 @@ class Store:
         self.index = index
         self.embedder = embedder
         self._committer_email = committer_email
-        self.repositories = Repositories(data_folder / "workspaces", data_folder / "trash", after_push)
+        self.repositories = Repositories(data_folder / "workspaces", data_folder / "trash", after_push, before_push)
         self.entries = EntryReader(self.repositories)
         self.locks = StoreLocks()
         self.known_revisions = KnownRevisions(self.locks.workspaces)

@@ -117,6 +117,35 @@ def test_a_push_is_told_what_has_no_place_or_cannot_be_read(notes: Workspace, cl
     assert len(list(notes.at("main").faults())) == 2
 
 
+@pytest.mark.requirement("GIT-9")
+def test_a_push_to_a_protected_branch_is_refused_whole(notes: Workspace, clone: Clone) -> None:
+    (archive,) = notes.at("main").archives()
+    node = Node(new_id(), archive.id, None, "a5", title="Pushed", content="By a person.")
+    clone.write(entry_path(node), encode_entry(node))
+    clone.commit()
+    notes.protect("main")
+    before = [(branch.name, branch.commit_id) for branch in notes.branches()]
+    for refs in (["main"], ["--force", "main"], [":main"], ["main", "main:side"]):
+        with pytest.raises(subprocess.CalledProcessError) as refused:
+            clone.run("push", "--atomic", "origin", *refs)
+        assert "Branch main is protected" in str(refused.value.stderr)
+    assert [(branch.name, branch.commit_id) for branch in notes.branches()] == before
+    assert remote_lines(clone.run("push", "origin", "main:idea")) == ["MemoTree has taken in idea."]
+    notes.unprotect("main")
+    assert remote_lines(clone.run("push", "origin", "main")) == ["MemoTree has taken in main."]
+
+
+@pytest.mark.requirement("GIT-9")
+def test_no_push_writes_what_memotree_keeps_in_refs(notes: Workspace, clone: Clone, repository: Path) -> None:
+    notes.protect("main")
+    (repository / "config").write_text((repository / "config").read_text().replace("hideRefs", "unusedKey"))
+    for target in ("refs/memotree/protections", "refs/memotree/proposals", "refs/memotree/other"):
+        with pytest.raises(subprocess.CalledProcessError) as refused:
+            clone.run("push", "--force", "origin", f"main:{target}")
+        assert "below refs/memotree/" in str(refused.value.stderr)
+    assert [one.pattern for one in notes.protections()] == ["main"]
+
+
 def test_many_faults_are_told_up_to_a_limit(notes: Workspace, clone: Clone) -> None:
     (archive,) = notes.at("main").archives()
     for number in range(25):
