@@ -195,7 +195,8 @@ def _scalar(field: Field, value: Any) -> tuple[Any, str]:
         case FieldDescriptor.CPPTYPE_BOOL:
             return value, "" if isinstance(value, bool) else "must be true or false."
         case FieldDescriptor.CPPTYPE_STRING:
-            return value, _text_fault(value)
+            is_bytes = field.type == FieldDescriptor.TYPE_BYTES
+            return _bytes(value) if is_bytes else (value, _text_fault(value))
         case kind if kind in _FLOATS:
             return value, "" if _is_number(value) and abs(value) <= _GREATEST else "must be a number."
         case kind:
@@ -203,6 +204,14 @@ def _scalar(field: Field, value: Any) -> tuple[Any, str]:
             if not _is_number(value) or value != int(value):
                 return value, "must be a whole number."
             return int(value), "" if least <= value <= most else f"must be from {least} to {most}."
+
+
+def _bytes(value: Any) -> tuple[bytes, str]:
+    """The bytes that hexadecimal digits mean, as answers have them; and the fault of anything else."""
+    try:
+        return bytes.fromhex(value), ""
+    except (TypeError, ValueError):
+        return b"", "must be hexadecimal digits, two for each byte."
 
 
 def _text_fault(value: Any) -> str:

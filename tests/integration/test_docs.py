@@ -252,7 +252,7 @@ class Reader:
             return builtin(rest[0])
         if text.startswith("memotree serve"):
             return self.serve(shlex.split(text)[1:])
-        failing = bool(re.search("^error:", step.shown or "", re.MULTILINE))
+        failing = bool(re.search(r"\A(.*\n)?error:|^error:.*\Z", (step.shown or "").strip(), re.MULTILINE))
         code, told = self._run(text)
         assert failing == bool(code), f"line {step.line}: {text}\nended with {code}:\n{told}"
         return told
