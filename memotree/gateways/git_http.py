@@ -140,6 +140,9 @@ class _Exchange:
         finally:
             feeding.cancel()
             await _end(process)
+        if not self._started and self._refused is None and process.returncode == 0:
+            self._started = True  # git asks first, with a push that is empty, whether it may send a long one
+            await self._send(self._head())
         if not self._started:
             refused = self._refused or _text(500, "git could not answer; run `memotree verify` on the workspace.")
             await refused(self._request.scope, self._request.receive, self._send)

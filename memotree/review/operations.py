@@ -7,7 +7,8 @@ from memotree.request.limits import ServiceLimits
 from memotree.request.pages import PageTokens
 from memotree.review.checks import Checks
 from memotree.review.memory_tests import MemoryTests, Recalls
-from memotree.review.proposals import CommitsSessions, ProposalCalls, Proposals
+from memotree.review.proposal_calls import ProposalCalls
+from memotree.review.proposals import CommitsSessions, Proposals
 from memotree.review.protections import Protections
 from memotree.review.reviewing import Reviewing
 from memotree.v1 import review_service_pb2 as pb

@@ -1,18 +1,15 @@
 """Proposes changes, and lists, edits and comments on what is proposed."""
 
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from google.protobuf.message import Message
 from memotree_storage.commit.merge_commit import Identity
 from memotree_storage.commit.proposals import (
-    FoundProposal,
-    ProposalClosedError,
     ProposalExistsError,
-    change_proposal,
     find_proposal,
     open_proposal,
 )
@@ -25,21 +22,17 @@ from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import FailedPreconditionError, InvalidInputError
 from memotree_storage.git.proposals import ProposalIndex, read_index, read_proposal
 from memotree_storage.git.protections import read_protections
-from memotree_storage.model.proposal import EventKind, Proposal, ProposalEvent, ProposalStatus
+from memotree_storage.model.proposal import EventKind, Proposal, ProposalStatus
 from memotree_storage.model.protection import protection_of
-from memotree_storage.ports import CommitReader
-from memotree_storage.postgres import refs, registry, sessions
-from memotree_storage.postgres.database import Connection
+from memotree_storage.postgres import refs, sessions
 from memotree_storage.postgres.merge_bases import is_ancestor
 from memotree_storage.postgres.registry import Workspace
 from memotree_storage.postgres.session_conflicts import conflicts_of
 from memotree_storage.postgres.tree import Snapshot, State
-from memotree_storage.store import Store
 
 from memotree.history.committing import head_of
 from memotree.request import lookup
 from memotree.request.idempotency import run_once
-from memotree.request.limits import ServiceLimits
 from memotree.request.pages import PageTokens, fitting, page_size
 from memotree.review.checks import CheckedStates, Checks
 from memotree.review.messages import (
@@ -47,9 +40,9 @@ from memotree.review.messages import (
     check_title,
     event_message,
     identity_of,
-    proposal_message,
     read_status,
 )
+from memotree.review.proposal_calls import OpenedProposal, ProposalCalls, event_by, told_in, told_proposals
 from memotree.sessions.pushed import mirror_pushed
 from memotree.v1 import review_service_pb2 as pb
 from memotree.v1 import session_service_pb2, types_pb2
@@ -83,85 +76,6 @@ class CommitsSessions(Protocol):
     ) -> session_service_pb2.CommitChangesResponse:
         """Make one commit of a session's changes."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedProposal:
-    """A proposal in a transaction that holds its workspace.
-
-    Attributes:
-        transaction: The transaction.
-        found: The proposal.
-        head: Where its branch is; "" if that was deleted.
-    """
-
-    transaction: WorkspaceTransaction
-    found: FoundProposal
-    head: str
-
-    @property
-    def proposal(self) -> Proposal:
-        """The proposal."""
-        return self.found.proposal
-
-    def check_open(self) -> None:
-        """Refuse a proposal that is closed, or whose branch is gone.
-
-        Raises:
-            ProposalClosedError: It is not open.
-            BranchNotFoundError: Its branch was deleted.
-        """
-        if self.proposal.status is not ProposalStatus.OPEN:
-            raise ProposalClosedError(self.proposal)
-        if not self.head:
-            raise BranchNotFoundError(self.proposal.branch)
-
-    async def add(self, event: ProposalEvent, identity: Identity, status: ProposalStatus | None = None) -> Proposal:
-        """Record an event."""
-        return await self.change(lambda proposal: proposal.with_event(event, status), identity)
-
-    async def change(self, change: Callable[[Proposal], Proposal], identity: Identity) -> Proposal:
-        """Record a change that adds an event."""
-        return await change_proposal(self.transaction, self.found, change, identity, self.head)
-
-
-class ProposalCalls:
-    """What the calls about one proposal have in common: the workspace is held, and a repeated call answers the same.
-
-    Args:
-        store: The store.
-        limits: What the service allows.
-    """
-
-    def __init__(self, store: Store, limits: ServiceLimits) -> None:
-        self.store = store
-        self.limits = limits
-
-    async def workspace(self, name: str) -> Workspace:
-        """The workspace of that name or id."""
-        async with self.store.database.connection() as conn:
-            return await registry.find_workspace(conn, lookup.needed("workspace", name))
-
-    async def run(
-        self,
-        request: Any,
-        response_type: type[Response],
-        make: Callable[[OpenedProposal], Awaitable[Response]],
-    ) -> Response:
-        """Run a call about the proposal that a request names, once per request id."""
-        workspace = await self.workspace(request.workspace)
-
-        async def run(commit_point: CommitPoint) -> Response:
-            async with workspace_transaction(self.store, workspace.workspace_id, commit_point) as held:
-
-                async def once() -> Response:
-                    found = await in_store_thread(find_proposal, held.repository, request.number)
-                    head = await refs.branch_head(held.conn, workspace.workspace_id, found.proposal.branch)
-                    return await make(OpenedProposal(held, found, "" if head is None else head.commit_id))
-
-                return await run_once(held.conn, workspace.workspace_id, request, response_type, once)
-
-        return await finish_past_commit_point(run)
 
 
 class Proposals:
@@ -208,9 +122,7 @@ class Proposals:
                     proposal = await self._of_session(held, request)
                 else:
                     proposal = await self._of_branch(held, request, request.target_branch or workspace.default_branch)
-                return pb.CreateProposalResponse(
-                    proposal=await _told(held.conn, workspace_id, held.repository, proposal)
-                )
+                return pb.CreateProposalResponse(proposal=await told_in(held, proposal))
 
             return await run_once(held.conn, workspace_id, request, pb.CreateProposalResponse, make)
 
@@ -256,13 +168,13 @@ class Proposals:
         await mirror_pushed(self._store, workspace_id)
         repository = await repository_of(self._store, workspace_id)
         proposal = (await in_store_thread(find_proposal, repository, request.number)).proposal
+        protections = await in_store_thread(read_protections, repository)
         async with self._store.database.connection() as conn:
-            told = await _told(conn, workspace_id, repository, proposal)
+            (told,) = await told_proposals(conn, workspace_id, protections, [proposal])
             target = await refs.branch_head(conn, workspace_id, proposal.target)
         checks = []
         if request.run_checks and told.head_commit_id and target is not None:
             checks = await self._checks.run(CheckedStates(workspace_id, told.head_commit_id, target.commit_id))
-        protections = await in_store_thread(read_protections, repository)
         after = max(0, cursor["after"]) if cursor else 0
         events = fitting(event_message(event) for event in proposal.events[after : after + size])
         end = after + len(events)
@@ -299,10 +211,14 @@ class Proposals:
             return found, None
 
         found, last = await in_store_thread(read)
+        protections = await in_store_thread(read_protections, repository)
         async with self._store.database.connection() as conn:
-            told = [await _told(conn, workspace_id, repository, one) for one in found]
+            told = await told_proposals(conn, workspace_id, protections, found)
+        shown = fitting(told)
+        if len(shown) < len(told):
+            last = shown[-1].number
         return pb.ListProposalsResponse(
-            proposals=told, next_page_token=self._pages.write(request, None if last is None else {"before": last})
+            proposals=shown, next_page_token=self._pages.write(request, None if last is None else {"before": last})
         )
 
     # --- Changing ----------------------------------------------------------------------------------------------------
@@ -329,7 +245,7 @@ class Proposals:
             event = event_by(identity, kind, opened.head, text)
             edited = _edited(proposal, title, description).with_event(event, status)
             changed = await opened.change(lambda _: edited, identity)
-            return pb.UpdateProposalResponse(proposal=await told_in(opened, changed))
+            return pb.UpdateProposalResponse(proposal=await told_in(opened.transaction, changed))
 
         return await self._calls.run(request, pb.UpdateProposalResponse, make)
 
@@ -346,7 +262,7 @@ class Proposals:
             about = await _meant(opened, request.node_id) if request.node_id else ""
             event = event_by(identity, EventKind.COMMENTED, opened.head, text, about, request.field)
             changed = await opened.add(event, identity)
-            return pb.CommentProposalResponse(proposal=await told_in(opened, changed))
+            return pb.CommentProposalResponse(proposal=await told_in(opened.transaction, changed))
 
         return await self._calls.run(request, pb.CommentProposalResponse, make)
 
@@ -356,13 +272,6 @@ async def _meant(opened: OpenedProposal, text: str) -> str:
     held = opened.transaction
     snapshot = Snapshot(held.conn, State(held.workspace_id, opened.head or opened.proposal.merge_commit))
     return await lookup.full_id(snapshot, text, archives=True)
-
-
-def event_by(
-    identity: Identity, kind: EventKind, head: str, text: str = "", node_id: str = "", field: str = ""
-) -> ProposalEvent:
-    """An event that happens now."""
-    return ProposalEvent(kind, identity.author.name, identity.author.when, head, text, node_id, field)
 
 
 def blockers(told: pb.Proposal, *, needs_checks: bool, checks: Sequence[pb.ProposalCheck] = ()) -> list[str]:
@@ -382,18 +291,6 @@ def blockers(told: pb.Proposal, *, needs_checks: bool, checks: Sequence[pb.Propo
     else:
         found += [f"It does not merge: {check.detail}" for check in failed if check.name == "conflicts"]
     return found
-
-
-async def told_in(opened: OpenedProposal, proposal: Proposal) -> pb.Proposal:
-    """The message of a proposal within the transaction that has changed it."""
-    held = opened.transaction
-    return await _told(held.conn, held.workspace_id, held.repository, proposal)
-
-
-async def _told(conn: Connection, workspace_id: str, repository: CommitReader, proposal: Proposal) -> pb.Proposal:
-    head = await refs.branch_head(conn, workspace_id, proposal.branch)
-    protections = await in_store_thread(read_protections, repository)
-    return proposal_message(proposal, "" if head is None else head.commit_id, protections)
 
 
 async def _check_reopened(opened: OpenedProposal, status: ProposalStatus) -> None:

@@ -27,7 +27,8 @@ from memotree.history.committing import FollowingSummaries, head_of, message_of
 from memotree.history.merging import read_style
 from memotree.review.checks import CheckedStates, Checks
 from memotree.review.messages import check_said, identity_of
-from memotree.review.proposals import OpenedProposal, ProposalCalls, blockers, event_by, told_in
+from memotree.review.proposal_calls import OpenedProposal, ProposalCalls, event_by, told_in
+from memotree.review.proposals import blockers
 from memotree.sessions.merged_summaries import with_renewed_summary
 from memotree.sessions.pushed import mirror_pushed
 from memotree.v1 import review_service_pb2 as pb
@@ -109,7 +110,7 @@ class Reviewing:
             kind = EventKind.APPROVED if approves else EventKind.REJECTED
             status = None if approves else ProposalStatus.REJECTED
             changed = await opened.add(event_by(identity, kind, opened.head, text), identity, status)
-            told = await told_in(opened, changed)
+            told = await told_in(opened.transaction, changed)
             rule = await in_store_thread(_rule, opened)
             needs_checks = rule is not None and rule.needs_checks
             return pb.ReviewProposalResponse(proposal=told, blockers=blockers(told, needs_checks=needs_checks))
@@ -142,7 +143,7 @@ class Reviewing:
         async def make(opened: OpenedProposal) -> pb.MergeProposalResponse:
             proposal = opened.proposal
             if proposal.status is ProposalStatus.MERGED:
-                told = await told_in(opened, proposal)
+                told = await told_in(opened.transaction, proposal)
                 return pb.MergeProposalResponse(proposal=told, commit_id=proposal.merge_commit)
             opened.check_open()
             await _check_allowed(opened, checked)
@@ -160,7 +161,7 @@ class Reviewing:
             if request.delete_branch:
                 default = workspace.default_branch
                 await delete_branch(opened.transaction, proposal.branch, default_branch=default)
-            told = await told_in(opened, changed)
+            told = await told_in(opened.transaction, changed)
             return pb.MergeProposalResponse(proposal=told, commit_id=changed.merge_commit)
 
         response = await self._calls.run(request, pb.MergeProposalResponse, make)
@@ -215,7 +216,7 @@ async def _check_allowed(opened: OpenedProposal, checked: Checked | None) -> Non
     needs_checks = rule is not None and rule.needs_checks
     if needs_checks and (checked is None or checked.head != opened.head):
         raise ProposalMovedError(opened.proposal.number, opened.head)
-    told = await told_in(opened, opened.proposal)
+    told = await told_in(opened.transaction, opened.proposal)
     lacking = blockers(told, needs_checks=needs_checks, checks=() if checked is None else checked.checks)
     if lacking:
         raise ProposalBlockedError(opened.proposal.number, lacking)

@@ -19,7 +19,7 @@ from memotree_storage.git.proposals import ProposalIndex, read_index, read_propo
 from memotree_storage.model.proposal import MOST_EVENTS, EventKind, Proposal, ProposalEvent, ProposalStatus
 from memotree_storage.ports import CommitReader
 from memotree_storage.postgres import refs
-from memotree_storage.postgres.refs import BRANCHES
+from memotree_storage.postgres.refs import BRANCHES, TAGS
 
 MOST_OPEN: Final = 1000
 """The most open proposals of a workspace: their index is read with each call."""
@@ -171,6 +171,8 @@ async def _branch_for(transaction: WorkspaceTransaction, number: int, start: str
     """Make the branch of a proposal. A name that is taken, if only because a crash cut off the call, gets a suffix."""
     for suffix in ("", *(f"-{again}" for again in range(2, MOST_OPEN))):
         name = f"{BRANCH_FOLDER}/{number}{suffix}"
+        if await refs.find_ref(transaction.conn, transaction.workspace_id, TAGS, name):
+            continue  # the name would mean two things
         if await move_ref(transaction, BRANCHES + name, None, start, start):
             return name
     raise TooManyProposalsError(f"There are too many branches {BRANCH_FOLDER}/{number}-…; delete those nobody needs.")

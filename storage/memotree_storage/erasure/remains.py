@@ -4,6 +4,7 @@ Each part can be repeated, so a job that was killed begins again at the part tha
 """
 
 import asyncio
+import mmap
 import os
 import shutil
 from collections.abc import Awaitable, Callable, Iterator
@@ -18,7 +19,7 @@ from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.erasure.finding import discarded_files, staged_with
 from memotree_storage.erasure.rewriting import Order
 from memotree_storage.errors import FailedPreconditionError
-from memotree_storage.model.erasure import ERASED_TITLE, Redaction
+from memotree_storage.model.erasure import ERASED_TITLE, Redaction, needles_of
 from memotree_storage.postgres import erasures, sessions, staging
 from memotree_storage.postgres.database import Connection
 from memotree_storage.store import Store
@@ -70,7 +71,7 @@ async def remove_texts(store: Store, order: Order) -> int:
     faults.point("erase.rows-removed")
     await in_store_thread(_remove_files, store, workspace_id)
     if redaction.is_of_text:
-        await in_store_thread(_redact_logs, store.data_folder, order.target.text.encode())
+        await in_store_thread(redact_logs, store.data_folder, order.target.text)
     return changed
 
 
@@ -108,17 +109,22 @@ def _remove_files(store: Store, workspace_id: str) -> None:
         _log.info("an erasure removed a copy of the workspace", name=path.name)
 
 
-def _redact_logs(folder: Path, text: bytes) -> None:
-    """Overwrite the text in log files with as many stars: programs go on writing at the end of these files."""
+def redact_logs(folder: Path, text: str) -> None:
+    """Overwrite a text in log files with stars, as it is and as JSON writes it.
+
+    As many as it had bytes, since programs go on writing at the end of these files. A file of any size is mapped, not
+    read.
+    """
     for path in _logs(folder):
-        with path.open("r+b") as file:
-            data = file.read()
-            at = data.find(text)
-            while at >= 0:
-                file.seek(at)
-                file.write(b"*" * len(text))
-                at = data.find(text, at + len(text))
-            file.flush()
+        if not path.stat().st_size:
+            continue  # nothing can be mapped
+        with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as data:
+            for needle in needles_of(text):
+                at = data.find(needle)
+                while at >= 0:
+                    data[at : at + len(needle)] = b"*" * len(needle)
+                    at = data.find(needle, at + len(needle))
+            data.flush()
             os.fsync(file.fileno())
 
 

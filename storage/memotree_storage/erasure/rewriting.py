@@ -3,16 +3,16 @@
 It is done when the record of erasures in the repository names it, so a job that was killed can begin again anywhere.
 """
 
-import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
 import structlog
 
 from memotree_storage import faults
+from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.erasure.finding import redaction_of, refuse_names
 from memotree_storage.git.erasures import ErasureNotFoundError, ErasureStub, read_erasure, salted_hash, write_erasure
@@ -43,7 +43,6 @@ from memotree_storage.postgres import projector
 from memotree_storage.store import Store
 
 _ATTEMPTS: Final = 5
-_T = TypeVar("_T")
 _log = structlog.get_logger(__name__)
 
 
@@ -102,7 +101,12 @@ async def _attempt(store: Store, order: Order, report: Report | None) -> Erasure
         new = await in_store_thread(rewriter.rewrite, refs, _told(report, "history"))
         await in_store_thread(_packed, sink, new_place(place), new)
         faults.point("erase.rewritten")
-        return await _unbroken(_switch(store, order, redaction, rewriter, report))
+
+        async def switch(commit_point: CommitPoint) -> ErasureStub:
+            commit_point.reached = True  # Git and the rows must change together, whoever leaves meanwhile
+            return await _switch(store, order, redaction, rewriter, report)
+
+        return await finish_past_commit_point(switch)
     except GenerationRacedError:
         return None
     finally:
@@ -119,16 +123,6 @@ def _packed(sink: PackSink, draft: Path, refs: dict[str, str]) -> None:
         pack_whole(draft)
     except MaintenanceFailedError as error:  # the packs are as they were, only larger
         _log.warning("the new generation of a repository was not packed", why=error.message)
-
-
-async def _unbroken(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run work to its end even if this task is cancelled, since Git and the rows must change together."""
-    running = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait({running})
-        raise
 
 
 async def _done(store: Store, order: Order) -> ErasureStub | None:

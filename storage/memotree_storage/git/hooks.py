@@ -29,7 +29,7 @@ _SCRIPT_BEFORE: Final = """\
 {mark} It refuses pushes to protected branches and below refs/memotree/. MemoTree replaces this file
 # unless you take out the line above.
 updates=$(cat)
-if printf '%s\\n' "$updates" | grep -q '^[0-9a-f]* [0-9a-f]* refs/memotree/'; then
+if printf '%s\\n' "$updates" | LC_ALL=C grep -q '^[0-9a-f]* [0-9a-f]* refs/memotree/'; then
   echo "MemoTree keeps what is below refs/memotree/ itself. Push branches and tags alone."
   exit 1
 fi
@@ -52,7 +52,8 @@ def install_guard(repository: Path, command: Sequence[str]) -> None:
         command: A program by its absolute path, and its arguments; it refuses the push by its exit status.
     """
     if not _install(repository, _BEFORE, _SCRIPT_BEFORE, command):
-        _log.warning("a hook of somebody else decides on pushes, also to protected branches", hook=_BEFORE)
+        name = repository.name
+        _log.warning("pushes to protected branches are not refused; another hook is in the way", repository=name)
 
 
 def install_hook(repository: Path, command: Sequence[str]) -> None:

@@ -6,11 +6,12 @@ and why. These refs are cloned and backed up with the rest, and nothing of them 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from memotree_storage.errors import AbortedError
 from memotree_storage.ports import CommitDraft, CommitReader, CommitStore, Signature
 
-_README = "README.md"
+_README: Final = "README.md"
 
 
 class RecordRacedError(AbortedError):

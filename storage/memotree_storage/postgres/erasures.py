@@ -1,7 +1,7 @@
 """Rows after an erasure: ids of commits and files that changed, what must go, and tables without their dead rows."""
 
 import re
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -9,6 +9,7 @@ import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
+from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.model.erasure import Redaction
 from memotree_storage.postgres.database import Connection
 
@@ -143,16 +144,18 @@ async def _map_ids(conn: Connection, workspace_id: str, commits: Mapping[str, st
         return commits.get(found[0].decode(), found[0].decode()).encode()
 
     for table, column, key in _WITH_IDS:
+        statement = sql.SQL("update {} set {} = %s where workspace_id = %s and {} = %s").format(
+            sql.Identifier(*table.split(".")), sql.Identifier(column), sql.Identifier(key)
+        )
         async for rows in _pages(conn, table, (key, column), workspace_id):
-            for name, data in rows:
-                changed = None if data is None else _HEX_ID.sub(new, bytes(data))
-                if changed is not None and changed != bytes(data):
-                    await conn.execute(
-                        sql.SQL("update {} set {} = %s where workspace_id = %s and {} = %s").format(
-                            sql.Identifier(*table.split(".")), sql.Identifier(column), sql.Identifier(key)
-                        ),
-                        (changed, workspace_id, name),
-                    )
+            for name, changed in await in_store_thread(_changed, rows, new):
+                await conn.execute(statement, (changed, workspace_id, name))
+
+
+def _changed(rows: Sequence[tuple[Any, ...]], new: Callable[[re.Match[bytes]], bytes]) -> list[tuple[str, bytes]]:
+    """The rows, by key and message, whose message names a commit that has another id now."""
+    replaced = [(name, bytes(data), _HEX_ID.sub(new, bytes(data))) for name, data in rows if data is not None]
+    return [(name, after) for name, before, after in replaced if after != before]
 
 
 async def _pages(
@@ -188,7 +191,7 @@ async def affected_rows(conn: Connection, workspace_id: str, redaction: Redactio
     """Find the results of request ids and the jobs that have what goes."""
     requests: list[str] = []
     async for rows in _pages(conn, "work.request", ("request_id", "response"), workspace_id):
-        requests += [name for name, data in rows if data is not None and redaction.is_in(bytes(data))]
+        requests += await in_store_thread(_with, rows, redaction)
     over: list[str] = []
     unfinished: list[str] = []
     columns = ("job_id", "state", "kind", "subject", "message", "step", "request", "result")
@@ -196,8 +199,7 @@ async def affected_rows(conn: Connection, workspace_id: str, redaction: Redactio
         for job_id, state, kind, *texts in rows:
             if job_id == but_job or kind == "erase":
                 continue
-            parts = [each.encode() if isinstance(each, str) else bytes(each) for each in texts]
-            if any(map(redaction.is_in, parts)) or await _has_in_inputs(conn, job_id, redaction):
+            if await in_store_thread(_has, texts, redaction) or await _has_in_inputs(conn, job_id, redaction):
                 (unfinished if state in {"queued", "running"} else over).append(job_id)
     return AffectedRows(tuple(requests), tuple(over), tuple(unfinished))
 
@@ -209,9 +211,24 @@ async def _has_in_inputs(conn: Connection, job_id: str, redaction: Redaction) ->
             sql.SQL("select data from {} where job_id = %s").format(sql.Identifier("work", table)), (job_id,)
         )
         async for (data,) in cursor:
-            if redaction.is_in(bytes(data)) or (table == "job_input" and not _is_text(bytes(data))):
+            is_binary = table == "job_input" and not await in_store_thread(_is_text, bytes(data))
+            if is_binary or await in_store_thread(_has, [data], redaction):
                 return True
     return False
+
+
+def _with(rows: Sequence[tuple[Any, ...]], redaction: Redaction) -> list[str]:
+    """The keys of the rows whose message has what goes."""
+    return [name for name, data in rows if _has([data], redaction)]
+
+
+def _has(values: Sequence[Any], redaction: Redaction) -> bool:
+    """Whether a text or message has what goes, or names a node that is erased; as long as a document is long."""
+    return any(
+        redaction.is_in(value.encode() if isinstance(value, str) else bytes(value))
+        for value in values
+        if value is not None
+    )
 
 
 def _is_text(data: bytes) -> bool:

@@ -72,6 +72,16 @@ async def branch_head(conn: Connection, workspace_id: str, branch: str, *, hold:
     return None if found is None else State(workspace_id, found.commit_id)
 
 
+async def branch_heads(conn: Connection, workspace_id: str, branches: Collection[str]) -> dict[str, str]:
+    """The commits at the heads of branches, by name, of those that there are."""
+    cursor = await conn.execute(
+        "select substr(name, length(%(prefix)s) + 1), commit_id from mirror.ref"
+        " where workspace_id = %(workspace)s and name = any(%(names)s)",
+        {"prefix": BRANCHES, "workspace": workspace_id, "names": [BRANCHES + branch for branch in branches]},
+    )
+    return {row[0]: row[1] for row in await cursor.fetchall()}
+
+
 async def in_the_way(conn: Connection, workspace_id: str, name: str) -> str | None:
     """Return the full name of a ref that prevents the creation of a tag with this short name; ``None`` if none does.
 

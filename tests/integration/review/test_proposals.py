@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+import psycopg
 import pytest
 from integration.histories import git
 from integration.pushes import OpenAgain
+from integration.recall.talks import Models
 from integration.review.conftest import PROPOSALS, REJECT, Review, called
 from integration.sides import Sides
 from memotree_storage.commit.proposals import (
@@ -18,6 +20,8 @@ from memotree_storage.commit.session_commit import NothingToCommitError
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.verify import Difference, verify
 
+from memotree.forest.recall.recall import Recall
+from memotree.review import ReviewOperations
 from memotree.review.proposals import ProposalEmptyError, ProposalMergedError
 from memotree.review.reviewing import OwnProposalError, ProposalBlockedError, ProposalMovedError
 from memotree.v1 import review_service_pb2 as pb
@@ -80,11 +84,18 @@ async def test_an_approved_proposal_is_merged_with_its_reviewers_in_the_commit(r
         await review.update(title="Too late")
 
 
-@pytest.mark.parametrize("name", ["bot", "BOT", " bot ", "\N{FULLWIDTH LATIN SMALL LETTER B}ot"])
+@pytest.mark.parametrize("name", ["bot", "BOT", "\N{FULLWIDTH LATIN SMALL LETTER B}ot"])
 async def test_nobody_approves_what_they_have_proposed(review: Review, name: str) -> None:
     await review.propose()
-    with pytest.raises((OwnProposalError, InvalidInputError)):
+    with pytest.raises(OwnProposalError):
         await review.review(name)
+    assert not (await review.get()).proposal.approved_by
+
+
+async def test_a_name_between_spaces_approves_nothing(review: Review) -> None:
+    await review.propose()
+    with pytest.raises(InvalidInputError):
+        await review.review(" bot ")
     assert not (await review.get()).proposal.approved_by
 
 
@@ -234,18 +245,17 @@ async def test_the_branch_is_deleted_on_request_and_its_commits_stay_in_git(revi
     assert (await review.get()).proposal.head_commit_id == ""
 
 
-async def test_proposals_survive_the_loss_of_postgresql(review: Review, again: OpenAgain) -> None:
+async def test_proposals_survive_the_loss_of_postgresql(review: Review, again: OpenAgain, database_url: str) -> None:
     await review.propose()
     await review.comment("Why?")
     before = await review.get()
-    async with review.world.store.database.transaction() as conn:
-        await conn.execute("drop schema mirror, work cascade")
     await review.world.store.close()
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as conn:
+        await conn.execute("drop schema mirror, work cascade")
     async with again() as store:
         world = review.world.on(store)
-        fresh = type(review.operations)(
-            store, world.pages, world.limits, world.sessions, review.operations._memory_tests._recalling
-        )
+        recalling = Recall(store, world.limits, Models(store.embedder))
+        fresh = ReviewOperations(store, world.pages, world.limits, world.sessions, recalling)
         found = await replace(review, world=world, operations=fresh).get()
         assert found == before
         assert [one async for one in verify(store, world.workspace) if isinstance(one, Difference)] == []
