@@ -53,6 +53,8 @@ class SessionInfo:
     """How many conflicts are not resolved."""
     merge_commit_id: str = ""
     """The commit that its next commit merges; empty for none."""
+    rewound: bool = False
+    """Whether its branch was rewound by a push; rebase it before it commits."""
 
     @classmethod
     def from_wire(cls, message: session_service_pb2.Session) -> Self:
@@ -70,6 +72,7 @@ class SessionInfo:
             message.change_count,
             message.conflict_count,
             message.merge_commit_id,
+            message.rewound,
         )
 
 

@@ -195,6 +195,7 @@ def session_message(session: Session) -> session_service_pb2.Session:
         change_count=session.change_count,
         conflict_count=session.conflict_count,
         merge_commit_id=session.merged or "",
+        rewound=session.rewound,
     )
 
 

@@ -136,6 +136,8 @@ class Proposals:
             raise ProposalExistsError(taken, session.branch)
         if not session.change_count and session.merged is None and not session.files:
             raise NothingToCommitError("The session has no changes to propose. Change a node first.")
+        if session.rewound:
+            raise sessions.SessionRewoundError.of(session.branch, session.base_commit)
         if session.conflict_count:
             kept = await conflicts_of(conn, session.session_id, of_values=True, limit=_MOST_CONFLICTS)
             raise ConflictError.unresolved([one.conflict for one in kept])

@@ -82,6 +82,7 @@ class Session(_message.Message):
     CHANGE_COUNT_FIELD_NUMBER: _builtins.int
     CONFLICT_COUNT_FIELD_NUMBER: _builtins.int
     MERGE_COMMIT_ID_FIELD_NUMBER: _builtins.int
+    REWOUND_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Sixteen characters of lower-case base 32."""
     workspace_id: _builtins.str
@@ -101,6 +102,10 @@ class Session(_message.Message):
     merge_commit_id: _builtins.str
     """The commit that it merges into its branch, by MergeBranch: its next commit has it as the second parent. Empty for
     none.
+    """
+    rewound: _builtins.bool
+    """Whether its branch was rewound by a push, so that its base commit is no longer on it. RebaseSession carries its
+    changes over; until then it commits nothing.
     """
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
@@ -129,10 +134,11 @@ class Session(_message.Message):
         change_count: _builtins.int = ...,
         conflict_count: _builtins.int = ...,
         merge_commit_id: _builtins.str = ...,
+        rewound: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "expire_time", b"expire_time", "update_time", b"update_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "base_commit_id", b"base_commit_id", "branch", b"branch", "change_count", b"change_count", "conflict_count", b"conflict_count", "create_time", b"create_time", "expire_time", b"expire_time", "id", b"id", "merge_commit_id", b"merge_commit_id", "state", b"state", "update_time", b"update_time", "workspace_id", b"workspace_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "base_commit_id", b"base_commit_id", "branch", b"branch", "change_count", b"change_count", "conflict_count", b"conflict_count", "create_time", b"create_time", "expire_time", b"expire_time", "id", b"id", "merge_commit_id", b"merge_commit_id", "rewound", b"rewound", "state", b"state", "update_time", b"update_time", "workspace_id", b"workspace_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -63,6 +63,7 @@ class SessionServiceStub:
     """
     RebaseSession: _grpc.UnaryUnaryMultiCallable[_session_service_pb2.RebaseSessionRequest, _session_service_pb2.RebaseSessionResponse]
     """Moves the session's base to the head of its branch; each staged change is merged per field.
+    Also if that was rewound.
     Errors: NOT_FOUND; without keep_conflicts ABORTED with a ConflictList (nothing is changed then);
     FAILED_PRECONDITION for a session that is not open, as when its branch was deleted.
     """
@@ -100,8 +101,8 @@ class SessionServiceStub:
     first result if there is one and commits otherwise.
 
     Errors: ABORTED with a ConflictList when the branch has moved and both sides changed the same field, or their
-    changes together leave no tree, or when the session has conflicts that are not resolved; and without one when the branch kept moving; NOT_FOUND, also for a chosen node that
-    has no staged change; FAILED_PRECONDITION for a session without changes or one that is not open, a branch that was
+    changes together leave no tree, or when the session has conflicts that are not resolved; and without one when the
+    branch kept moving or was rewound (see Session.rewound); NOT_FOUND, also for a chosen node that has no staged change; FAILED_PRECONDITION for a session without changes or one that is not open, a branch that was
     deleted, or a choice of nodes that would leave an orphan (NodeList has the nodes and archives to choose as well);
     ALREADY_EXISTS for the tag; INVALID_ARGUMENT; UNAVAILABLE when the disk or PostgreSQL does not answer.
     """
@@ -141,6 +142,7 @@ class SessionServiceAsyncStub(SessionServiceStub):
     """
     RebaseSession: _aio.UnaryUnaryMultiCallable[_session_service_pb2.RebaseSessionRequest, _session_service_pb2.RebaseSessionResponse]  # type: ignore[assignment]
     """Moves the session's base to the head of its branch; each staged change is merged per field.
+    Also if that was rewound.
     Errors: NOT_FOUND; without keep_conflicts ABORTED with a ConflictList (nothing is changed then);
     FAILED_PRECONDITION for a session that is not open, as when its branch was deleted.
     """
@@ -178,8 +180,8 @@ class SessionServiceAsyncStub(SessionServiceStub):
     first result if there is one and commits otherwise.
 
     Errors: ABORTED with a ConflictList when the branch has moved and both sides changed the same field, or their
-    changes together leave no tree, or when the session has conflicts that are not resolved; and without one when the branch kept moving; NOT_FOUND, also for a chosen node that
-    has no staged change; FAILED_PRECONDITION for a session without changes or one that is not open, a branch that was
+    changes together leave no tree, or when the session has conflicts that are not resolved; and without one when the
+    branch kept moving or was rewound (see Session.rewound); NOT_FOUND, also for a chosen node that has no staged change; FAILED_PRECONDITION for a session without changes or one that is not open, a branch that was
     deleted, or a choice of nodes that would leave an orphan (NodeList has the nodes and archives to choose as well);
     ALREADY_EXISTS for the tag; INVALID_ARGUMENT; UNAVAILABLE when the disk or PostgreSQL does not answer.
     """
@@ -258,6 +260,7 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_session_service_pb2.RebaseSessionResponse, _abc.Awaitable[_session_service_pb2.RebaseSessionResponse]]:
         """Moves the session's base to the head of its branch; each staged change is merged per field.
+        Also if that was rewound.
         Errors: NOT_FOUND; without keep_conflicts ABORTED with a ConflictList (nothing is changed then);
         FAILED_PRECONDITION for a session that is not open, as when its branch was deleted.
         """
@@ -313,8 +316,8 @@ class SessionServiceServicer(metaclass=_abc_1.ABCMeta):
         first result if there is one and commits otherwise.
 
         Errors: ABORTED with a ConflictList when the branch has moved and both sides changed the same field, or their
-        changes together leave no tree, or when the session has conflicts that are not resolved; and without one when the branch kept moving; NOT_FOUND, also for a chosen node that
-        has no staged change; FAILED_PRECONDITION for a session without changes or one that is not open, a branch that was
+        changes together leave no tree, or when the session has conflicts that are not resolved; and without one when the
+        branch kept moving or was rewound (see Session.rewound); NOT_FOUND, also for a chosen node that has no staged change; FAILED_PRECONDITION for a session without changes or one that is not open, a branch that was
         deleted, or a choice of nodes that would leave an orphan (NodeList has the nodes and archives to choose as well);
         ALREADY_EXISTS for the tag; INVALID_ARGUMENT; UNAVAILABLE when the disk or PostgreSQL does not answer.
         """

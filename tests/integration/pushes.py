@@ -60,6 +60,13 @@ def push_files(world: World, files: Mapping[str, bytes | None], branch: str = "m
     return commit_id
 
 
+async def rewind(world: World, to: str, branch: str = "main") -> None:
+    """Move a branch with git alone, and let the store see it."""
+    name = f"refs/heads/{branch}"
+    assert world.repository.move_ref(name, world.repository.ref(name), to)
+    await world.store.catch_up(world.workspace)
+
+
 async def session_of(world: World, session_id: str) -> sessions.Session:
     async with world.store.database.connection() as conn:
         return await sessions.find_session(conn, world.workspace, session_id)

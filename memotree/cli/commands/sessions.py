@@ -65,6 +65,7 @@ def _look(info: "SessionInfo") -> "RenderableType":
             ("changes", str(info.change_count)),
             *([("conflicts", str(info.conflict_count))] if info.conflict_count else []),
             *([("merges", short(info.merge_commit_id))] if info.merge_commit_id else []),
+            *([("rewound", "yes; its branch was moved by a push: memotree session rebase")] if info.rewound else []),
             ("opened", when(info.create_time)),
             ("used", when(info.update_time)),
             ("expires", when(info.expire_time)),

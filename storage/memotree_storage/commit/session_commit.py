@@ -136,6 +136,7 @@ async def commit_session(store: Store, workspace_id: str, session_id: str, order
         ChangeNotFoundError: A chosen entry has no change.
         IncompleteChoiceError: The choice would leave an orphan.
         BranchGoneError: The session's branch was deleted.
+        SessionRewoundError: The session's branch was rewound.
         BranchBusyError: Another program kept moving the branch.
         ConflictError: The branch moved, and both sides changed the same field.
         TagExistsError: The tag exists.
@@ -236,7 +237,11 @@ class _SessionCommit:
 
     async def run(self) -> CommitResult:
         for _ in range(_ATTEMPTS):
-            await self.transaction.follow_git()
+            if await self.transaction.follow_git():
+                rewound = await sessions.is_rewound(self.transaction.conn, self.session.session_id)
+                self.session = replace(self.session, rewound=rewound)
+            if self.session.rewound:
+                raise sessions.SessionRewoundError.of(self.session.branch, self.session.base_commit)
             head = await self._head()
             if self.order.tag:
                 await ref_changes.check_new_tag(self.transaction, self.order.tag)

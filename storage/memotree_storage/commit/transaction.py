@@ -108,16 +108,21 @@ class WorkspaceTransaction(Transaction):
         for work in self.afterwards:
             self.store.background.start(work())
 
-    async def follow_git(self) -> None:
-        """Mirror what other programs have committed or pushed, if anything; with ``pending`` that was done before."""
+    async def follow_git(self) -> bool:
+        """Mirror what other programs have committed or pushed; with ``pending`` that was done before.
+
+        Returns:
+            Whether there was anything.
+        """
         if self.pending is not None:
-            return
+            return False
         with self.store.following(self.workspace_id):
             if not await is_behind(self.conn, self.workspace_id, self.repository):
-                return
+                return False
             await catch_up_in_transaction(self.conn, self.workspace_id, self.repository, self.store.entries)
         self.commit_point.found_behind = True
         self.store.indexer.notice(self.workspace_id)
+        return True
 
 
 @asynccontextmanager

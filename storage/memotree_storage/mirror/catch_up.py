@@ -31,6 +31,7 @@ from memotree_storage.postgres import projector, refs, registry, sessions, stagi
 from memotree_storage.postgres.database import Connection, Database, get_setting, put_setting
 from memotree_storage.postgres.erasures import followed_erasures, put_rewritten
 from memotree_storage.postgres.line_joins import join_lines
+from memotree_storage.postgres.merge_bases import history_of
 from memotree_storage.postgres.projector import EntryChange, LineBranch
 from memotree_storage.postgres.refs import BRANCHES, FOLLOWED, TAGS
 from memotree_storage.postgres.tree import Snapshot, State
@@ -210,7 +211,7 @@ async def replay_in_transaction(
 async def follow_refs(
     conn: Connection, workspace_id: str, repository: CommitReader, found: Mapping[str, str] | None = None
 ) -> None:
-    """Make the mirrored refs equal to the repository's, and detach sessions whose branch no longer exists.
+    """Make the mirrored refs equal to the repository's; note the sessions whose branch no longer exists or was rewound.
 
     A ref whose commit is not mirrored yet, since it was pushed a moment ago, stays where it was in the mirror; without
     ``found``, the refs of this moment are followed.
@@ -220,12 +221,18 @@ async def follow_refs(
     peeled = await in_store_thread(_peeled, repository, found)
     known = await projector.known_commits(conn, workspace_id, {commit for _, commit in peeled.values()})
     moved = {name: pair for name, pair in peeled.items() if pair[1] in known}
+    in_use = await sessions.branches_in_use(conn, workspace_id)
+    before = await refs.branch_heads(conn, workspace_id, in_use)
     await refs.set_refs(conn, workspace_id, moved, keep=peeled.keys() - moved.keys())
     default = await registry.default_branch(conn, workspace_id)
     if BRANCHES + default in moved:
         await join_lines(conn, workspace_id, default, moved[BRANCHES + default][1])
     branches = [name.removeprefix(BRANCHES) for name in peeled if name.startswith(BRANCHES)]
     await sessions.detach_without_branch(conn, workspace_id, branches)
+    for branch, head in before.items():
+        now = moved.get(BRANCHES + branch)
+        if now is not None and now[1] != head:
+            await sessions.note_rewound(conn, workspace_id, branch, await history_of(conn, workspace_id, now[1]))
     await _follow_erasures(conn, workspace_id, repository)
 
 

@@ -50,6 +50,7 @@ WORK_MIGRATIONS: Final = (
     "work_0008.sql",
     "work_0009.sql",
     "work_0010.sql",
+    "work_0011.sql",
 )
 """The migrations of the schema ``work``, in order. A released migration never changes."""
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
-from memotree_storage.errors import FailedPreconditionError, NotFoundError
+from memotree_storage.errors import AbortedError, FailedPreconditionError, NotFoundError
 from memotree_storage.model.workspace import WorkspaceNotFoundError
 from memotree_storage.postgres import registry
 from memotree_storage.postgres.database import Connection
@@ -23,6 +23,21 @@ class SessionNotFoundError(NotFoundError):
     def __init__(self, session_id: str) -> None:
         super().__init__(
             f"There is no session {session_id!r} in this workspace. Open one with OpenSession.", "session", session_id
+        )
+
+
+class SessionRewoundError(AbortedError):
+    """The branch of the session was moved back or aside by a push, and the session was not carried over yet."""
+
+    reason = "BRANCH_REWOUND"
+
+    @classmethod
+    def of(cls, branch: str, base_commit: str) -> "SessionRewoundError":
+        """The error for a session of this branch that is based on this commit."""
+        return cls(
+            f"Branch {branch} was rewound: commit {base_commit}, on which the session is based, is no longer on it. "
+            "Nothing was written and everything is still staged. Look at the changes (ListChanges), carry them over to "
+            "the branch as it is now (RebaseSession), and send the call again."
         )
 
 
@@ -48,7 +63,8 @@ class Session:
     closed. ``has_conflicts`` says that it has conflicts which are not resolved. ``brings`` says that a merge, pick or
     restore was staged in it: the branch is "ours" in its conflicts then. ``merged`` is the commit that it merges
     into its branch, if any: the second parent of its next commit. ``files`` are files that are no entries and that this
-    commit brings, by path: the blobs before and after; ``None`` if there is none.
+    commit brings, by path: the blobs before and after; ``None`` if there is none. ``rewound`` says that its base is no
+    longer on its branch, since a push moved that back or aside.
     """
 
     session_id: str
@@ -65,6 +81,7 @@ class Session:
     brings: bool = False
     merged: str | None = None
     files: Mapping[str, tuple[str | None, str | None]] = field(default_factory=dict)
+    rewound: bool = False
     change_count: int = 0
     change_bytes: int = 0
     conflict_count: int = 0
@@ -90,7 +107,7 @@ class ClosedSession(NamedTuple):
 _HELD: Final = (
     "session_id, workspace_id, branch, base_commit, agent,"
     " case when state = 'open' and used_at + ttl < now() then 'expired' else state end as state,"
-    " created_at, used_at, used_at + ttl as expires_at, why_closed, has_conflicts, brings, merged, files"
+    " created_at, used_at, used_at + ttl as expires_at, why_closed, has_conflicts, brings, merged, files, rewound"
 )
 _CONFLICTS: Final = "(select count(*) from work.conflict c where c.session_id = session.session_id) as conflict_count"
 _SESSION: Final = (
@@ -302,8 +319,56 @@ async def set_merged(
 
 
 async def set_base(conn: Connection, session_id: str, commit_id: str) -> None:
-    """Base a session's changes on another commit."""
-    await conn.execute("update work.session set base_commit = %s where session_id = %s", (commit_id, session_id))
+    """Base a session's changes on another commit, which its branch has."""
+    await conn.execute(
+        "update work.session set base_commit = %s, rewound = false where session_id = %s", (commit_id, session_id)
+    )
+
+
+async def branches_in_use(conn: Connection, workspace_id: str) -> list[str]:
+    """Return the branches of the open sessions."""
+    cursor = await conn.execute(
+        "select distinct branch from work.session where workspace_id = %s and state = 'open'", (workspace_id,)
+    )
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def note_rewound(conn: Connection, workspace_id: str, branch: str, reached: Mapping[int, int]) -> int:
+    """Note which open sessions of a branch that has moved are no longer based on a commit of it, and which are again.
+
+    Args:
+        conn: In a transaction that holds the workspace's row.
+        workspace_id: The workspace.
+        branch: The branch.
+        reached: For each line that its head reaches, the last seq there (`merge_bases.history_of`).
+
+    Returns:
+        For how many sessions this has changed.
+    """
+    cursor = await conn.execute(
+        "with based as ("
+        "  select s.session_id, not exists ("
+        "    select from mirror.commit c join unnest(%(lines)s::bigint[], %(seqs)s::bigint[]) r (line_id, seq)"
+        "      on c.line_id = r.line_id and c.seq <= r.seq"
+        "     where c.workspace_id = s.workspace_id and c.commit_id = s.base_commit) as rewound"
+        "    from work.session s where s.workspace_id = %(workspace)s and s.branch = %(branch)s and s.state = 'open')"
+        " update work.session s set rewound = based.rewound from based"
+        " where s.session_id = based.session_id and s.rewound <> based.rewound",
+        {
+            "workspace": workspace_id,
+            "branch": branch,
+            "lines": list(reached),
+            "seqs": list(reached.values()),
+        },
+    )
+    return cursor.rowcount
+
+
+async def is_rewound(conn: Connection, session_id: str) -> bool:
+    """Whether the base of a session is no longer on its branch."""
+    cursor = await conn.execute("select rewound from work.session where session_id = %s", (session_id,))
+    row = await cursor.fetchone()
+    return row is not None and row[0]
 
 
 async def set_branch(conn: Connection, session_id: str, branch: str) -> None:

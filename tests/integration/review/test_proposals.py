@@ -5,7 +5,7 @@ from dataclasses import replace
 import psycopg
 import pytest
 from integration.histories import git
-from integration.pushes import OpenAgain
+from integration.pushes import OpenAgain, rewind, session_of
 from integration.recall.talks import Models
 from integration.review.conftest import PROPOSALS, REJECT, Review, called
 from integration.sides import Sides
@@ -18,6 +18,7 @@ from memotree_storage.commit.rebase import ConflictError
 from memotree_storage.commit.refs import BranchNotFoundError
 from memotree_storage.commit.session_commit import NothingToCommitError
 from memotree_storage.errors import InvalidInputError
+from memotree_storage.postgres.sessions import SessionRewoundError
 from memotree_storage.verify import Difference, verify
 
 from memotree.forest.recall.recall import Recall
@@ -243,6 +244,16 @@ async def test_the_branch_is_deleted_on_request_and_its_commits_stay_in_git(revi
     assert git(review.world, "for-each-ref", "refs/heads/proposals") == ""
     assert git(review.world, "rev-list", "--count", f"{proposal.head_commit_id}", f"^{PROPOSALS}").strip() == "0"
     assert (await review.get()).proposal.head_commit_id == ""
+
+
+async def test_a_session_whose_branch_was_rewound_is_carried_over_before_it_is_proposed(review: Review) -> None:
+    world = review.world
+    session_id = await review.edited()
+    base = (await session_of(world, session_id)).base_commit
+    await rewind(world, world.repository.commit_info(base).parents[0])
+    with pytest.raises(SessionRewoundError):
+        await review.propose(session_id=session_id)
+    assert not (await session_of(world, session_id)).branch.startswith("proposals/")
 
 
 async def test_proposals_survive_the_loss_of_postgresql(review: Review, again: OpenAgain, database_url: str) -> None:
