@@ -118,6 +118,7 @@ from memotree.client.review_values import (
     ProposalDetail,
     ProposalEvent,
     Protection,
+    PushPolicy,
     Review,
 )
 from memotree.client.revision import AsyncRevision
@@ -230,6 +231,7 @@ __all__ = [
     "ProposalEventKind",
     "ProposalStatus",
     "Protection",
+    "PushPolicy",
     "RecallResult",
     "RecallSignal",
     "RecallStrategy",

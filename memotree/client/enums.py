@@ -175,6 +175,7 @@ class FaultKind(StrEnum):
     OTHER_ARCHIVE = "OTHER_ARCHIVE"
     NAME_TAKEN = "NAME_TAKEN"
     UNREADABLE = "UNREADABLE"
+    TOO_DEEP = "TOO_DEEP"
 
 
 class ProposalStatus(StrEnum):

@@ -13,6 +13,7 @@ from memotree.client.review_values import (
     Proposal,
     ProposalDetail,
     Protection,
+    PushPolicy,
     Review,
 )
 from memotree.client.revision import MOST_PER_PAGE
@@ -275,6 +276,31 @@ class AsyncReviews:
         request = pb.ListProtectionsRequest(workspace=self._workspace)
         answer = await self._transport.call(request, pb.ListProtectionsResponse)
         return [Protection.from_wire(one) for one in answer.protections]
+
+    # --- Pushes ------------------------------------------------------------------------------------------------------
+
+    async def set_push_policy(
+        self, *, strict: bool = False, rewindable: Iterable[str] = (), author: Author | None = None
+    ) -> PushPolicy:
+        """Sets what pushes with git may do.
+
+        Args:
+            strict: Whether a push is refused that brings faults into a branch; else it is taken in, and told.
+            rewindable: The branches that a push may rewind: names, or beginnings of names with "*" at their end.
+            author: Who sets it; your agent if ``None``.
+        """
+        request = pb.SetPushPolicyRequest(
+            workspace=self._workspace,
+            strict=strict,
+            rewindable=rewindable,
+            author=(author or Author(default_agent())).to_wire(),
+        )
+        return PushPolicy.from_wire((await self._transport.call(request, pb.SetPushPolicyResponse)).policy)
+
+    async def push_policy(self) -> PushPolicy:
+        """What pushes with git may do."""
+        request = pb.GetPushPolicyRequest(workspace=self._workspace)
+        return PushPolicy.from_wire((await self._transport.call(request, pb.GetPushPolicyResponse)).policy)
 
     # --- Memory tests ------------------------------------------------------------------------------------------------
 

@@ -160,6 +160,21 @@ class Protection:
 
 
 @dataclass(frozen=True, slots=True)
+class PushPolicy:
+    """What pushes with git may do: with ``strict``, bring no fault into a branch; and rewind ``rewindable`` ones."""
+
+    strict: bool = False
+    rewindable: tuple[str, ...] = ()
+    set_by: str = ""
+    set_time: datetime | None = None
+
+    @classmethod
+    def from_wire(cls, message: pb.PushPolicy) -> Self:
+        """Reads the message."""
+        return cls(message.strict, tuple(message.rewindable), message.set_by, moment(message, "set_time"))
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryTest:
     """A question, and what Recall must find for it.
 

@@ -19,7 +19,7 @@ from memotree.client.review import AsyncReviews
 from memotree.client.revision import MOST_PER_PAGE, AsyncRevision
 from memotree.client.session import AsyncSession
 from memotree.client.transport import Transport
-from memotree.client.workspace_values import CommittedChanges, Difference, Progress, SessionInfo, WorkspaceInfo
+from memotree.client.workspace_values import CommittedChanges, Difference, Fault, Progress, SessionInfo, WorkspaceInfo
 from memotree.v1 import maintenance_service_pb2 as maintenance
 from memotree.v1 import node_service_pb2 as nodes
 from memotree.v1 import session_service_pb2 as sessions
@@ -171,6 +171,19 @@ class AsyncWorkspace(
                 yield Difference.from_wire(event.difference)
             else:
                 yield Progress.from_wire(event.progress)
+
+    async def check_push(self, commit_id: str, *, old_commit_id: str = "") -> list[Fault]:
+        """The faults that a branch would get by a commit that git has received; at most 100.
+
+        Args:
+            commit_id: The whole id of the commit.
+            old_commit_id: The whole id of the commit at which the branch is; "" for a new branch.
+        """
+        request = maintenance.CheckPushRequest(
+            workspace=self._workspace, commit_id=commit_id, old_commit_id=old_commit_id
+        )
+        answer = await self._transport.call(request, maintenance.CheckPushResponse)
+        return list(map(Fault.from_wire, answer.faults))
 
     async def rebuild(self) -> AsyncIterator[Progress]:
         """Rebuilds the rows and vectors of the workspace from Git and yields progress; staged changes stay."""

@@ -178,6 +178,8 @@ TOOLS: Final[tuple[Tool, ...]] = (
         destructive=True,
     ),
     _read("list_protections", "List protected branches", "ReviewService.ListProtections"),
+    Tool("set_push_policy", "Set what pushes may do", "ReviewService.SetPushPolicy"),
+    _read("get_push_policy", "Read what pushes may do", "ReviewService.GetPushPolicy"),
     Tool("put_memory_tests", "Write memory tests", "ReviewService.PutMemoryTests", destructive=True),
     _read("check_memory", "Run memory tests", "ReviewService.CheckMemory"),
     _read("preview_erasure", "See what an erasure would take away", "EraseService.PreviewErasure", "target"),

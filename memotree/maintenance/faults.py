@@ -4,8 +4,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from memotree_storage.concurrency.threads import in_store_thread
+from memotree_storage.errors import InvalidInputError
+from memotree_storage.git.objects import is_hex_id
+from memotree_storage.mirror.push_check import push_faults, state_behind
 from memotree_storage.mirror.tree_faults import (
     NAME_TAKEN,
+    TOO_DEEP,
     UNREADABLE,
     TreeFault,
     tell_fault,
@@ -27,7 +31,9 @@ _KINDS: Final[Mapping[str, pb.FaultKind.ValueType]] = {
     OTHER_ARCHIVE: pb.FAULT_KIND_OTHER_ARCHIVE,
     NAME_TAKEN: pb.FAULT_KIND_NAME_TAKEN,
     UNREADABLE: pb.FAULT_KIND_UNREADABLE,
+    TOO_DEEP: pb.FAULT_KIND_TOO_DEEP,
 }
+_MOST_OF_A_PUSH: Final = 100
 _CURSOR: Final[Mapping[str, type]] = {"node": str, "path": str, **lookup.PINNED}
 """Where the next page begins: after a node, or after the path of a file if all nodes were listed."""
 
@@ -61,6 +67,26 @@ async def list_faults(store: Store, pages: PageTokens, request: pb.ListFaultsReq
     return pb.ListFaultsResponse(
         faults=shown, next_page_token=pages.write(request, {**more, **lookup.pinned(place)} if more else None)
     )
+
+
+async def check_push(store: Store, workspace_id: str, request: pb.CheckPushRequest) -> pb.CheckPushResponse:
+    """The faults that a branch would get by a push.
+
+    Raises:
+        NotFoundError: There is no such commit, or the old one is not mirrored.
+        InvalidInputError: An id is none.
+    """
+    for field, value in (("commit_id", request.commit_id), ("old_commit_id", request.old_commit_id)):
+        if not is_hex_id(value) and (value or field == "commit_id"):
+            raise InvalidInputError.at(field, "must be the whole id of a commit: 40 hexadecimal digits.")
+    repository = await in_store_thread(store.repositories.get, workspace_id)
+    async with store.database.connection() as conn:
+        behind = request.old_commit_id or request.commit_id
+        state = await state_behind(conn, workspace_id, repository, behind)
+        found = await push_faults(
+            Snapshot(conn, state), repository, request.commit_id, max_depth=store.max_depth, limit=_MOST_OF_A_PUSH
+        )
+    return pb.CheckPushResponse(faults=fitting(_message(fault) for fault in found))
 
 
 def _message(fault: TreeFault) -> pb.Fault:

@@ -14,7 +14,7 @@ from memotree_storage.postgres import misplaced, registry
 from memotree_storage.store import Store
 from memotree_storage.verify import Difference, Step, verify
 
-from memotree.maintenance.faults import list_faults
+from memotree.maintenance.faults import check_push, list_faults
 from memotree.maintenance.health import statuses
 from memotree.request import lookup
 from memotree.request.limits import ServiceLimits
@@ -109,6 +109,12 @@ class MaintenanceOperations:
         if not request.page_token:
             await self._take_in(await self._workspace(request.workspace))
         return await list_faults(self._store, self._pages, request)
+
+    async def check_push(self, request: pb.CheckPushRequest) -> pb.CheckPushResponse:
+        """The faults that a branch would get by a commit that git has received."""
+        workspace_id = await self._workspace(request.workspace)
+        await self._take_in(workspace_id)
+        return await check_push(self._store, workspace_id, request)
 
     async def _take_in(self, workspace_id: str) -> None:
         """Mirror what was pushed; it goes on if the caller leaves, so that a long push is taken in once."""

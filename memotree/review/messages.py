@@ -7,13 +7,14 @@ from typing import Any, Final
 from memotree_storage.commit.merge_commit import Identity
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.model.proposal import Proposal, ProposalEvent, ProposalStatus
-from memotree_storage.model.protection import Protection, protection_of
+from memotree_storage.model.protection import Protection, is_pattern, protection_of
 from memotree_storage.model.validation import check_text
 from memotree_storage.ports import Signature
 
 from memotree.request.idempotency import request_mark
 from memotree.request.limits import ServiceLimits
 from memotree.request.messages import read_author, timestamp
+from memotree.request.naming import check_branch_name
 from memotree.v1 import review_service_pb2 as pb
 
 DEFAULT_NAME: Final = "agent"
@@ -125,3 +126,19 @@ def protection_message(protection: Protection) -> pb.Protection:
         protected_by=protection.by,
         protect_time=timestamp(protection.at),
     )
+
+
+def check_pattern(pattern: str, field: str) -> str:
+    """A pattern of branch names: a name, or the beginning of names with one ``*`` at its end.
+
+    Raises:
+        InvalidInputError: It is none.
+    """
+    if not is_pattern(pattern):
+        raise InvalidInputError.at(
+            field, "must be the name of a branch, or the beginning of names with one * at its end."
+        )
+    beginning = pattern.removesuffix("*").removesuffix("/")
+    if beginning:
+        check_branch_name(beginning, field)
+    return pattern

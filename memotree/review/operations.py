@@ -10,6 +10,7 @@ from memotree.review.memory_tests import MemoryTests, Recalls
 from memotree.review.proposal_calls import ProposalCalls
 from memotree.review.proposals import CommitsSessions, Proposals
 from memotree.review.protections import Protections
+from memotree.review.push_policies import PushPolicies
 from memotree.review.reviewing import Reviewing
 from memotree.v1 import review_service_pb2 as pb
 
@@ -41,6 +42,7 @@ class ReviewOperations:
         self._proposals = Proposals(calls, pages, sessions, checks)
         self._reviewing = Reviewing(calls, checks, summaries)
         self._protections = Protections(store, limits)
+        self._push_policies = PushPolicies(store, limits)
 
     async def create_proposal(self, request: pb.CreateProposalRequest) -> pb.CreateProposalResponse:
         """Propose a branch, or the changes of a session."""
@@ -81,6 +83,14 @@ class ReviewOperations:
     async def list_protections(self, request: pb.ListProtectionsRequest) -> pb.ListProtectionsResponse:
         """List what is protected."""
         return await self._protections.list(request)
+
+    async def set_push_policy(self, request: pb.SetPushPolicyRequest) -> pb.SetPushPolicyResponse:
+        """Set what pushes may do."""
+        return await self._push_policies.set(request)
+
+    async def get_push_policy(self, request: pb.GetPushPolicyRequest) -> pb.GetPushPolicyResponse:
+        """Read what pushes may do."""
+        return await self._push_policies.get(request)
 
     async def put_memory_tests(self, request: pb.PutMemoryTestsRequest) -> pb.PutMemoryTestsResponse:
         """Write and delete memory tests."""

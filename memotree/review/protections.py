@@ -9,14 +9,13 @@ from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_c
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import FailedPreconditionError, InvalidInputError, NotFoundError
 from memotree_storage.git.protections import read_protections, write_protections
-from memotree_storage.model.protection import MOST_APPROVALS, MOST_PROTECTIONS, Protection, is_pattern
+from memotree_storage.model.protection import MOST_APPROVALS, MOST_PROTECTIONS, Protection
 from memotree_storage.postgres import registry
 from memotree_storage.store import Store
 
 from memotree.request import lookup
 from memotree.request.limits import ServiceLimits
-from memotree.request.naming import check_branch_name
-from memotree.review.messages import identity_of, protection_message
+from memotree.review.messages import check_pattern, identity_of, protection_message
 from memotree.v1 import review_service_pb2 as pb
 
 
@@ -46,7 +45,7 @@ class Protections:
 
     async def protect(self, request: pb.ProtectBranchesRequest) -> pb.ProtectBranchesResponse:
         """Protect branches, or change their protection."""
-        pattern = _pattern(request.pattern)
+        pattern = check_pattern(lookup.needed("pattern", request.pattern), "pattern")
         if not 0 <= request.required_approvals <= MOST_APPROVALS:
             raise InvalidInputError.at("required_approvals", f"must be from 1 to {MOST_APPROVALS}.")
         who = identity_of(self._limits, request)
@@ -105,20 +104,3 @@ class Protections:
                 await held.change_git(write)
 
         await finish_past_commit_point(run)
-
-
-def _pattern(text: str) -> str:
-    """A pattern of branch names.
-
-    Raises:
-        InvalidInputError: It is none.
-    """
-    pattern = lookup.needed("pattern", text)
-    if not is_pattern(pattern):
-        raise InvalidInputError.at(
-            "pattern", "must be the name of a branch, or the beginning of names with one * at its end."
-        )
-    beginning = pattern.removesuffix("*").removesuffix("/")
-    if beginning:
-        check_branch_name(beginning, "pattern")
-    return pattern

@@ -184,6 +184,7 @@ async def open_store_and_models(
     flush = None if engine is None else engine.flush
     index = QdrantIndex(client, model=embedder.model, dimensions=embedder.dimensions, flush=flush)
     stack.push_async_callback(client.close)
+    python = (sys.executable, "-P", "-m")
     store = Store(
         settings.data_folder,
         database,
@@ -191,8 +192,9 @@ async def open_store_and_models(
         embedder,
         request_retention=settings.request_retention,
         committer_email=settings.committer_email,
-        after_push=(sys.executable, "-P", "-m", "memotree.local.after_push", str(settings.data_folder.absolute())),
-        before_push=(sys.executable, "-P", "-m", "memotree.local.before_push"),
+        after_push=(*python, "memotree.local.after_push", str(settings.data_folder.absolute())),
+        before_push=(*python, "memotree.local.before_push"),
+        before_branch=(*python, "memotree.local.before_branch", str(settings.data_folder.absolute())),
         max_depth=settings.max_depth,
     )
     stack.push_async_callback(store.close)

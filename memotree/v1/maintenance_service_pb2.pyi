@@ -39,6 +39,8 @@ class _FaultKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FaultKind.V
     """Another archive has the same name."""
     FAULT_KIND_UNREADABLE: _FaultKind.ValueType  # 6
     """The file is no node and no archive."""
+    FAULT_KIND_TOO_DEEP: _FaultKind.ValueType  # 7
+    """The node would be deeper than the limit; only CheckPush tells it."""
 
 class FaultKind(_FaultKind, metaclass=_FaultKindEnumTypeWrapper):
     """What is wrong with a file that another program committed."""
@@ -57,6 +59,8 @@ FAULT_KIND_NAME_TAKEN: FaultKind.ValueType  # 5
 """Another archive has the same name."""
 FAULT_KIND_UNREADABLE: FaultKind.ValueType  # 6
 """The file is no node and no archive."""
+FAULT_KIND_TOO_DEEP: FaultKind.ValueType  # 7
+"""The node would be deeper than the limit; only CheckPush tells it."""
 Global___FaultKind: _TypeAlias = FaultKind  # noqa: Y015
 
 @_typing.final
@@ -459,6 +463,60 @@ class ListFaultsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListFaultsResponse: _TypeAlias = ListFaultsResponse  # noqa: Y015
+
+@_typing.final
+class CheckPushRequest(_message.Message):
+    """Request of CheckPush."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_FIELD_NUMBER: _builtins.int
+    COMMIT_ID_FIELD_NUMBER: _builtins.int
+    OLD_COMMIT_ID_FIELD_NUMBER: _builtins.int
+    workspace: _builtins.str
+    """Name or id of the workspace."""
+    commit_id: _builtins.str
+    """The whole id of the commit to which the branch would move."""
+    old_commit_id: _builtins.str
+    """The whole id of the commit at which it is; empty for a new branch."""
+    def __init__(
+        self,
+        *,
+        workspace: _builtins.str = ...,
+        commit_id: _builtins.str = ...,
+        old_commit_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit_id", b"commit_id", "old_commit_id", b"old_commit_id", "workspace", b"workspace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckPushRequest: _TypeAlias = CheckPushRequest  # noqa: Y015
+
+@_typing.final
+class CheckPushResponse(_message.Message):
+    """Response of CheckPush."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FAULTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def faults(self) -> _containers.RepeatedCompositeFieldContainer[Global___Fault]:
+        """The faults, at most 100."""
+
+    def __init__(
+        self,
+        *,
+        faults: _abc.Iterable[Global___Fault] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["faults", b"faults"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckPushResponse: _TypeAlias = CheckPushResponse  # noqa: Y015
 
 @_typing.final
 class RebuildWorkspaceRequest(_message.Message):

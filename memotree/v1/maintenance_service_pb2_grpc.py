@@ -50,6 +50,11 @@ class MaintenanceServiceStub:
                 request_serializer=memotree_dot_v1_dot_maintenance__service__pb2.ListFaultsRequest.SerializeToString,
                 response_deserializer=memotree_dot_v1_dot_maintenance__service__pb2.ListFaultsResponse.FromString,
                 _registered_method=True)
+        self.CheckPush = channel.unary_unary(
+                '/memotree.v1.MaintenanceService/CheckPush',
+                request_serializer=memotree_dot_v1_dot_maintenance__service__pb2.CheckPushRequest.SerializeToString,
+                response_deserializer=memotree_dot_v1_dot_maintenance__service__pb2.CheckPushResponse.FromString,
+                _registered_method=True)
         self.RebuildWorkspace = channel.unary_stream(
                 '/memotree.v1.MaintenanceService/RebuildWorkspace',
                 request_serializer=memotree_dot_v1_dot_maintenance__service__pb2.RebuildWorkspaceRequest.SerializeToString,
@@ -92,6 +97,15 @@ class MaintenanceServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CheckPush(self, request, context):
+        """Lists the faults that a branch would get by a commit that git has received. It has none of them now.
+        Errors: NOT_FOUND for the workspace or the commit; INVALID_ARGUMENT; the reason why the workspace takes no changes if
+        it is set aside.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RebuildWorkspace(self, request, context):
         """Rebuilds the rows and vectors of a workspace from Git and streams the progress. Staged changes stay.
         Errors: NOT_FOUND for the workspace; UNAVAILABLE when a store does not answer.
@@ -126,6 +140,11 @@ def add_MaintenanceServiceServicer_to_server(servicer, server):
                     servicer.ListFaults,
                     request_deserializer=memotree_dot_v1_dot_maintenance__service__pb2.ListFaultsRequest.FromString,
                     response_serializer=memotree_dot_v1_dot_maintenance__service__pb2.ListFaultsResponse.SerializeToString,
+            ),
+            'CheckPush': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckPush,
+                    request_deserializer=memotree_dot_v1_dot_maintenance__service__pb2.CheckPushRequest.FromString,
+                    response_serializer=memotree_dot_v1_dot_maintenance__service__pb2.CheckPushResponse.SerializeToString,
             ),
             'RebuildWorkspace': grpc.unary_stream_rpc_method_handler(
                     servicer.RebuildWorkspace,
@@ -220,6 +239,33 @@ class MaintenanceService:
             '/memotree.v1.MaintenanceService/ListFaults',
             memotree_dot_v1_dot_maintenance__service__pb2.ListFaultsRequest.SerializeToString,
             memotree_dot_v1_dot_maintenance__service__pb2.ListFaultsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckPush(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memotree.v1.MaintenanceService/CheckPush',
+            memotree_dot_v1_dot_maintenance__service__pb2.CheckPushRequest.SerializeToString,
+            memotree_dot_v1_dot_maintenance__service__pb2.CheckPushResponse.FromString,
             options,
             channel_credentials,
             insecure,

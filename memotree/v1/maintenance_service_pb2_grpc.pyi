@@ -46,6 +46,11 @@ class MaintenanceServiceStub:
     Errors: NOT_FOUND for the workspace or the revision; INVALID_ARGUMENT for a page token of another call; the reason
     why the workspace takes no changes if it is set aside.
     """
+    CheckPush: _grpc.UnaryUnaryMultiCallable[_maintenance_service_pb2.CheckPushRequest, _maintenance_service_pb2.CheckPushResponse]
+    """Lists the faults that a branch would get by a commit that git has received. It has none of them now.
+    Errors: NOT_FOUND for the workspace or the commit; INVALID_ARGUMENT; the reason why the workspace takes no changes if
+    it is set aside.
+    """
     RebuildWorkspace: _grpc.UnaryStreamMultiCallable[_maintenance_service_pb2.RebuildWorkspaceRequest, _maintenance_service_pb2.RebuildWorkspaceResponse]
     """Rebuilds the rows and vectors of a workspace from Git and streams the progress. Staged changes stay.
     Errors: NOT_FOUND for the workspace; UNAVAILABLE when a store does not answer.
@@ -73,6 +78,11 @@ class MaintenanceServiceAsyncStub(MaintenanceServiceStub):
     meanwhile is taken in first.
     Errors: NOT_FOUND for the workspace or the revision; INVALID_ARGUMENT for a page token of another call; the reason
     why the workspace takes no changes if it is set aside.
+    """
+    CheckPush: _aio.UnaryUnaryMultiCallable[_maintenance_service_pb2.CheckPushRequest, _maintenance_service_pb2.CheckPushResponse]  # type: ignore[assignment]
+    """Lists the faults that a branch would get by a commit that git has received. It has none of them now.
+    Errors: NOT_FOUND for the workspace or the commit; INVALID_ARGUMENT; the reason why the workspace takes no changes if
+    it is set aside.
     """
     RebuildWorkspace: _aio.UnaryStreamMultiCallable[_maintenance_service_pb2.RebuildWorkspaceRequest, _maintenance_service_pb2.RebuildWorkspaceResponse]  # type: ignore[assignment]
     """Rebuilds the rows and vectors of a workspace from Git and streams the progress. Staged changes stay.
@@ -116,6 +126,17 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         meanwhile is taken in first.
         Errors: NOT_FOUND for the workspace or the revision; INVALID_ARGUMENT for a page token of another call; the reason
         why the workspace takes no changes if it is set aside.
+        """
+
+    @_abc_1.abstractmethod
+    def CheckPush(
+        self,
+        request: _maintenance_service_pb2.CheckPushRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_maintenance_service_pb2.CheckPushResponse, _abc.Awaitable[_maintenance_service_pb2.CheckPushResponse]]:
+        """Lists the faults that a branch would get by a commit that git has received. It has none of them now.
+        Errors: NOT_FOUND for the workspace or the commit; INVALID_ARGUMENT; the reason why the workspace takes no changes if
+        it is set aside.
         """
 
     @_abc_1.abstractmethod

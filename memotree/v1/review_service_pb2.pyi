@@ -337,6 +337,44 @@ class Protection(_message.Message):
 Global___Protection: _TypeAlias = Protection  # noqa: Y015
 
 @_typing.final
+class PushPolicy(_message.Message):
+    """What pushes with git may do."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STRICT_FIELD_NUMBER: _builtins.int
+    REWINDABLE_FIELD_NUMBER: _builtins.int
+    SET_BY_FIELD_NUMBER: _builtins.int
+    SET_TIME_FIELD_NUMBER: _builtins.int
+    strict: _builtins.bool
+    """Whether a push is refused that brings faults into a branch. Otherwise it is taken in, and told about them."""
+    set_by: _builtins.str
+    """Who set it; empty if nobody did."""
+    @_builtins.property
+    def rewindable(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The branches that a push may rewind: names, or beginnings of names with "*" at their end."""
+
+    @_builtins.property
+    def set_time(self) -> _timestamp_pb2.Timestamp:
+        """When; absent if nobody did."""
+
+    def __init__(
+        self,
+        *,
+        strict: _builtins.bool = ...,
+        rewindable: _abc.Iterable[_builtins.str] | None = ...,
+        set_by: _builtins.str = ...,
+        set_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["set_time", b"set_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rewindable", b"rewindable", "set_by", b"set_by", "set_time", b"set_time", "strict", b"strict"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PushPolicy: _TypeAlias = PushPolicy  # noqa: Y015
+
+@_typing.final
 class MemoryTest(_message.Message):
     """A question to the memory, and what Recall must find for it."""
 
@@ -1133,6 +1171,114 @@ class ListProtectionsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListProtectionsResponse: _TypeAlias = ListProtectionsResponse  # noqa: Y015
+
+@_typing.final
+class SetPushPolicyRequest(_message.Message):
+    """Request of SetPushPolicy."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_FIELD_NUMBER: _builtins.int
+    STRICT_FIELD_NUMBER: _builtins.int
+    REWINDABLE_FIELD_NUMBER: _builtins.int
+    AUTHOR_FIELD_NUMBER: _builtins.int
+    workspace: _builtins.str
+    """Name or id of the workspace."""
+    strict: _builtins.bool
+    """Whether a push is refused that brings faults into a branch."""
+    @_builtins.property
+    def rewindable(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The branches that a push may rewind: names, or beginnings of names with "*" at their end. None when empty."""
+
+    @_builtins.property
+    def author(self) -> _types_pb2.CommitAuthor:
+        """Who sets it; "agent" when absent."""
+
+    def __init__(
+        self,
+        *,
+        workspace: _builtins.str = ...,
+        strict: _builtins.bool = ...,
+        rewindable: _abc.Iterable[_builtins.str] | None = ...,
+        author: _types_pb2.CommitAuthor | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["author", b"author"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "rewindable", b"rewindable", "strict", b"strict", "workspace", b"workspace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetPushPolicyRequest: _TypeAlias = SetPushPolicyRequest  # noqa: Y015
+
+@_typing.final
+class SetPushPolicyResponse(_message.Message):
+    """Response of SetPushPolicy."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POLICY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def policy(self) -> Global___PushPolicy:
+        """The policy."""
+
+    def __init__(
+        self,
+        *,
+        policy: Global___PushPolicy | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetPushPolicyResponse: _TypeAlias = SetPushPolicyResponse  # noqa: Y015
+
+@_typing.final
+class GetPushPolicyRequest(_message.Message):
+    """Request of GetPushPolicy."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_FIELD_NUMBER: _builtins.int
+    workspace: _builtins.str
+    """Name or id of the workspace."""
+    def __init__(
+        self,
+        *,
+        workspace: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["workspace", b"workspace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetPushPolicyRequest: _TypeAlias = GetPushPolicyRequest  # noqa: Y015
+
+@_typing.final
+class GetPushPolicyResponse(_message.Message):
+    """Response of GetPushPolicy."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POLICY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def policy(self) -> Global___PushPolicy:
+        """The policy."""
+
+    def __init__(
+        self,
+        *,
+        policy: Global___PushPolicy | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["policy", b"policy"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetPushPolicyResponse: _TypeAlias = GetPushPolicyResponse  # noqa: Y015
 
 @_typing.final
 class PutMemoryTestsRequest(_message.Message):

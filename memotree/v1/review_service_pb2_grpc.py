@@ -90,6 +90,16 @@ class ReviewServiceStub:
                 request_serializer=memotree_dot_v1_dot_review__service__pb2.ListProtectionsRequest.SerializeToString,
                 response_deserializer=memotree_dot_v1_dot_review__service__pb2.ListProtectionsResponse.FromString,
                 _registered_method=True)
+        self.SetPushPolicy = channel.unary_unary(
+                '/memotree.v1.ReviewService/SetPushPolicy',
+                request_serializer=memotree_dot_v1_dot_review__service__pb2.SetPushPolicyRequest.SerializeToString,
+                response_deserializer=memotree_dot_v1_dot_review__service__pb2.SetPushPolicyResponse.FromString,
+                _registered_method=True)
+        self.GetPushPolicy = channel.unary_unary(
+                '/memotree.v1.ReviewService/GetPushPolicy',
+                request_serializer=memotree_dot_v1_dot_review__service__pb2.GetPushPolicyRequest.SerializeToString,
+                response_deserializer=memotree_dot_v1_dot_review__service__pb2.GetPushPolicyResponse.FromString,
+                _registered_method=True)
         self.PutMemoryTests = channel.unary_unary(
                 '/memotree.v1.ReviewService/PutMemoryTests',
                 request_serializer=memotree_dot_v1_dot_review__service__pb2.PutMemoryTestsRequest.SerializeToString,
@@ -195,6 +205,21 @@ class ReviewServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetPushPolicy(self, request, context):
+        """Sets what pushes with git may do. Without it, a push with faults is taken in, and none may rewind a branch.
+        Errors: INVALID_ARGUMENT.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetPushPolicy(self, request, context):
+        """Reads what pushes with git may do.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def PutMemoryTests(self, request, context):
         """Writes and deletes memory tests on a branch, in one commit. They are files of the repository, below memory-tests/.
         Errors: FAILED_PRECONDITION for a protected branch; NOT_FOUND for a test to delete; INVALID_ARGUMENT.
@@ -263,6 +288,16 @@ def add_ReviewServiceServicer_to_server(servicer, server):
                     servicer.ListProtections,
                     request_deserializer=memotree_dot_v1_dot_review__service__pb2.ListProtectionsRequest.FromString,
                     response_serializer=memotree_dot_v1_dot_review__service__pb2.ListProtectionsResponse.SerializeToString,
+            ),
+            'SetPushPolicy': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetPushPolicy,
+                    request_deserializer=memotree_dot_v1_dot_review__service__pb2.SetPushPolicyRequest.FromString,
+                    response_serializer=memotree_dot_v1_dot_review__service__pb2.SetPushPolicyResponse.SerializeToString,
+            ),
+            'GetPushPolicy': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPushPolicy,
+                    request_deserializer=memotree_dot_v1_dot_review__service__pb2.GetPushPolicyRequest.FromString,
+                    response_serializer=memotree_dot_v1_dot_review__service__pb2.GetPushPolicyResponse.SerializeToString,
             ),
             'PutMemoryTests': grpc.unary_unary_rpc_method_handler(
                     servicer.PutMemoryTests,
@@ -551,6 +586,60 @@ class ReviewService:
             '/memotree.v1.ReviewService/ListProtections',
             memotree_dot_v1_dot_review__service__pb2.ListProtectionsRequest.SerializeToString,
             memotree_dot_v1_dot_review__service__pb2.ListProtectionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetPushPolicy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memotree.v1.ReviewService/SetPushPolicy',
+            memotree_dot_v1_dot_review__service__pb2.SetPushPolicyRequest.SerializeToString,
+            memotree_dot_v1_dot_review__service__pb2.SetPushPolicyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetPushPolicy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/memotree.v1.ReviewService/GetPushPolicy',
+            memotree_dot_v1_dot_review__service__pb2.GetPushPolicyRequest.SerializeToString,
+            memotree_dot_v1_dot_review__service__pb2.GetPushPolicyResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -80,6 +80,12 @@ class ReviewServiceStub:
     """
     ListProtections: _grpc.UnaryUnaryMultiCallable[_review_service_pb2.ListProtectionsRequest, _review_service_pb2.ListProtectionsResponse]
     """Lists the protections, ordered by pattern."""
+    SetPushPolicy: _grpc.UnaryUnaryMultiCallable[_review_service_pb2.SetPushPolicyRequest, _review_service_pb2.SetPushPolicyResponse]
+    """Sets what pushes with git may do. Without it, a push with faults is taken in, and none may rewind a branch.
+    Errors: INVALID_ARGUMENT.
+    """
+    GetPushPolicy: _grpc.UnaryUnaryMultiCallable[_review_service_pb2.GetPushPolicyRequest, _review_service_pb2.GetPushPolicyResponse]
+    """Reads what pushes with git may do."""
     PutMemoryTests: _grpc.UnaryUnaryMultiCallable[_review_service_pb2.PutMemoryTestsRequest, _review_service_pb2.PutMemoryTestsResponse]
     """Writes and deletes memory tests on a branch, in one commit. They are files of the repository, below memory-tests/.
     Errors: FAILED_PRECONDITION for a protected branch; NOT_FOUND for a test to delete; INVALID_ARGUMENT.
@@ -141,6 +147,12 @@ class ReviewServiceAsyncStub(ReviewServiceStub):
     """
     ListProtections: _aio.UnaryUnaryMultiCallable[_review_service_pb2.ListProtectionsRequest, _review_service_pb2.ListProtectionsResponse]  # type: ignore[assignment]
     """Lists the protections, ordered by pattern."""
+    SetPushPolicy: _aio.UnaryUnaryMultiCallable[_review_service_pb2.SetPushPolicyRequest, _review_service_pb2.SetPushPolicyResponse]  # type: ignore[assignment]
+    """Sets what pushes with git may do. Without it, a push with faults is taken in, and none may rewind a branch.
+    Errors: INVALID_ARGUMENT.
+    """
+    GetPushPolicy: _aio.UnaryUnaryMultiCallable[_review_service_pb2.GetPushPolicyRequest, _review_service_pb2.GetPushPolicyResponse]  # type: ignore[assignment]
+    """Reads what pushes with git may do."""
     PutMemoryTests: _aio.UnaryUnaryMultiCallable[_review_service_pb2.PutMemoryTestsRequest, _review_service_pb2.PutMemoryTestsResponse]  # type: ignore[assignment]
     """Writes and deletes memory tests on a branch, in one commit. They are files of the repository, below memory-tests/.
     Errors: FAILED_PRECONDITION for a protected branch; NOT_FOUND for a test to delete; INVALID_ARGUMENT.
@@ -259,6 +271,24 @@ class ReviewServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_review_service_pb2.ListProtectionsResponse, _abc.Awaitable[_review_service_pb2.ListProtectionsResponse]]:
         """Lists the protections, ordered by pattern."""
+
+    @_abc_1.abstractmethod
+    def SetPushPolicy(
+        self,
+        request: _review_service_pb2.SetPushPolicyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_review_service_pb2.SetPushPolicyResponse, _abc.Awaitable[_review_service_pb2.SetPushPolicyResponse]]:
+        """Sets what pushes with git may do. Without it, a push with faults is taken in, and none may rewind a branch.
+        Errors: INVALID_ARGUMENT.
+        """
+
+    @_abc_1.abstractmethod
+    def GetPushPolicy(
+        self,
+        request: _review_service_pb2.GetPushPolicyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_review_service_pb2.GetPushPolicyResponse, _abc.Awaitable[_review_service_pb2.GetPushPolicyResponse]]:
+        """Reads what pushes with git may do."""
 
     @_abc_1.abstractmethod
     def PutMemoryTests(

@@ -88,6 +88,7 @@ class Store:
             one that an earlier start used) are recognised as a session's.
         after_push: A command that git runs after each push to a repository; none if it is empty.
         before_push: A command that git asks before each push, likewise.
+        before_branch: A command that git asks before a branch of a strict workspace moves, likewise.
         max_depth: The greatest depth that a commit of a session may put a node at; none if it is ``None``.
     """
 
@@ -102,6 +103,7 @@ class Store:
         committer_email: str = SERVICE_EMAIL,
         after_push: Sequence[str] = (),
         before_push: Sequence[str] = (),
+        before_branch: Sequence[str] = (),
         max_depth: int | None = None,
     ) -> None:
         self.data_folder = data_folder
@@ -110,7 +112,9 @@ class Store:
         self.index = index
         self.embedder = embedder
         self._committer_email = committer_email
-        self.repositories = Repositories(data_folder / "workspaces", data_folder / "trash", after_push, before_push)
+        self.repositories = Repositories(
+            data_folder / "workspaces", data_folder / "trash", after_push, before_push, before_branch
+        )
         self.entries = EntryReader(self.repositories)
         self.locks = StoreLocks()
         self.known_revisions = KnownRevisions(self.locks.workspaces)

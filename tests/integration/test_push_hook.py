@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,17 @@ def remote_lines(output: str) -> list[str]:
     return [line for line in lines if line]
 
 
+def refused(clone: Clone, *arguments: str) -> list[str]:
+    """What the hooks say about a push that they refuse."""
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        clone.run("push", "origin", *arguments)
+    return [line for line in remote_lines(failed.value.stderr) if not line.startswith("error: hook declined")]
+
+
+def heads(notes: Workspace) -> dict[str, str]:
+    return {branch.name: branch.commit_id for branch in notes.branches()}
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("it's here") / "data"
@@ -95,9 +107,9 @@ def test_what_is_pushed_is_there_at_once(notes: Workspace, clone: Clone) -> None
     assert remote_lines(clone.run("push", "origin", "v1")) == []
     assert [tag.name for tag in notes.tags()] == ["v1"]
     clone.run("push", "-q", "origin", "main:side")
-    assert [branch.name for branch in notes.branches()] == ["main", "side"]
+    assert list(heads(notes)) == ["main", "side"]
     assert remote_lines(clone.run("push", "origin", ":side")) == []
-    assert [branch.name for branch in notes.branches()] == ["main"]
+    assert list(heads(notes)) == ["main"]
 
 
 def test_a_push_is_told_what_has_no_place_or_cannot_be_read(notes: Workspace, clone: Clone) -> None:
@@ -124,12 +136,10 @@ def test_a_push_to_a_protected_branch_is_refused_whole(notes: Workspace, clone: 
     clone.write(entry_path(node), encode_entry(node))
     clone.commit()
     notes.protect("main")
-    before = [(branch.name, branch.commit_id) for branch in notes.branches()]
+    before = heads(notes)
     for refs in (["main"], ["--force", "main"], [":main"], ["main", "main:side"]):
-        with pytest.raises(subprocess.CalledProcessError) as refused:
-            clone.run("push", "--atomic", "origin", *refs)
-        assert "Branch main is protected" in str(refused.value.stderr)
-    assert [(branch.name, branch.commit_id) for branch in notes.branches()] == before
+        assert "Branch main is protected" in "".join(refused(clone, "--atomic", *refs))
+    assert heads(notes) == before
     assert remote_lines(clone.run("push", "origin", "main:idea")) == ["MemoTree has taken in idea."]
     notes.unprotect("main")
     assert remote_lines(clone.run("push", "origin", "main")) == ["MemoTree has taken in main."]
@@ -140,10 +150,87 @@ def test_no_push_writes_what_memotree_keeps_in_refs(notes: Workspace, clone: Clo
     notes.protect("main")
     (repository / "config").write_text((repository / "config").read_text().replace("hideRefs", "unusedKey"))
     for target in ("refs/memotree/protections", "refs/memotree/proposals", "refs/memotree/other"):
-        with pytest.raises(subprocess.CalledProcessError) as refused:
-            clone.run("push", "--force", "origin", f"main:{target}")
-        assert "below refs/memotree/" in str(refused.value.stderr)
+        assert "below refs/memotree/" in "".join(refused(clone, "--force", f"main:{target}"))
     assert [one.pattern for one in notes.protections()] == ["main"]
+
+
+def test_a_push_that_rewinds_a_branch_needs_permission(notes: Workspace, clone: Clone) -> None:
+    clone.run("push", "-q", "origin", "main:draft/one", "main:done")
+    clone.write("README", b"Not a node.\n")
+    clone.run("commit", "-q", "--amend", "-a", "-m", "Another beginning")
+    before = heads(notes)
+    for branch in ("main", "draft/one"):
+        (line,) = refused(clone, "--force", f"main:{branch}")
+        assert line.startswith(f"{branch} would be rewound")
+        assert f"memotree branch pushes --rewindable {branch}" in line
+    assert heads(notes) == before
+    notes.set_push_policy(rewindable=["draft/*"])
+    (line,) = refused(clone, "--atomic", "--force", "main:draft/one", "main:done")
+    assert line.startswith("done would be rewound")
+    assert heads(notes) == before
+    told = remote_lines(clone.run("push", "--force", "origin", "main:draft/one"))
+    assert told == ["MemoTree has taken in draft/one."]
+    assert heads(notes)["draft/one"] != before["draft/one"]
+    clone.run("push", "-q", "origin", ":done")
+    assert "done" not in heads(notes), "DeleteBranch allows that, too"
+
+
+def test_a_protected_branch_is_rewound_by_no_push(notes: Workspace, clone: Clone) -> None:
+    notes.set_push_policy(rewindable=["*"])
+    notes.protect("main")
+    clone.write("README", b"Not a node.\n")
+    clone.run("commit", "-q", "--amend", "-a", "-m", "Another beginning")
+    (line,) = refused(clone, "--force", "main")
+    assert "protected" in line
+
+
+def test_a_strict_workspace_refuses_a_push_with_faults_and_tells_them(notes: Workspace, clone: Clone) -> None:
+    policy = notes.set_push_policy(strict=True)
+    assert (policy.strict, policy.rewindable, notes.push_policy()) == (True, (), policy)
+    (archive,) = notes.at("main").archives()
+    lost = Node(new_id(), archive.id, new_id(), "a5", title="Lost", content="Below nothing.")
+    good = Node(new_id(), archive.id, None, "a6", title="Good", content="At its place.")
+    clone.write(entry_path(lost), encode_entry(lost))
+    clone.write(entry_path(good), encode_entry(good))
+    clone.commit()
+    before = heads(notes)
+    for target in ("main", "new"):
+        first, fault = refused(clone, f"main:{target}")
+        assert first == f"{target} takes no faults, and this push would bring some. Mend them, and push again:"
+        assert fault.strip().startswith(f"{entry_path(lost)}:4: The node stands below {lost.parent_id}")
+    assert heads(notes) == before
+    pushed = (clone.folder / ".git" / "refs" / "heads" / "main").read_text().strip()
+    (told,) = notes.check_push(pushed, old_commit_id=before["main"])
+    assert (told.node_id, told.path) == (lost.id, entry_path(lost)), "as git has received it"
+    clone.run("rm", "-q", entry_path(lost))
+    clone.commit()
+    assert remote_lines(clone.run("push", "origin", "main")) == ["MemoTree has taken in main."]
+    assert notes.at("main").node(good.id).title == "Good"
+
+
+def test_a_fault_that_was_there_before_stops_no_later_push(notes: Workspace, clone: Clone) -> None:
+    (archive,) = notes.at("main").archives()
+    lost = Node(new_id(), archive.id, new_id(), "a5", title="Lost", content="Below nothing.")
+    clone.write(entry_path(lost), encode_entry(lost))
+    clone.commit()
+    clone.run("push", "-q", "origin", "main")
+    notes.set_push_policy(strict=True)
+    clone.write("README", b"Not a node.\n")
+    clone.write(entry_path(lost), encode_entry(replace(lost, content="Edited.")))
+    clone.commit()
+    assert remote_lines(clone.run("push", "origin", "main"))[0] == "MemoTree has taken in main. It has a fault:"
+
+
+def test_a_strict_workspace_takes_no_push_without_a_server(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with memotree.open(data) as memory:
+        made = memory.create_workspace("notes")
+        memory.workspace("notes").set_push_policy(strict=True)
+    clone = Clone(tmp_path / "clone", data / made.repository)
+    clone.write("README", b"Not a node.\n")
+    clone.commit()
+    (line,) = refused(clone, "main")
+    assert "memotree serve" in line
 
 
 def test_many_faults_are_told_up_to_a_limit(notes: Workspace, clone: Clone) -> None:

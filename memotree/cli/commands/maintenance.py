@@ -91,9 +91,19 @@ def verify(cli: CliContext) -> None:
 
 
 @command("faults", WORKSPACE)
-def faults(cli: CliContext, at: AtOption = "") -> None:
+def faults(
+    cli: CliContext,
+    at: AtOption = "",
+    pushed: Annotated[
+        str, typer.Option(metavar="COMMIT", help="List those that this commit would bring, which git has received.")
+    ] = "",
+) -> None:
     """List what other programs committed that stands nowhere in the tree or cannot be read, with a way out."""
-    found = list(cli.workspace.at(at).faults())
+    if pushed:
+        head = next(iter(cli.workspace.at(at).log(page_size=1)))
+        found = cli.workspace.check_push(pushed, old_commit_id=head.id)
+    else:
+        found = list(cli.workspace.at(at).faults())
 
     def look() -> RenderableType:
         return Group(*(display.fault(each) for each in found)) if found else Text("Every file has its place.")

@@ -171,6 +171,9 @@ COMMANDS: Final = {
         "protections", "Protect branches: they change only by the merge of a proposal that others have approved."
     ),
     "branch unprotect": Entry("protections", "End a protection; the record of who did so stays in Git."),
+    "branch pushes": Entry(
+        "pushes", "Show or set what pushes with git may do: bring faults into a branch, and rewind branches."
+    ),
     "branch protections": Entry("protections", "List what is protected, by whom, and what a proposal needs there."),
     "proposal create": Entry(
         "proposals", "Propose the changes of the session, on a branch of their own, or an existing branch."

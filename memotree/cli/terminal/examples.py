@@ -98,6 +98,7 @@ EXAMPLES: Final = {
     "branch merge": "branch merge idea --preview",
     "branch protect": "branch protect main --approvals 1",
     "branch protections": "branch protections",
+    "branch pushes": "branch pushes --strict",
     "branch unprotect": "branch unprotect main",
     "jobs cancel": "jobs cancel 3f9a2c",
     "jobs list": "jobs list",

@@ -11,6 +11,7 @@ import structlog
 
 _AFTER: Final = "hooks/post-receive"
 _BEFORE: Final = "hooks/pre-receive"
+_EACH: Final = "hooks/update"
 _MARK: Final = "# Written by MemoTree."
 
 _log = structlog.get_logger(__name__)
@@ -26,26 +27,47 @@ exec {command}
 
 _SCRIPT_BEFORE: Final = """\
 #!/bin/sh
-{mark} It refuses pushes to protected branches and below refs/memotree/. MemoTree replaces this file
-# unless you take out the line above.
+{mark} It refuses pushes below refs/memotree/, to protected branches, and those that rewind a branch
+# without permission. MemoTree replaces this file unless you take out the line above.
 updates=$(cat)
 if printf '%s\\n' "$updates" | LC_ALL=C grep -q '^[0-9a-f]* [0-9a-f]* refs/memotree/'; then
   echo "MemoTree keeps what is below refs/memotree/ itself. Push branches and tags alone."
   exit 1
 fi
-git rev-parse --quiet --verify refs/memotree/protections >/dev/null || exit 0
+rewound=$(printf '%s\\n' "$updates" | while read -r old new name; do
+  case "$name" in refs/heads/*) ;; *) continue ;; esac
+  case "$old" in *[!0]*) ;; *) continue ;; esac
+  case "$new" in *[!0]*) ;; *) continue ;; esac
+  git merge-base --is-ancestor "$old" "$new" || printf '%s\\n' "$name"
+done)
+[ -n "$rewound" ] || git rev-parse --quiet --verify refs/memotree/protections >/dev/null || exit 0
 unset PYTHONHOME
 export PYTHONPATH={path}
-[ -x {program} ] || {{ echo "MemoTree, which knows the protected branches, is not installed where it was."; exit 1; }}
-printf '%s\\n' "$updates" | {command}
+[ -x {program} ] || {{ echo "MemoTree, which knows what may be pushed, is not installed where it was."; exit 1; }}
+printf '%s\\n\\n%s\\n' "$updates" "$rewound" | {command}
 """
-"""Without a protection it starts no Python. It needs no server: the protections are in the repository."""
+"""Without a protection or a rewind it starts no Python. It needs no server: the rules are in the repository."""
+
+_SCRIPT_EACH: Final = """\
+#!/bin/sh
+{mark} It refuses faults in the pushes to a strict workspace. MemoTree replaces this file unless you
+# take out the line above.
+case "$1" in refs/heads/*) ;; *) exit 0 ;; esac
+case "$3" in *[!0]*) ;; *) exit 0 ;; esac
+git cat-file blob refs/memotree/pushes:policy.json 2>/dev/null | grep -q '"strict": true' || exit 0
+unset PYTHONHOME
+export PYTHONPATH={path}
+[ -x {program} ] || {{ echo "MemoTree, which checks pushes, is not installed where it was."; exit 1; }}
+exec {command} "$1" "$2" "$3"
+"""
+"""git runs this for each ref when the repository has the objects and the ref has not moved, so a server sees them."""
 
 
 def install_guard(repository: Path, command: Sequence[str]) -> None:
-    """Let git ask a command before each push, in the repository's folder, with a line for each ref on its input.
+    """Let git ask a command before each push, in the repository's folder.
 
-    A hook that somebody else wrote stays, and then protected branches take pushes: that is logged.
+    On its input is a line for each ref, an empty line, and a line for each branch that would be rewound. A hook that
+    somebody else wrote stays, and then protected branches take pushes: that is logged.
 
     Args:
         repository: The folder of a bare repository.
@@ -54,6 +76,18 @@ def install_guard(repository: Path, command: Sequence[str]) -> None:
     if not _install(repository, _BEFORE, _SCRIPT_BEFORE, command):
         name = repository.name
         _log.warning("pushes to protected branches are not refused; another hook is in the way", repository=name)
+
+
+def install_check(repository: Path, command: Sequence[str]) -> None:
+    """Let git ask a command before a branch of a strict workspace moves: it gets the ref, the old and the new id.
+
+    Args:
+        repository: The folder of a bare repository.
+        command: A program by its absolute path, and its arguments; it refuses the update by its exit status.
+    """
+    if not _install(repository, _EACH, _SCRIPT_EACH, command):
+        name = repository.name
+        _log.warning("pushes with faults are not refused; another hook is in the way", repository=name)
 
 
 def install_hook(repository: Path, command: Sequence[str]) -> None:

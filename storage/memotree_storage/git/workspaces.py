@@ -25,7 +25,7 @@ from memotree_storage.errors import (
 )
 from memotree_storage.git.disk import disk_errors, sync_folder, sync_folders_above
 from memotree_storage.git.generations import recover_generations
-from memotree_storage.git.hooks import install_guard, install_hook
+from memotree_storage.git.hooks import install_check, install_guard, install_hook
 from memotree_storage.git.recovery import LEFTOVER_AGE
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.model.node import is_id
@@ -82,15 +82,22 @@ class Repositories:
         trash: Takes the repositories of deleted workspaces.
         after_push: A command that git runs after each push (`memotree_storage.git.hooks`); none if it is empty.
         before_push: A command that git asks before each push, likewise.
+        before_branch: A command that git asks before a branch of a strict workspace moves, likewise.
     """
 
     def __init__(
-        self, folder: Path, trash: Path, after_push: Sequence[str] = (), before_push: Sequence[str] = ()
+        self,
+        folder: Path,
+        trash: Path,
+        after_push: Sequence[str] = (),
+        before_push: Sequence[str] = (),
+        before_branch: Sequence[str] = (),
     ) -> None:
         self._folder = folder
         self._trash = trash
         self._after_push = after_push
         self._before_push = before_push
+        self._before_branch = before_branch
         self._open: dict[str, GitRepository] = {}
         self._lock = threading.Lock()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -122,6 +129,8 @@ class Repositories:
                     install_hook(path, self._after_push)
                 if self._before_push:
                     install_guard(path, self._before_push)
+                if self._before_branch:
+                    install_check(path, self._before_branch)
             return repository
 
     def opened(self, workspace_id: str) -> GitRepository | None:

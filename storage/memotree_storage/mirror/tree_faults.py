@@ -18,13 +18,17 @@ from memotree_storage.postgres.tree import LINE, Snapshot
 NAME_TAKEN: Final = "name_taken"
 """The kind of fault of archives that share a name."""
 
+TOO_DEEP: Final = "too_deep"
+"""The kind of fault of a node that a push would put deeper than the limit."""
+
 UNREADABLE: Final = "unreadable"
 """The kind of fault of a file that is no entry."""
 
 _AT_ONCE: Final = 500
 """Files that one statement returns."""
 
-_MEND_FILE: Final = "Mend or remove the file with git, and commit that."
+MEND_FILE: Final = "Mend or remove the file with git, and commit that."
+"""What to do about a file that is no entry."""
 
 # The window reads the archives once. A subquery for the titles is a loop within a loop until somebody runs ANALYZE.
 _DOUBLES: Final = f"""
@@ -59,7 +63,7 @@ class TreeFault:
     """A fault, told.
 
     Attributes:
-        kind: One of the kinds of `memotree_storage.postgres.misplaced`, `NAME_TAKEN` or `UNREADABLE`.
+        kind: One of the kinds of `memotree_storage.postgres.misplaced`, `NAME_TAKEN`, `TOO_DEEP` or `UNREADABLE`.
         entry_id: The node or archive.
         title: Its title or name; "" if the file cannot be read.
         path: Its file in the repository.
@@ -119,6 +123,7 @@ _KINDS: Final[Mapping[str, _Told]] = {
         "stands below {other} in a cycle, so no root is above it",
         "Move one node of the cycle to the root of its archive (MoveNode).",
     ),
+    TOO_DEEP: _Told("parent", "stands below {other}, deeper than the limit", "Move it further up (MoveNode)."),
     NAME_TAKEN: _Told("name", "has the name of another archive", "Rename one of them (UpdateArchive)."),
 }
 
@@ -169,7 +174,7 @@ def _still_there(repository: CommitReader, commit_id: str, rows: Sequence[tuple[
         parsed = parse_path(path)
         if now[path] == then[path]:
             entry_id = "" if parsed is None else parsed[1]
-            found.append(TreeFault(UNREADABLE, entry_id, "", path, 0, description, _MEND_FILE))
+            found.append(TreeFault(UNREADABLE, entry_id, "", path, 0, description, MEND_FILE))
     return found
 
 

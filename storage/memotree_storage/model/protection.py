@@ -66,9 +66,12 @@ class Protection:
 
     def covers(self, branch: str) -> bool:
         """Whether the rule is about this branch."""
-        if self.pattern.endswith(_ANY):
-            return branch.startswith(self.pattern[:-1])
-        return branch == self.pattern
+        return names_branch(self.pattern, branch)
+
+
+def names_branch(pattern: str, branch: str) -> bool:
+    """Whether a pattern is the name of a branch, or the beginning of it followed by ``*``."""
+    return branch.startswith(pattern[:-1]) if pattern.endswith(_ANY) else branch == pattern
 
 
 def is_pattern(text: str) -> bool:

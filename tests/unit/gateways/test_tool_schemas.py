@@ -70,6 +70,7 @@ def test_every_rpc_is_marked_repeatable_or_not_and_every_read_as_read_only() -> 
         "Get",
         "BackUp",
         "CheckMemory",
+        "CheckPush",
         "List",
         "Search",
         "Diff",
