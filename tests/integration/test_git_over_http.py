@@ -1,12 +1,13 @@
 """git over HTTP: clones, fetches and pushes go to the server itself, and hostile requests reach nothing."""
 
 import gzip
+import os
 import random
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx2
@@ -24,8 +25,10 @@ pytestmark = pytest.mark.requirement("GIT-8")
 SERVE = """
 import sys
 from pathlib import Path
+from memotree.gateways import git_http
 from memotree.gateways.http_server import HttpServer
 from memotree.server import starting
+git_http._SILENT_SECONDS = float(sys.argv[2])
 from memotree.settings import load_settings
 settings = load_settings(data_folder=Path(sys.argv[1]), host="127.0.0.1", port=0, http_port=0)
 starting.serve(settings, lambda _: print("up", flush=True), lambda: HttpServer)
@@ -35,10 +38,16 @@ FETCH = {"content-type": "application/x-git-upload-pack-request"}
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[tuple[Announcement, subprocess.Popen[str]]]:
+def running(
+    folder: Path, *, silence: float = 600.0, **environment: str
+) -> Iterator[tuple[Announcement, subprocess.Popen[str]]]:
     """A server on a folder, ended at the exit if it still runs."""
     process = subprocess.Popen(  # noqa: S603 - this interpreter and the program above
-        [sys.executable, "-c", SERVE, str(folder)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [sys.executable, "-c", SERVE, str(folder), str(silence)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=os.environ | environment,
     )
     try:
         assert process.stdout is not None
@@ -223,3 +232,52 @@ def test_a_server_that_is_killed_while_a_push_arrives_leaves_the_old_state_whole
         clone.run("push", "-q", f"{announced.url}/git/notes", "main")
         assert refs(notes) == {"main": new}
     subprocess.run(["git", "-C", folder / made.repository, "fsck", "--strict"], check=True, capture_output=True)  # noqa: S603, S607
+
+
+def test_a_server_without_a_git_program_says_so(tmp_path: Path) -> None:
+    with running(tmp_path / "data", PATH=str(tmp_path)) as (announced, _):
+        with Client(announced.address) as client:
+            client.create_workspace("notes")
+        answer = httpx2.get(f"{announced.url}/git/notes/info/refs?service=git-upload-pack")
+        assert answer.status_code == 501
+        assert "install git" in answer.text
+
+
+def test_a_git_that_writes_nothing_is_ended(tmp_path: Path) -> None:
+    silent = tmp_path / "bin" / "git"
+    silent.parent.mkdir()
+    silent.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 1000\n")
+    silent.chmod(0o700)
+    path = f"{silent.parent}{os.pathsep}{os.environ['PATH']}"
+    with running(tmp_path / "data", silence=0.5, PATH=path) as (announced, _):
+        with Client(announced.address) as client:
+            client.create_workspace("notes")
+        answer = httpx2.get(f"{announced.url}/git/notes/info/refs?service=git-upload-pack", timeout=60)
+        assert answer.status_code == 504
+        assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
+
+
+def test_requests_beyond_the_limit_are_told_to_come_again_and_the_others_end(
+    server: Announcement, notes: Workspace, url: str, clone: Clone
+) -> None:
+    host, port = server.url.removeprefix("http://").rsplit(":", 1)
+    head = (
+        f"POST /git/{notes.info().name}/git-receive-pack HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 100\r\n"
+        f"content-type: {PUSH['content-type']}\r\n\r\n"
+    )
+    advertised = f"{url}/info/refs?service=git-receive-pack"
+    with ExitStack() as stack:
+        for _ in range(8):
+            connection = stack.enter_context(socket.create_connection((host, int(port))))
+            connection.sendall(head.encode() + b"0")
+        while (refused := httpx2.get(advertised)).status_code == 200:
+            pass  # until all eight have begun
+        assert refused.status_code == 503
+        assert "8 requests" in refused.text
+        with pytest.raises(subprocess.CalledProcessError) as failed:
+            clone.run("push", "origin", "main:other")
+        assert "503" in failed.value.stderr
+    while httpx2.get(advertised).status_code == 503:
+        pass  # until the server has seen that their clients are gone
+    assert clone.run("push", "origin", "main:other")
+    assert set(refs(notes)) == {"main", "other"}

@@ -57,6 +57,14 @@ async def followed_erasures(conn: Connection, workspace_id: str) -> str:
     return "" if row is None else str(row[0])
 
 
+async def rewritten_rows(conn: Connection, workspace_id: str) -> dict[str, str]:
+    """The new ids of the commits that erasures have rewritten, by their old ids."""
+    cursor = await conn.execute(
+        "select old_commit, new_commit from mirror.rewritten where workspace_id = %s", (workspace_id,)
+    )
+    return dict(await cursor.fetchall())
+
+
 async def nodes_ever_in(conn: Connection, workspace_id: str, archive_id: str) -> frozenset[str]:
     """All nodes that stand in an archive at any commit."""
     cursor = await conn.execute(

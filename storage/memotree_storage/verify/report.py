@@ -23,7 +23,7 @@ class Difference:
         store: The store that is wrong: ``git``, ``postgres`` or ``qdrant``; or ``cache``, the memory of the server.
         what: The kind of thing that is wrong: ``commit``, ``row``, ``placement``, ``line``, ``ref``, ``count``,
             ``term``, ``point``, ``passage``, ``file``, ``object``, ``outbox``, ``fault``, ``tree``,
-            ``node`` or ``workspace``.
+            ``node``, ``record`` or ``workspace``.
         description: The actual state, the expected state, and how to repair it.
         commit_id: The commit that it is about, or "".
         node_id: The node or archive that it is about, or "".

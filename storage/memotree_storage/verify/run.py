@@ -14,6 +14,7 @@ from memotree_storage.verify.commits import CommitCheck
 from memotree_storage.verify.frequencies import FrequencyCheck
 from memotree_storage.verify.leaf_features import check_leaf_features
 from memotree_storage.verify.points import check_index
+from memotree_storage.verify.records import check_records
 from memotree_storage.verify.report import Difference, Step, in_git
 from memotree_storage.verify.structure import check_structure
 from memotree_storage.verify.trees import check_trees
@@ -50,6 +51,8 @@ async def _verify(store: Store, workspace_id: str) -> AsyncGenerator[Difference 
     wrong = False
     with await in_store_thread(GitRepository.open, opened.path) as repository:
         async with _snapshot(store, workspace_id, repository) as (conn, refs):
+            async for difference in check_records(conn, workspace_id, repository):
+                yield difference
             async for found in _check_rows(conn, store, workspace_id, repository, refs):
                 wrong = wrong or (isinstance(found, Difference) and found.store in {"postgres", "cache"})
                 yield found
