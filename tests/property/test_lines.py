@@ -18,11 +18,15 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from memotree_storage.erasure.rewriting import Order, rewrite_history
 from memotree_storage.git.entry_files import entry_files
+from memotree_storage.git.erasures import rewritten_commits
 from memotree_storage.maintenance.line_collection import collect_unreachable_lines
 from memotree_storage.model.codec import encode_entry
-from memotree_storage.model.node import Archive, Node, Relation
+from memotree_storage.model.erasure import ERASED, ErasureTarget
+from memotree_storage.model.node import Archive, Entry, Node, Relation
 from memotree_storage.model.paths import entry_path
+from memotree_storage.model.workspace import KEEP_PREFIX
 from memotree_storage.ports import CommitDraft, Signature, TagDraft
 from memotree_storage.postgres import archive_trees, misplaced, projector, registry, tree
 from memotree_storage.postgres.tree import Snapshot, State
@@ -136,6 +140,25 @@ class Histories(MergeRules):
         """Collect the unreachable lines; all other lines stay."""
         self._follow()
         self.harness.run(self._collect())
+
+    @precondition(lambda self: self._branches() and not self.behind)
+    @rule(number=choices)
+    def erase(self, number: int) -> None:
+        """Erase a text from the whole history: all commits that refs reach may have new ids, the others are gone."""
+        text = f"content {number % 40}"
+        held = [commit_id for ref, commit_id in self.repository.refs().items() if ref.startswith(KEEP_PREFIX)]
+        reached = self.model.reachable(*self.model.refs.values(), *held)
+        self.harness.run(self._erase(text))
+        self.repository = self.harness.store.repositories.get(self.workspace)
+        new = rewritten_commits(self.repository)
+        before, self.model.points = self.model.points, {}
+        for point in before.values():  # parents come first
+            if point.commit_id in reached:
+                files = {key: _without(entry, text) for key, entry in point.files.items()}
+                parents = tuple(new.get(parent, parent) for parent in point.parents)
+                parent = self.model.points[parents[0]] if parents else None
+                self._add(new.get(point.commit_id, point.commit_id), parents, point.when, parent, files)
+        self.model.refs = {ref: new.get(commit_id, commit_id) for ref, commit_id in self.model.refs.items()}
 
     # --- what holds ---
 
@@ -326,14 +349,33 @@ class Histories(MergeRules):
 
     def _note(self, commit_id: str, parents: tuple[str, ...], by: Signature, parent: Point, files: Files) -> Point:
         """Add a commit to the model."""
+        return self._add(commit_id, parents, by.when, parent, files)
+
+    def _add(
+        self, commit_id: str, parents: tuple[str, ...], when: datetime, parent: Point | None, files: Files
+    ) -> Point:
+        there = Point("", (), when, {}, {}) if parent is None else parent
         written = {
-            key: parent.written[key] if parent.files.get(key) == entry and key in parent.written else commit_id
+            key: there.written[key] if there.files.get(key) == entry and key in there.written else commit_id
             for key, entry in files.items()
             if entry is not None
         }
-        point = Point(commit_id, parents, by.when, files, written)
+        point = Point(commit_id, parents, when, files, written)
         self.model.points[commit_id] = point
         return point
+
+    async def _erase(self, text: str) -> None:
+        self.count += 1
+        by = self._by()
+        order = Order(numbered_id(self.count), self.workspace, ErasureTarget(text=text), "ada", "It leaked.", by)
+        await rewrite_history(self.harness.store, order)
+
+
+def _without(entry: Entry | None, text: str) -> Entry | None:
+    """An entry whose content does not have a text any more, which stands nowhere else."""
+    if not isinstance(entry, Node) or text not in entry.content:
+        return entry
+    return replace(entry, content=entry.content.replace(text, ERASED))
 
 
 @pytest.mark.timeout(1200)  # for profiles with more examples; the default profile takes seconds
