@@ -153,7 +153,9 @@ async def _inside(place: World, state: State, *, full: bool) -> list[Row]:
         leaves = await archive_trees.ordered_nodes(Snapshot(conn, state))
         listed = time.perf_counter() - begun
         begun = time.perf_counter()
-        await leaf_features.load_block(conn, [leaf.version_id for leaf in leaves if leaf.version_id is not None])
+        await leaf_features.load_block(
+            conn, place.store.current.number, [leaf.version_id for leaf in leaves if leaf.version_id is not None]
+        )
         loaded = time.perf_counter() - begun
     return [
         Row(f"list all {len(leaves):,} nodes in the order of the tree", listed, "s"),

@@ -22,7 +22,7 @@ from memotree_storage.store import Store
 from memotree.canvas.relations import RelationStep, related_message, walk
 from memotree.canvas.view_operations import view_key
 from memotree.canvas.view_rendering import shown
-from memotree.models.builtin import WordllamaEmbedder
+from memotree.models.builtin import has_known_vectors
 from memotree.models.confidence import NODES, Confidence
 from memotree.request import lookup
 from memotree.request.limits import ServiceLimits
@@ -169,7 +169,7 @@ class NodeSearch:
             self._request.query,
             None if self._kind == pb.SEARCH_TYPE_SEMANTIC else max(hit.found.words for hit in hits),
             None if self._kind == pb.SEARCH_TYPE_FULL_TEXT else max(hit.found.meaning for hit in hits),
-            has_known_vectors=isinstance(self._store.embedder, WordllamaEmbedder),
+            has_known_vectors=has_known_vectors(self._store.embedder),
         )
 
     def _check(self) -> None:

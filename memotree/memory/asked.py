@@ -17,7 +17,7 @@ from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 
 from memotree.canvas.search import check_query
-from memotree.models.builtin import WordllamaEmbedder
+from memotree.models.builtin import has_known_vectors
 from memotree.models.confidence import NODES, Confidence
 from memotree.v1 import memory_service_pb2 as pb
 
@@ -90,7 +90,7 @@ async def _with_all_words(store: Store, state: State, found: Sequence[FoundNode]
     named = [hit for hit in found if hit.version.entry_id in having]
     if len(named) != 1:
         return None
-    known = isinstance(store.embedder, WordllamaEmbedder)
+    known = has_known_vectors(store.embedder)
     likelihood = NODES.likelihood(query, named[0].words, named[0].meaning, has_known_vectors=known)
     return named[0] if Confidence.of(likelihood) is Confidence.STRONG else None
 

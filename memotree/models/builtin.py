@@ -13,16 +13,21 @@ import threading
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 from memotree_storage.errors import UnavailableError
-from memotree_storage.ports import Vectors
+from memotree_storage.ports import Embedder, Vectors
 from numpy.typing import NDArray
 
 from memotree.models.wordpieces import TokenIds, WordPieces
 
 DIMENSIONS: Final = 256
+
+SIZES: Final = (64, 128, DIMENSIONS)
+"""The lengths of vectors that the model gives: it was trained so that the beginning of a vector is one as well."""
+
+NAME: Final = "wordllama-l2"
 
 MAX_CHARS: Final = 32_768
 """Only this many characters of a text are embedded; an average over more would add nothing."""
@@ -41,27 +46,30 @@ class EmbeddingUnavailableError(UnavailableError):
 
 
 class WordllamaEmbedder:
-    """The built-in `Embedder`. Loads its weights at the first call, in a thread; safe to share between threads."""
+    """The built-in `Embedder`. Loads its weights at the first call, in a thread; safe to share between threads.
 
-    _MODEL: ClassVar[str] = f"wordllama-l2-{DIMENSIONS}"
+    Args:
+        dimensions: The length of its vectors, one of `SIZES`.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, dimensions: int = DIMENSIONS) -> None:
+        self._dimensions = dimensions
         self._lock = threading.Lock()
         self._loaded: tuple[Any, NDArray[np.float32], WordPieces] | None = None
 
-    def __reduce__(self) -> tuple[type, tuple[()]]:
+    def __reduce__(self) -> tuple[type, tuple[int]]:
         """Pickles the model as itself, without weights: a copy in another process loads them there."""
-        return type(self), ()
+        return type(self), (self._dimensions,)
 
     @property
     def model(self) -> str:
         """The name of the model."""
-        return self._MODEL
+        return f"{NAME}-{self._dimensions}"
 
     @property
     def dimensions(self) -> int:
         """Length of a vector."""
-        return DIMENSIONS
+        return self._dimensions
 
     @property
     def is_slow(self) -> bool:
@@ -77,13 +85,13 @@ class WordllamaEmbedder:
             EmbeddingUnavailableError: If the weights cannot be loaded.
         """
         if not texts:
-            return np.zeros((0, DIMENSIONS), dtype=np.float32)
+            return np.zeros((0, self._dimensions), dtype=np.float32)
         return await asyncio.to_thread(self.embed_now, list(texts))
 
     def embed_now(self, texts: Sequence[str]) -> Vectors:
         """Does the same as `embed`, in the calling thread."""
         _, matrix, pieces = self._load()
-        vectors = np.zeros((len(texts), DIMENSIONS), dtype=np.float32)
+        vectors = np.zeros((len(texts), self._dimensions), dtype=np.float32)
         for start, batch in _batches(texts):
             for offset, ids in enumerate(pieces.of(batch), start):
                 vectors[offset] = _mean(matrix, ids)
@@ -109,7 +117,7 @@ class WordllamaEmbedder:
         with self._lock:
             if self._loaded is None:
                 try:
-                    tokenizer, matrix = _load_wordllama()
+                    tokenizer, matrix = _load_wordllama(self._dimensions)
                     self._loaded = (tokenizer, matrix, WordPieces(tokenizer))
                 except Exception as error:
                     raise EmbeddingUnavailableError(
@@ -118,13 +126,18 @@ class WordllamaEmbedder:
             return self._loaded
 
 
-def _load_wordllama() -> tuple[Any, NDArray[np.float32]]:
+def has_known_vectors(embedder: Embedder) -> TypeGuard[WordllamaEmbedder]:
+    """Whether the confidence of answers was fitted for the vectors of a model."""
+    return isinstance(embedder, WordllamaEmbedder) and embedder.dimensions == DIMENSIONS
+
+
+def _load_wordllama(dimensions: int) -> tuple[Any, NDArray[np.float32]]:
     """Loads the tokenizer and the matrix of token vectors from the installed package, never from a network."""
     package = _import_quietly("wordllama")
     inference = package.WordLlama.load(dim=DIMENSIONS, cache_dir=Path(package.__file__).parent, disable_download=True)
     tokenizer = inference.tokenizer
     tokenizer.no_padding()
-    return tokenizer, np.ascontiguousarray(inference.embedding, dtype=np.float32)
+    return tokenizer, np.ascontiguousarray(inference.embedding[:, :dimensions], dtype=np.float32)
 
 
 def _import_quietly(name: str) -> Any:
@@ -159,7 +172,7 @@ def _mean(matrix: NDArray[np.float32], ids: TokenIds) -> NDArray[np.float32]:
     total: NDArray[np.float32] = np.add.reduce(matrix.take(ids, axis=0), axis=0)
     norm = float(np.sqrt(total.dot(total)))  # as numpy.linalg.norm does it, without its checks
     if norm < _SMALLEST_NORM:
-        total = np.zeros(DIMENSIONS, dtype=np.float32)
+        total = np.zeros(matrix.shape[1], dtype=np.float32)
         total[0] = norm = 1.0
     unit: NDArray[np.float32] = (total / norm).astype(np.float32)
     return unit

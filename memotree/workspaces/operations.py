@@ -176,7 +176,7 @@ class WorkspaceOperations:
         self._on_deleted(workspace_id)
         try:
             faults.point("workspace.removed")
-            await self._store.index.delete(workspace_id)
+            await self._store.indexes.delete_points(workspace_id)
         except UnavailableError:  # the workspace is deleted, so no search asks for its points
             self._later(f"points of workspace {workspace_id} are left", partial(self._forget, workspace_id))
         return pb.DeleteWorkspaceResponse(trash=self._relative(trash))
@@ -188,7 +188,7 @@ class WorkspaceOperations:
         async with self._store.locks.workspaces.of(workspace_id), self._store.database.transaction() as conn:
             await projector.forget(conn, workspace_id)
             await registry.remove_workspace(conn, workspace_id)
-        await self._store.index.delete(workspace_id)
+        await self._store.indexes.delete_points(workspace_id)
 
     async def _find(self, workspace: str) -> Workspace:
         async with self._store.database.connection() as conn:

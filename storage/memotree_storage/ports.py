@@ -376,6 +376,10 @@ class IndexWriter(Protocol):
         """Create what is missing (collection, payload indexes, alias); safe to repeat."""
         ...
 
+    async def remove_if_empty(self) -> bool:
+        """Remove the index itself if it has no point of any workspace; return whether it is gone."""
+        ...
+
     async def upsert(self, points: Sequence[IndexPoint]) -> None:
         """Insert points, replacing those with the same id; visible to searches when this returns."""
         ...

@@ -17,6 +17,7 @@ import structlog
 from memotree_storage import faults
 from memotree_storage.cache import BoundedCache, Misremembered
 from memotree_storage.concurrency.background import BackgroundTasks
+from memotree_storage.concurrency.cancellation import retry_until_done
 from memotree_storage.concurrency.groups import Groups
 from memotree_storage.concurrency.locks import KeyedLocks, StoreLocks
 from memotree_storage.concurrency.threads import in_store_thread
@@ -25,11 +26,12 @@ from memotree_storage.git import backup, restored
 from memotree_storage.git.generations import read_mark, remove_erased_mark
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.git.workspaces import Repositories
-from memotree_storage.index import frequencies, leaf_features
 from memotree_storage.index.indexer import Indexer
+from memotree_storage.index.model_index import ModelIndex
 from memotree_storage.index.search import Search
 from memotree_storage.maintenance.background import BackgroundMaintenance, remove_gone_points
 from memotree_storage.maintenance.erased import follow_generation
+from memotree_storage.maintenance.indexes import Indexes, OpenPoints
 from memotree_storage.maintenance.restored import forget_lost
 from memotree_storage.mirror.catch_up import (
     Report,
@@ -43,7 +45,7 @@ from memotree_storage.mirror.entries import EntryReader
 from memotree_storage.model.workspace import SERVICE_EMAIL, WorkspaceInfo
 from memotree_storage.ports import CommitStore, Embedder, IndexUnavailableError, VectorIndex
 from memotree_storage.postgres import projector, registry, tree
-from memotree_storage.postgres.database import Connection, Database, get_setting, put_setting
+from memotree_storage.postgres.database import Connection, Database
 from memotree_storage.postgres.known_revisions import KnownRevisions
 from memotree_storage.postgres.reach import DatabaseUnavailableError
 from memotree_storage.postgres.rows import Version
@@ -62,8 +64,6 @@ _PLACED: Final = 20_000
 _MOST_COMPARED: Final = 5000
 """Remembered nodes that are compared with their rows: the latest ones."""
 
-_MODEL_NOTE: Final = "embedding_model"
-
 
 class WorkspaceSetAsideError(FailedPreconditionError):
     """The workspace could not be recovered at the start, and takes no changes until somebody mends it."""
@@ -81,8 +81,8 @@ class Store:
         data_folder: Holds ``workspaces/`` (the repositories) and ``trash/``. Only one store may use it at a time; take
             ``memotree_storage.embedded.lock.DataFolderLock``, as a server does, if that is not certain.
         database: The PostgreSQL database.
-        index: The index of vectors and terms.
-        embedder: Makes the vectors.
+        index: The index of vectors and terms that answers.
+        embedder: Makes its vectors.
         request_retention: How long the result of a request id is kept.
         committer_email: The committer address of sessions' commits. After a crash, only commits with this address (or
             one that an earlier start used) are recognised as a session's.
@@ -90,6 +90,7 @@ class Store:
         before_push: A command that git asks before each push, likewise.
         before_branch: A command that git asks before a branch of a strict workspace moves, likewise.
         max_depth: The greatest depth that a commit of a session may put a node at; none if it is ``None``.
+        open_points: Opens the points of another model; without it, those of a model that is no longer used stay.
     """
 
     def __init__(
@@ -105,12 +106,11 @@ class Store:
         before_push: Sequence[str] = (),
         before_branch: Sequence[str] = (),
         max_depth: int | None = None,
+        open_points: OpenPoints | None = None,
     ) -> None:
         self.data_folder = data_folder
         self.max_depth = max_depth
         self.database = database
-        self.index = index
-        self.embedder = embedder
         self._committer_email = committer_email
         self.repositories = Repositories(
             data_folder / "workspaces", data_folder / "trash", after_push, before_push, before_branch
@@ -120,8 +120,10 @@ class Store:
         self.known_revisions = KnownRevisions(self.locks.workspaces)
         self.background = BackgroundTasks()
         self.commits = Groups[Any]()  # of `memotree_storage.commit.group_commit`, by workspace
-        self.indexer = Indexer(database, index, embedder, self.entries)
-        self.maintenance = BackgroundMaintenance(database, self.repositories, index, request_retention, self.locks)
+        self.indexes = Indexes(database, self.locks, ModelIndex(database, index, embedder, self.entries), open_points)
+        self.maintenance = BackgroundMaintenance(
+            database, self.repositories, lambda: self.indexes.points, request_retention, self.locks
+        )
         self.placed: BoundedCache[tuple[str, int, str, str], PlacedVersion] = BoundedCache(_PLACED)
         """Entries at commits, with their place in the tree, by (workspace, its generation, commit, entry)."""
         self.generations: Counter[str] = Counter()
@@ -136,7 +138,31 @@ class Store:
         self._incomplete: set[str] = set()  # lost rows, and not rebuilt yet
         self._not_followed: dict[str, str] = {}
         self._admission = KeyedLocks()
-        self.search = Search(database, index, embedder, self.indexer)
+
+    @property
+    def current(self) -> ModelIndex:
+        """The index that answers, with its embedding model."""
+        return self.indexes.current
+
+    @property
+    def index(self) -> VectorIndex:
+        """The points of the index that answers."""
+        return self.current.points
+
+    @property
+    def embedder(self) -> Embedder:
+        """The embedding model of the index that answers."""
+        return self.current.embedder
+
+    @property
+    def indexer(self) -> Indexer:
+        """Applies the outbox to the index that answers."""
+        return self.current.indexer
+
+    @property
+    def search(self) -> Search:
+        """Searches the index that answers."""
+        return self.current.search
 
     async def open(self) -> None:
         """Connect, recover from a crash if there was one, and bring the mirrors up to date with Git.
@@ -151,7 +177,7 @@ class Store:
         await self.index.prepare()
         await in_store_thread(self.repositories.clear_unfinished)
         await in_store_thread(backup.clear_unfinished, self.data_folder)
-        await self._note_model()
+        await self.indexes.begin(await in_store_thread(self.repositories.ids))
         async with self.database.transaction() as conn:
             await note_committer(conn, self._committer_email)
         await self._forget_missing()
@@ -165,9 +191,10 @@ class Store:
             await self._alone(info, self._enter)
         for info in infos:
             await self._alone(info, self._recover)
-        await remove_gone_points(self.database, self.index)  # of workspaces that were deleted
+        await remove_gone_points(self.database, self.indexes.points)  # of workspaces that were deleted
         await self.indexer.forget_applied()
         self.indexer.start()
+        self.background.start(retry_until_done("earlier indexes are left", self.indexes.delete_retired))
         self.maintenance.start()
 
     async def close(self) -> None:
@@ -175,7 +202,7 @@ class Store:
         await self.commits.finish()
         await self.background.finish()
         await self.maintenance.stop()
-        await self.indexer.stop()
+        await self.indexes.stop()
         await self.database.close()
         await in_store_thread(self.repositories.close)
 
@@ -302,7 +329,9 @@ class Store:
             # No line can be opened meanwhile, so a point on none of these lines is on no line.
             await registry.lock_workspace(conn, workspace_id)
             gone = (await projector.gone_lines(conn, workspace_id)).get(workspace_id, [])
-            await self.index.delete(workspace_id, keep_lines=await projector.line_ids(conn, workspace_id))
+            lines = await projector.line_ids(conn, workspace_id)
+            for points in self.indexes.points:
+                await points.delete(workspace_id, keep_lines=lines)
         await self.indexer.flush()
         async with self.database.connection() as conn:
             await projector.forget_gone(conn, workspace_id, gone)
@@ -395,12 +424,12 @@ class Store:
             await self.rebuild(workspace_id, meaning=False)  # all workspaces and calls wait for this
             return
         await self.catch_up(workspace_id)
-        await remove_gone_points(self.database, self.index, workspace_id)
-        if await self._index_agrees(workspace_id):
+        await remove_gone_points(self.database, self.indexes.points, workspace_id)
+        if await self.current.agrees(workspace_id):
             return
         _log.warning("the index of a workspace has missing or extra points and is rebuilt", workspace=info.name)
         await self.reindex(workspace_id, meaning=False)
-        if not await self._index_agrees(workspace_id):
+        if not await self.current.agrees(workspace_id):
             # Points on a line of the mirror that belong to no version there: a rebuild opens new lines and drops them.
             await self.rebuild(workspace_id, meaning=False)
 
@@ -442,43 +471,6 @@ class Store:
     async def _counts_agree(self, workspace_id: str) -> bool:
         async with self.database.connection() as conn:
             return all(one.noted == one.there for one in await projector.row_counts(conn, workspace_id))
-
-    async def _index_agrees(self, workspace_id: str) -> bool:
-        """Whether the index has as many points as it should (pending ones may exist), all leaf features, and terms."""
-        async with self.database.connection() as conn:
-            cursor = await conn.execute(
-                "select count(*) filter (where not exists (select from mirror.outbox o"
-                " where o.version_id = v.version_id and not o.changed)), count(*), count(*) filter (where not exists ("
-                "select from mirror.outbox o where o.version_id = v.version_id and not o.changed and not o.counted))"
-                " from mirror.version v join mirror.line l using (line_id) where l.workspace_id = %s"
-                " and not v.dead and not v.is_archive",
-                (workspace_id,),
-            )
-            row = await cursor.fetchone()
-            if await leaf_features.missing(conn, workspace_id, 1):
-                return False
-            counted = (await frequencies.read(conn, workspace_id, ())).versions
-        if row is None or (row[2] and not counted):
-            return False
-        return int(row[0]) <= await self.index.count(workspace_id) <= int(row[1])
-
-    async def _note_model(self) -> None:
-        """Note the embedding model of the index. If it changed, delete the points.
-
-        Points of an earlier use of the new model may be out of date. Once they are deleted, the counts disagree and
-        every workspace is indexed again.
-        """
-        model = f"{self.embedder.model} {self.embedder.dimensions}"
-        async with self.database.connection() as conn:
-            noted = await get_setting(conn, _MODEL_NOTE)
-        if noted == model:
-            return
-        if noted is not None:
-            _log.warning("the embedding model has changed; every workspace is indexed again", was=noted, now=model)
-            for workspace_id in await in_store_thread(self.repositories.ids):
-                await self.index.delete(workspace_id)
-        async with self.database.transaction() as conn:
-            await put_setting(conn, _MODEL_NOTE, model)
 
     async def _registered_names(self) -> dict[str, str]:
         """The names of the workspaces that PostgreSQL has, by id."""

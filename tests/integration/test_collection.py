@@ -253,8 +253,8 @@ async def test_a_workspace_is_deleted_while_it_is_indexed(world: World, monkeypa
     await world.store.indexer.drain(world.workspace)
     await run(
         world.store,
-        "insert into mirror.outbox (workspace_id, version_id, changed, counted)"
-        " select %s, version_id, false, true from mirror.version",
+        "insert into mirror.outbox (index_number, workspace_id, version_id, changed, counted)"
+        " select 1, %s, version_id, false, true from mirror.version",
         world.workspace,
     )
     held = outbox.held

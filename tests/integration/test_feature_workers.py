@@ -25,8 +25,10 @@ def slices(monkeypatch: pytest.MonkeyPatch) -> list[EncodedSlice | None]:
     made = FeatureWorkers.made
     found: list[EncodedSlice | None] = []
 
-    async def noted(self: FeatureWorkers, workspace_id: str, rows: Sequence[Pending], useful: int) -> object:
-        found.append(await made(self, workspace_id, rows, useful))
+    async def noted(
+        self: FeatureWorkers, index: int, workspace_id: str, rows: Sequence[Pending], useful: int
+    ) -> object:
+        found.append(await made(self, index, workspace_id, rows, useful))
         return found[-1]
 
     monkeypatch.setattr(FeatureWorkers, "made", noted)
@@ -78,8 +80,8 @@ async def test_a_version_that_ends_while_a_worker_has_it_is_indexed_as_ended(
     encoded = FeatureMaker.encoded
     second: list[str] = []
 
-    async def late(self: FeatureMaker, workspace_id: str, rows: Sequence[Pending], *, among: int) -> object:
-        made = await encoded(self, workspace_id, rows, among=among)
+    async def late(self: FeatureMaker, index: int, workspace_id: str, rows: Sequence[Pending], *, among: int) -> object:
+        made = await encoded(self, index, workspace_id, rows, among=among)
         if not second:
             second.append("")
             second[0] = await bring(world, [replace(node, title="Carrot", content="orange")])
@@ -99,12 +101,14 @@ async def test_a_worker_that_is_killed_loses_no_version(
 ) -> None:
     made = FeatureWorkers.made
 
-    async def killed(self: FeatureWorkers, workspace_id: str, rows: Sequence[Pending], useful: int) -> object:
+    async def killed(
+        self: FeatureWorkers, index: int, workspace_id: str, rows: Sequence[Pending], useful: int
+    ) -> object:
         for worker in self.workers:
             if worker.process is not None:
                 worker.process.kill()
                 worker.process.wait()
-        return await made(self, workspace_id, rows, useful)
+        return await made(self, index, workspace_id, rows, useful)
 
     monkeypatch.setattr(FeatureWorkers, "made", killed)
     await bring(world, world.nodes(1200))

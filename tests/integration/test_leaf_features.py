@@ -32,7 +32,7 @@ async def loaded(world: World, leaves: list[TreeNode]) -> dict[str, LeafFeatures
     await world.store.indexer.current(world.workspace)
     names = {leaf.version_id: leaf.entry_id for leaf in leaves if leaf.version_id is not None}
     async with world.store.database.connection() as conn:
-        return {names[key]: features for key, features in (await leaf_features.load(conn, list(names))).items()}
+        return {names[key]: features for key, features in (await leaf_features.load(conn, 1, list(names))).items()}
 
 
 async def as_the_tools_see(world: World, state: State, archives: list[str]) -> list[tuple[str, int]]:
@@ -71,8 +71,8 @@ async def test_the_stored_features_of_every_committed_content_equal_those_of_its
 
 async def test_no_features_are_loaded_for_missing_versions(world: World) -> None:
     async with world.store.database.connection() as conn:
-        assert await leaf_features.load(conn, [1, 2, 3]) == {}
-        assert (await leaf_features.load_block(conn, [])).vectors.shape[0] == 0
+        assert await leaf_features.load(conn, 1, [1, 2, 3]) == {}
+        assert (await leaf_features.load_block(conn, 1, [])).vectors.shape[0] == 0
 
 
 async def test_each_version_keeps_its_own_features(world: World) -> None:

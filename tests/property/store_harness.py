@@ -84,6 +84,9 @@ class MemoryIndex:
     async def prepare(self) -> None:
         return
 
+    async def remove_if_empty(self) -> bool:
+        return not self._points
+
     async def upsert(self, points: Sequence[IndexPoint]) -> None:
         self._points.update({point.point_id: point for point in points})
 

@@ -6,7 +6,9 @@ from typing import Final
 
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.index.frequencies import Frequencies
+from memotree_storage.index.model_index import ModelIndex
 
+from memotree.forest.recall.snapshot_cache import SnapshotCache
 from memotree.request.questions import check_question
 from memotree.v1 import forest_service_pb2 as pb
 
@@ -31,6 +33,7 @@ class Question:
         term_counts: How frequent the words of the question are in the workspace, once that counts.
         outdated: How many nodes LCA and COLLAPSED looked at that do not hold.
         selected: The archives that the index selected because there are too many leaves to score all.
+        snapshots: The cached trees, with the vectors of the index that answers; set when an answer is begun.
     """
 
     text: str
@@ -43,6 +46,12 @@ class Question:
     term_counts: Frequencies | None = None
     selected: Sequence[str] = ()
     outdated: int = 0
+    snapshots: SnapshotCache = field(init=False)
+
+    @property
+    def index(self) -> ModelIndex:
+        """The index that the whole answer is made of: vectors of two models cannot be compared."""
+        return self.snapshots.index
 
 
 def read_question(request: pb.RecallRequest) -> Question:

@@ -19,7 +19,6 @@ from memotree_storage.errors import InvalidInputError
 from memotree_storage.index.frequencies import Frequencies
 from memotree_storage.index.search import FoundNode, SearchQuery
 from memotree_storage.mirror.contents import read_nodes
-from memotree_storage.ports import Embedder
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
@@ -54,7 +53,7 @@ from memotree.forest.recall.scoring.vocabulary import BuiltinWords
 from memotree.forest.recall.snapshot_cache import SnapshotCache
 from memotree.forest.recall.state_view import SessionMovedError, StateView, reading
 from memotree.forest.recall.word_frequency import frequency_in_workspace, read_term_counts
-from memotree.models.builtin import WordllamaEmbedder
+from memotree.models.builtin import has_known_vectors
 from memotree.models.confidence import NODES, Confidence
 from memotree.models.meter import Meter
 from memotree.request import lookup
@@ -94,12 +93,7 @@ _Answer: TypeAlias = tuple[pb.RecallResponse, Sequence[pb.DroppedNode]]
 
 
 class RecallModels(Protocol):
-    """The models that recall needs: embeddings, and reranking if configured. `memotree.models.Models` is one."""
-
-    @property
-    def embedder(self) -> Embedder:
-        """Embeds the question; the same model that embedded the leaves."""
-        ...
+    """What recall needs beside the model of the index: reranking, if configured. `memotree.models.Models` is one."""
 
     @property
     def has_ranking(self) -> bool:
@@ -122,7 +116,7 @@ class Recall:
     Args:
         store: An open store.
         limits: The limits of the service.
-        models: Embed the question, and judge the best leaves if a reranking model is configured.
+        models: Judge the best leaves if a reranking model is configured.
         cache_bytes: The most bytes of memory for cached trees.
         scan_leaves: Up to this many admitted leaves, all are scored; above that, the index chooses archives first.
         related: Returns words of a similar meaning; the built-in vocabulary if ``None``.
@@ -144,12 +138,19 @@ class Recall:
         self._limits = limits
         self._models = models
         self._scan_leaves = scan_leaves
-        embedder = models.embedder
-        self._has_known_vectors = isinstance(embedder, WordllamaEmbedder)
-        self._related = related or BuiltinWords(embedder if isinstance(embedder, WordllamaEmbedder) else None)
+        self._related = related or BuiltinWords(store.embedder if has_known_vectors(store.embedder) else None)
         self._seen: Seen = BoundedCache(_SEEN)
         store.cache_checks.append(partial(misremembered, self._seen, store))
-        self.leaf_indexes = SnapshotCache(store, cache_bytes, saved)
+        self._new_snapshots = partial(SnapshotCache, store, cache_bytes, saved)
+        self._snapshots = self._new_snapshots()
+
+    @property
+    def leaf_indexes(self) -> SnapshotCache:
+        """The cached trees, with the vectors of the index that answers now."""
+        if self._snapshots.index is not self._store.current:
+            self._snapshots.close()
+            self._snapshots = self._new_snapshots()
+        return self._snapshots
 
     async def recall(self, request: pb.RecallRequest) -> pb.RecallResponse:
         """Answers a question from the trees.
@@ -163,22 +164,24 @@ class Recall:
         with answering(request.receipt if request.HasField("receipt") else None):
             read_question(request)
             for number in range(_TRIES):
+                asked = read_question(request)
+                asked.snapshots = self.leaf_indexes
                 try:
-                    return await self._answer(request)
+                    with asked.index.in_use():
+                        return await self._answer(request, asked)
                 except SessionMovedError:
                     if number == _TRIES - 1:
                         raise
         raise SessionMovedError
 
-    async def _answer(self, request: pb.RecallRequest) -> pb.RecallResponse:
-        asked = read_question(request)
+    async def _answer(self, request: pb.RecallRequest, asked: Question) -> pb.RecallResponse:
         async with self._store.database.connection() as conn:
             place = await lookup.use_revision(conn, request.workspace, request.revision)
-        view = await self.leaf_indexes.view(place.state)
+        view = await asked.snapshots.view(place.state)
         moment = None
         if asked.receipt is not None:
             check_view(asked.receipt, view)
-            check_method(asked.receipt, *self._model_names)
+            check_method(asked.receipt, *self._model_names(asked))
             moment = moment_of(asked.receipt)
             asked.term_counts, asked.selected = term_counts_of(asked.receipt), asked.receipt.selected_archives
         async with self._store.database.connection() as conn:
@@ -189,22 +192,21 @@ class Recall:
             answer, dropped = await self._hybrid(asked, view, wanted)
         else:
             answer, dropped = await self._searched(asked, view, wanted)
-        answer.receipt.CopyFrom(make_receipt(asked, view, request.filter, wanted, self._model_names))
+        answer.receipt.CopyFrom(make_receipt(asked, view, request.filter, wanted, self._model_names(asked)))
         answer.receipt.dropped.extend(dropped[:MOST_DROPPED])
         answer.receipt.answer_sha256 = await asyncio.to_thread(answer_hash, answer)
         if asked.receipt is not None and asked.receipt.answer_sha256 != answer.receipt.answer_sha256:
             answer.warnings.append(_NOT_THE_SAME)
         return answer
 
-    @property
-    def _model_names(self) -> tuple[str, str]:
-        return self._models.embedder.model, self._models.ranking_model
+    def _model_names(self, asked: Question) -> tuple[str, str]:
+        return asked.index.embedder.model, self._models.ranking_model
 
     # --- HYBRID ---
 
     async def _hybrid(self, asked: Question, view: StateView, wanted: Filter) -> _Answer:
         archive_ids = await self._archives(asked, view, wanted)
-        corpus = await self.leaf_indexes.corpus(view, archive_ids)
+        corpus = await asked.snapshots.corpus(view, archive_ids)
         if not len(corpus.leaf_index):
             empty = pb.RecallResponse(
                 commit_id=view.state.commit_id,
@@ -213,10 +215,10 @@ class Recall:
                 confidence=types_pb2.CONFIDENCE_NONE,
             )
             return empty, ()
-        excess = self.leaf_indexes.excess(corpus)
+        excess = asked.snapshots.excess(corpus)
         if excess is not None:
             asked.warnings.append(about_excess(*excess))
-        vector = (await self._models.embedder.embed([asked.text]))[0]
+        vector = (await asked.index.embedder.embed([asked.text]))[0]
         frequency = None
         if len(archive_ids) < len(view.archive_ids):
             frequency = frequency_in_workspace(await self._term_counts(view, asked, for_search=False))
@@ -224,7 +226,7 @@ class Recall:
             partial(
                 score_leaves,
                 *(corpus, wanted, asked.text, vector, self._related, frequency),
-                has_known_vectors=self._has_known_vectors,
+                has_known_vectors=has_known_vectors(asked.index.embedder),
             )
         )
         if self._models.has_ranking:
@@ -264,7 +266,7 @@ class Recall:
         """
         if asked.term_counts is None:
             if for_search:
-                await self._store.indexer.current(view.state.workspace_id, meaning=False)
+                await asked.index.indexer.current(view.state.workspace_id, meaning=False)
             async with self._store.database.connection() as conn:
                 asked.term_counts = await read_term_counts(
                     conn, view.state.workspace_id, asked.text, self._related, for_search=for_search
@@ -274,7 +276,7 @@ class Recall:
     async def _archives(self, asked: Question, view: StateView, wanted: Filter) -> list[str]:
         """Returns the archives whose leaves are scored: all that are admitted, or those that the index finds."""
         admitted = [key for key in view.archive_ids if wanted.archive_ids is None or key in wanted.archive_ids]
-        counts = await self.leaf_indexes.leaf_counts(view)
+        counts = await asked.snapshots.leaf_counts(view)
         total = sum(counts.get(key, 0) for key in admitted)
         if total <= self._scan_leaves and not asked.selected:
             return admitted
@@ -306,7 +308,7 @@ class Recall:
             archive_ids=() if wanted.archive_ids is None else sorted(wanted.archive_ids),
             term_counts=await self._term_counts(view, asked),
         )
-        hits = await self._store.search.find(view.state, query)
+        hits = await asked.index.search.find(view.state, query)
         ranked = list(dict.fromkeys(hit.version.archive_id for hit in hits))
         chosen, room = list[str](), self._scan_leaves
         known = frozenset(view.archive_ids)
@@ -331,7 +333,7 @@ class Recall:
                 chosen = [ResultPart(key, hit.score, shares_of(hit), tuple(paths[key])) for key, hit in found.items()]
             parts = await ResultBuilder(conn, self._store, view, asked.has_trace, self._seen).parts(chosen)
         answer, dropped = await asyncio.to_thread(within_budget, chosen, parts, asked)
-        likelihood = self._likelihood(asked.text, hits, words=not is_lca)
+        likelihood = _likelihood(asked, hits, words=not is_lca)
         confidence = Confidence.of(likelihood)
         if confidence is Confidence.NONE and answer.nodes:
             asked.warnings.append(NOTHING_RELEVANT)
@@ -344,17 +346,6 @@ class Recall:
         )
         answer.MergeFrom(facts)
         return answer, dropped
-
-    def _likelihood(self, question: str, hits: Sequence[FoundNode], *, words: bool) -> float:
-        """Returns how likely the best of some nodes answers the question."""
-        if not hits:
-            return 0.0
-        return NODES.likelihood(
-            question,
-            max(hit.words for hit in hits) if words else None,
-            max(hit.meaning for hit in hits),
-            has_known_vectors=self._has_known_vectors,
-        )
 
     async def _hits(self, asked: Question, view: StateView, wanted: Filter, *, words: bool) -> list[FoundNode]:
         """Returns the best nodes of all levels; asks for more until enough of them pass the filter's times."""
@@ -375,7 +366,7 @@ class Recall:
                 node_ids=ids,
                 term_counts=await self._term_counts(view, asked) if words else None,
             )
-            hits = await self._store.search.find(view.state, query)
+            hits = await asked.index.search.find(view.state, query)
             asked.outdated = sum(
                 1
                 for hit in hits
@@ -385,6 +376,18 @@ class Recall:
             if len(good) >= asked.top_k or len(hits) < limit:
                 return good[: asked.top_k]
             limit *= 4
+
+
+def _likelihood(asked: Question, hits: Sequence[FoundNode], *, words: bool) -> float:
+    """Returns how likely the best of some nodes answers the question."""
+    if not hits:
+        return 0.0
+    return NODES.likelihood(
+        asked.text,
+        max(hit.words for hit in hits) if words else None,
+        max(hit.meaning for hit in hits),
+        has_known_vectors=has_known_vectors(asked.index.embedder),
+    )
 
 
 # --- The request -----------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from memotree_storage.cache import BoundedCache, Misremembered
 from memotree_storage.concurrency.locks import KeyedLocks
 from memotree_storage.index import leaf_features
 from memotree_storage.index.leaf_features import LeafFeatureBlock, LeafFeatures
+from memotree_storage.index.model_index import ModelIndex
 from memotree_storage.mirror.contents import read_staged
 from memotree_storage.model.node import Node
 from memotree_storage.model.paths import node_path
@@ -69,10 +70,13 @@ class SnapshotCache:
         store: An open store.
         limit: The most bytes to cache; a call that needs more still gets its result.
         folder: Where corpora are saved for the next start; none are if it is ``None``.
+        index: The index whose vectors are cached; the one that answers if it is ``None``.
     """
 
-    def __init__(self, store: Store, limit: int, folder: Path | None = None) -> None:
+    def __init__(self, store: Store, limit: int, folder: Path | None = None, index: ModelIndex | None = None) -> None:
         self._store = store
+        self.index = index or store.current
+        self._embedder = self.index.embedder
         self._turns = KeyedLocks()
         self._views = ViewCache(store)
         self._kept = KeptSnapshots(limit)
@@ -81,8 +85,7 @@ class SnapshotCache:
         self._staged: BoundedCache[str, LeafFeatures] = BoundedCache(_STAGED_BYTES, _weigh)
         self._saving: CorpusSaving | None = None
         if folder is not None:
-            model = f"{store.embedder.model} {store.embedder.dimensions}"
-            self._saving = CorpusSaving(store, SavedCorpora(folder, limit, model))
+            self._saving = CorpusSaving(store, SavedCorpora(folder, limit, self.index.label))
         self._looked: set[str] = set()
         """The workspaces whose saved corpus is in use, or of no use."""
         store.cache_checks.append(self.check)
@@ -100,6 +103,12 @@ class SnapshotCache:
         """Deletes what is saved of workspaces that are gone."""
         if self._saving is not None:
             await self._saving.clear()
+
+    def close(self) -> None:
+        """Ends the part of this cache in the store, once another one has taken its place."""
+        self._store.cache_checks.remove(self.check)
+        if self._saving is not None:
+            self._saving.close()
 
     async def view(self, state: State) -> StateView:
         """Returns the view of a state as it is now.
@@ -178,8 +187,8 @@ class SnapshotCache:
     ) -> dict[str, ChangedNodes]:
         """Reads what may differ in some archives since a commit; nothing if that is very much."""
         state = view.state
-        if self._store.embedder.is_slow:  # the indexer embeds what is committed; to do so here, too, would cost twice
-            await self._store.indexer.current(state.workspace_id)
+        if self._embedder.is_slow:  # the indexer embeds what is committed; to do so here, too, would cost twice
+            await self.index.indexer.current(state.workspace_id)
         async with reading(self._store, view) as conn:
             snapshot = Snapshot(conn, state)
             changes = view.changes.pop(commit_id, None)
@@ -197,7 +206,7 @@ class SnapshotCache:
             # What is not indexed yet is made from its text, so that nobody waits for the index if a model is fast.
             block, extra, texts, _ = await self._stored(conn, state, leaves)
         extra |= await self._features(texts)
-        dimensions = self._store.embedder.dimensions
+        dimensions = self._embedder.dimensions
         return await asyncio.to_thread(_by_archive, ids, archive_ids, nodes, block, extra, dimensions)
 
     async def _read(self, view: StateView, archive_ids: Sequence[str]) -> dict[str, ArchiveSnapshot]:
@@ -210,14 +219,14 @@ class SnapshotCache:
         if not archive_ids:
             return found
         making: asyncio.Task[list[ArchiveSnapshot]] | None = None
-        await self._store.indexer.current(view.state.workspace_id)
+        await self.index.indexer.current(view.state.workspace_id)
         try:
             for start in range(0, len(archive_ids), _AT_ONCE):
                 rows = await self._rows(view, archive_ids[start : start + _AT_ONCE])
                 if making is not None:
                     found |= self._made(view, await making)
                 making = asyncio.create_task(
-                    asyncio.to_thread(make_snapshots, *rows, self._store.embedder.dimensions), name="memotree-snapshots"
+                    asyncio.to_thread(make_snapshots, *rows, self._embedder.dimensions), name="memotree-snapshots"
                 )
             if making is not None:
                 found |= self._made(view, await making)
@@ -248,13 +257,13 @@ class SnapshotCache:
             nodes = await archive_trees.ordered_nodes(Snapshot(conn, state), archive_ids)
             block, extra, texts, lost = await self._stored(conn, state, [node for node in nodes if is_leaf(node)])
         if lost:  # unless the index is being rebuilt, the rows are gone or damaged
-            self._store.background.start(self._store.indexer.make_again(state.workspace_id, lost))
+            self._store.background.start(self.index.indexer.make_again(state.workspace_id, lost))
         return archive_ids, nodes, block, extra | await self._features(texts)
 
     async def _stored(self, conn: Connection, state: State, leaves: Sequence[TreeNode]) -> _Stored:
         """Reads what is stored of the features of leaves, and the texts of those of which nothing is."""
         committed = [node.version_id for node in leaves if node.version_id is not None]
-        block = await leaf_features.load_block(conn, committed)
+        block = await leaf_features.load_block(conn, self.index.number, committed)
         stored = frozenset(block.version_ids.tolist())
         bare = [node for node in leaves if node.version_id not in stored]
         extra = {node.blob: known for node in bare if (known := self._staged.get(node.blob)) is not None}
@@ -271,7 +280,7 @@ class SnapshotCache:
         return {blob: entry for blob, entry in found.items() if isinstance(entry, Node)}
 
     async def _features(self, texts: Mapping[str, Node]) -> dict[str, LeafFeatures]:
-        made = await leaf_features.of_nodes(list(texts.values()), self._store.embedder)
+        made = await leaf_features.of_nodes(list(texts.values()), self._embedder)
         found = {blob: passage for blob, passage in zip(texts, made, strict=True) if passage is not None}
         for blob, passage in found.items():
             self._staged.put(blob, passage)
@@ -350,12 +359,12 @@ class SnapshotCache:
         nodes = await archive_trees.ordered_nodes(snapshot, [kept.archive_id])
         leaves = [node for node in nodes if is_leaf(node)]
         block = await leaf_features.load_block(
-            snapshot.conn, [node.version_id for node in leaves if node.version_id is not None]
+            snapshot.conn, self.index.number, [node.version_id for node in leaves if node.version_id is not None]
         )
         if len(block.version_ids) < len(leaves):
             return True
         (fresh,) = await asyncio.to_thread(
-            make_snapshots, [kept.archive_id], nodes, block, {}, self._store.embedder.dimensions
+            make_snapshots, [kept.archive_id], nodes, block, {}, self._embedder.dimensions
         )
         return await asyncio.to_thread(same, kept, fresh)
 
@@ -395,7 +404,7 @@ class SnapshotCache:
             made = await asyncio.to_thread(changed_corpus, old, snapshots, view.superseded)
             if made is not None:
                 return made
-        made = await asyncio.to_thread(make_corpus, snapshots, self._store.embedder.dimensions, view.superseded)
+        made = await asyncio.to_thread(make_corpus, snapshots, self._embedder.dimensions, view.superseded)
         self._share(view, made)
         return made
 

@@ -110,6 +110,18 @@ class VectorIndexSuite:
         await index.prepare()
         assert len(await entries(index, workspace)) == 1
 
+    async def test_an_index_with_points_is_not_removed(self, index: VectorIndex, workspace: str) -> None:
+        """Whoever else uses the place keeps what is theirs; an index that is gone can be prepared again."""
+        await index.upsert([point(workspace)])
+        assert not await index.remove_if_empty()
+        assert len(await entries(index, workspace)) == 1
+        await index.delete(workspace)
+        if await index.remove_if_empty():  # the tests may share one
+            assert await index.remove_if_empty(), "it is gone already"
+            await index.prepare()
+        await index.upsert([point(workspace)])
+        assert len(await entries(index, workspace)) == 1
+
     async def test_nearest_orders_by_cosine(self, index: VectorIndex, workspace: str) -> None:
         """The best hit comes first."""
         points = [point(workspace, vector=unit(1.0, part)) for part in (2.0, 0.0, 1.0, -1.0)]

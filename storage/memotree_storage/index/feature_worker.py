@@ -100,13 +100,14 @@ class FeatureWorkers:
         """Return how many workers pay off for a batch of versions."""
         return 0 if versions < _MANY else 1 if versions < _VERY_MANY else len(self.workers)
 
-    async def made(self, workspace_id: str, rows: Sequence[Pending], useful: int) -> EncodedSlice | None:
+    async def made(self, index: int, workspace_id: str, rows: Sequence[Pending], useful: int) -> EncodedSlice | None:
         """Return what the stores take of some versions.
 
         ``None`` if a worker cannot do it: it was killed, or a text is missing. Then the work is to be done in this
         process, which finds out what is missing.
 
         Args:
+            index: The number of the index.
             workspace_id: The workspace.
             rows: The versions.
             useful: How many workers may run for it, at least one.
@@ -114,7 +115,7 @@ class FeatureWorkers:
         worker = min(self.workers[:useful], key=lambda worker: worker.waiting)
 
         def request() -> tuple[Any, ...]:
-            return str(self._repository(workspace_id)), workspace_id, list(map(tuple, rows))
+            return str(self._repository(workspace_id)), index, workspace_id, list(map(tuple, rows))
 
         try:
             answer = await worker.ask(request)
@@ -137,11 +138,12 @@ class FeatureWorkers:
 def encoded(
     embedder: PortableEmbedder,
     encoder: PointEncoder,
+    index: int,
     workspace_id: str,
     rows: Sequence[Pending],
     nodes: Sequence[Node],
 ) -> Encoded:
-    """Compute what the stores take of versions; ``nodes`` are their texts, in the order of the rows."""
+    """Compute what the stores take of versions for an index; ``nodes`` are their texts, in the order of the rows."""
     texts = [text_of(node) for node in nodes]
     made = [leaf_features.node_terms(text) for text in texts]
     leaves = [place for place, text in enumerate(texts) if text.has_leaf]
@@ -158,7 +160,7 @@ def encoded(
         if leaf is not None:
             tokens = shown_tokens(nodes[place], row.tokens, texts[place].own_title)
             leaf_versions.append(row.version_id)
-            leaf_rows.append(leaf_features.row(row.version_id, tokens, leaf, vector))
+            leaf_rows.append(leaf_features.row(index, row.version_id, tokens, leaf, vector))
     fresh = [terms for row, (terms, _) in zip(rows, made, strict=True) if not row.counted]
     counts = term_counts(terms.ids for terms in fresh)
     return Encoded(encoder.encoded(points), leaf_versions, b"".join(leaf_rows), *counts, len(fresh))
@@ -179,7 +181,7 @@ class _Answers:
 
     def answer(self, request: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """Return the fields of `Encoded`, or ``None`` if a text is missing."""
-        path, workspace_id, found = request
+        path, index, workspace_id, found = request
         rows = [Pending(*row) for row in found]
         if path not in self._databases:
             self._databases = {path: ObjectDatabase(Path(path) / "objects")}
@@ -187,7 +189,9 @@ class _Answers:
             nodes = _read(self._databases[path], rows)
         except (ObjectMissingError, CorruptError):
             return None
-        return None if nodes is None else tuple(encoded(self._embedder, self._encoder, workspace_id, rows, nodes))
+        if nodes is None:
+            return None
+        return tuple(encoded(self._embedder, self._encoder, index, workspace_id, rows, nodes))
 
 
 def _read(database: ObjectDatabase, rows: Sequence[Pending]) -> list[Node] | None:

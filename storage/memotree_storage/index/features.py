@@ -68,16 +68,19 @@ class FeatureMaker:
         if isinstance(embedder, PortableEmbedder) and isinstance(index, EncodedIndexWriter):
             self._workers = FeatureWorkers(embedder, index.encoder, entries.repository_path)
 
-    async def encoded(self, workspace_id: str, rows: Sequence[Pending], *, among: int) -> FeatureSlice | EncodedSlice:
+    async def encoded(
+        self, index: int, workspace_id: str, rows: Sequence[Pending], *, among: int
+    ) -> FeatureSlice | EncodedSlice:
         """Return versions ready for the stores if a worker process pays off and can do it, else their features.
 
         Args:
+            index: The number of the index.
             workspace_id: The workspace.
             rows: A slice of the versions.
             among: How many versions there are to process.
         """
         if self._workers is not None and (useful := self._workers.useful(among)):
-            made = await self._workers.made(workspace_id, rows, useful)
+            made = await self._workers.made(index, workspace_id, rows, useful)
             if made is not None:
                 return made
         return await self.made(workspace_id, rows)

@@ -75,9 +75,20 @@ class _Batch:
 
 
 class Indexer:
-    """Applies the outbox of every workspace to the index: immediately for a waiting search, else in the background."""
+    """Applies the outbox of every workspace to an index: immediately for a waiting search, else in the background.
 
-    def __init__(self, database: Database, index: IndexWriter, embedder: Embedder, entries: EntryReader) -> None:
+    Args:
+        database: The database.
+        index: The index.
+        embedder: Makes its vectors.
+        entries: Reads the texts.
+        number: The number of the index, by which its rows in the database are known.
+    """
+
+    def __init__(
+        self, database: Database, index: IndexWriter, embedder: Embedder, entries: EntryReader, number: int = 1
+    ) -> None:
+        self.number = number
         self._database = database
         self._index = index
         self._is_slow = embedder.is_slow
@@ -121,7 +132,7 @@ class Indexer:
         """
         async with self._database.connection() as conn:
             after = self.known_until(workspace_id, meaning=meaning)
-            behind = await outbox.is_behind(conn, workspace_id, after=after)
+            behind = await outbox.is_behind(conn, self.number, workspace_id, after=after)
         if behind:
             await self._drain(workspace_id, lambda _: None, only_words=self._is_slow and not meaning)
 
@@ -175,7 +186,10 @@ class Indexer:
         """Let the index flush everything to stable storage, then delete the outbox rows that it had applied."""
         async with self._database.connection() as conn:
             # Exactly these rows: a row with a lower number may be applied while the flush is running.
-            rows = await (await conn.execute("select outbox_id from mirror.outbox where applied")).fetchall()
+            cursor = await conn.execute(
+                "select outbox_id from mirror.outbox where applied and index_number = %s", (self.number,)
+            )
+            rows = await cursor.fetchall()
             if not rows:
                 return
             await self._index.flush()
@@ -185,24 +199,19 @@ class Indexer:
     async def forget_applied(self) -> None:
         """Apply again, after a crash of the index, what it may have lost."""
         async with self._database.transaction() as conn:
-            cursor = await conn.execute("update mirror.outbox set applied = false where applied returning workspace_id")
+            cursor = await conn.execute(
+                "update mirror.outbox set applied = false where applied and index_number = %s returning workspace_id",
+                (self.number,),
+            )
             again = {row[0] for row in await cursor.fetchall()}
         self._worded = {}  # a new dictionary: a call that is writing words right now updates the old one
         for workspace_id in again:
             self.notice(workspace_id)
 
     async def enqueue_all(self, conn: Connection, workspace_id: str) -> int:
-        """Put every committed version of a workspace into the outbox again, and delete its term counts."""
+        """Put all committed versions of a workspace into the outbox again; the index that answers counts them anew."""
         await outbox.lock(conn, workspace_id)
-        await conn.execute("delete from mirror.outbox where workspace_id = %s", (workspace_id,))
-        await conn.execute("delete from mirror.term where workspace_id = %s", (workspace_id,))
-        cursor = await conn.execute(
-            "insert into mirror.outbox (workspace_id, version_id, changed) select l.workspace_id, v.version_id, false"
-            " from mirror.version v join mirror.line l using (line_id) where l.workspace_id = %s"
-            " and not v.dead and not v.is_archive order by v.version_id",
-            (workspace_id,),
-        )
-        return cursor.rowcount
+        return await outbox.put_all(conn, self.number, workspace_id)
 
     async def make_again(self, workspace_id: str, version_ids: Collection[int]) -> None:
         """Have the points and leaf features of versions made again, since a reader has missed some; it never fails."""
@@ -219,7 +228,17 @@ class Indexer:
         """Return the number of rows of a workspace that the index does not have yet."""
         async with self._database.connection() as conn:
             cursor = await conn.execute(
-                "select count(*) from mirror.outbox where workspace_id = %s and not applied", (workspace_id,)
+                "select count(*) from mirror.outbox where workspace_id = %s and index_number = %s and not applied",
+                (workspace_id, self.number),
+            )
+            row = await cursor.fetchone()
+            return int(row[0]) if row else 0
+
+    async def waiting(self) -> int:
+        """Return the number of rows of all workspaces that the index does not have yet."""
+        async with self._database.connection() as conn:
+            cursor = await conn.execute(
+                "select count(*) from mirror.outbox where index_number = %s and not applied", (self.number,)
             )
             row = await cursor.fetchone()
             return int(row[0]) if row else 0
@@ -227,7 +246,8 @@ class Indexer:
     async def backlog(self) -> int:
         """Return the number of rows that the index has not flushed yet."""
         async with self._database.connection() as conn:
-            row = await (await conn.execute("select count(*) from mirror.outbox")).fetchone()
+            cursor = await conn.execute("select count(*) from mirror.outbox where index_number = %s", (self.number,))
+            row = await cursor.fetchone()
             return int(row[0]) if row else 0
 
     async def _work(self) -> None:
@@ -235,7 +255,7 @@ class Indexer:
         while True:
             try:
                 if not known:
-                    self._waiting |= await self._behind()
+                    self._waiting |= await self.behind()
                     known = True
                 await self._round()
                 pause = _RETRY_SECONDS
@@ -252,9 +272,12 @@ class Indexer:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_RETRY)
 
-    async def _behind(self) -> set[str]:
+    async def behind(self) -> set[str]:
+        """Return the workspaces of which the index lacks something, or has not flushed it."""
         async with self._database.connection() as conn:
-            cursor = await conn.execute("select distinct workspace_id from mirror.outbox")
+            cursor = await conn.execute(
+                "select distinct workspace_id from mirror.outbox where index_number = %s", (self.number,)
+            )
             return {row[0] for row in await cursor.fetchall()}
 
     async def _round(self) -> None:
@@ -274,14 +297,14 @@ class Indexer:
 
     async def _begin(self, conn: Connection, workspace_id: str, *, only_words: bool, after: int) -> "_Batch":
         """Read the next rows of a workspace after an id; the texts of the first ones are processed from then on."""
-        found = await outbox.pending(conn, workspace_id, limit=_BATCH, after=after)
+        found = await outbox.pending(conn, self.number, workspace_id, limit=_BATCH, after=after)
         rows = next(in_pieces(found, _BATCH, _BATCH_TOKENS), [])
         fresh = [row for row in rows if not row.changed]
 
         async def make(piece: list[Pending]) -> FeatureSlice | EncodedSlice:
             if only_words:
                 return await self._maker.made(workspace_id, piece, only_words=True)
-            return await self._maker.encoded(workspace_id, piece, among=len(fresh))
+            return await self._maker.encoded(self.number, workspace_id, piece, among=len(fresh))
 
         ahead = Prefetcher(in_pieces(fresh, _SLICE, _SLICE_TOKENS), make, self._maker.ahead(len(fresh)))
         ahead.begin()
@@ -356,7 +379,7 @@ class Indexer:
         ids = []
         while left and (until is None or left[0] <= until):
             ids.append(left.popleft())
-        return await outbox.held(conn, workspace_id, ids) if ids else {}
+        return await outbox.held(conn, self.number, workspace_id, ids) if ids else {}
 
     async def _begin_following(self, conn: Connection, batch: "_Batch") -> None:
         if batch.is_last or batch.only_words:
@@ -382,12 +405,12 @@ class Indexer:
         """Write leaf features, and add the terms of versions that are not counted yet."""
         if isinstance(part, EncodedSlice):
             encoded = part.encoded
-            await leaf_features.put_rows(conn, encoded.leaf_versions, encoded.leaf_rows)
+            await leaf_features.put_rows(conn, self.number, encoded.leaf_versions, encoded.leaf_rows)
             await in_store_thread(add_counts, counts, encoded.terms, encoded.documents)
             counts[ALL_DOCUMENTS] += encoded.counted
             return
         made = part.held(held)
-        await leaf_features.put(conn, {row.version_id: features.leaf for row, features in made})
+        await leaf_features.put(conn, self.number, {row.version_id: features.leaf for row, features in made})
         fresh = [features for row, features in made if not row.counted]
         is_much = sum(len(features.terms.ids) for features in fresh) > _FEW_TERMS
         await in_store_thread_if(is_much, _count, counts, fresh)

@@ -2,8 +2,8 @@
 
 They are the terms of the content and of what stands with it (a title of its own, tags, attributes), how often each
 occurs, and the vector of the same text. A version never changes, so neither do its features: the indexer writes them
-once, in the transaction that applies the outbox, and they are deleted with the version (table ``mirror.passage``). A
-reader that needs those of all committed versions waits for `Indexer.current`.
+once for each index, in the transaction that applies the outbox, and they are deleted with the version or the index
+(table ``mirror.passage``). A reader that needs those of all committed versions waits for `Indexer.current`.
 """
 
 import asyncio
@@ -162,11 +162,12 @@ async def of_nodes(nodes: Sequence[Node], embedder: Embedder) -> list[LeafFeatur
 # --- In the mirror ---------------------------------------------------------------------------------------------------
 
 _COLUMNS: Final = "version_id, tokens, length, terms, counts, vector, checksum"
+_WRITTEN: Final = f"index_number, {_COLUMNS}"
 _COPY_HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _COPY_END: Final = b"\xff\xff"
 _COPY_BYTES: Final = 1 << 18
-_ROW_BEGIN: Final = struct.Struct(">hiqiiiii")
-"""The number of fields; then version, tokens and length, each after its size; and the size of the terms."""
+_ROW_BEGIN: Final = struct.Struct(">hiiiqiiiii")
+"""The number of fields; then index, version, tokens and length, each after its size; and the size of the terms."""
 
 _SIZE: Final = struct.Struct(">i")
 _ROW_END: Final = struct.Struct(">iq")
@@ -174,22 +175,25 @@ _ROW_END: Final = struct.Struct(">iq")
 _Row = tuple[int, int, int, bytes, bytes, bytes, int]
 
 
-async def put(conn: "Connection", found: Mapping[int, LeafFeatures | None]) -> None:
-    """Write the leaf features of versions, replacing existing ones."""
+async def put(conn: "Connection", index: int, found: Mapping[int, LeafFeatures | None]) -> None:
+    """Write the leaf features of versions for an index, replacing existing ones."""
     rows = {version_id: leaf_features for version_id, leaf_features in found.items() if leaf_features is not None}
-    data = [row(version_id, one.tokens, _terms_of(one), one.vector) for version_id, one in rows.items()]
-    await put_rows(conn, list(rows), b"".join(data))
+    data = [row(index, version_id, one.tokens, _terms_of(one), one.vector) for version_id, one in rows.items()]
+    await put_rows(conn, index, list(rows), b"".join(data))
 
 
-async def put_rows(conn: "Connection", version_ids: Sequence[int], rows: bytes) -> None:
-    """Write the rows (`row`) of versions, replacing existing ones."""
+async def put_rows(conn: "Connection", index: int, version_ids: Sequence[int], rows: bytes) -> None:
+    """Write the rows (`row`) of versions for an index, replacing existing ones."""
     if not version_ids:
         return
-    # They exist already if the outbox is applied again after a crash of the index, or with another model.
-    await conn.execute("delete from mirror.passage where version_id = any(%s::bigint[])", (integers(version_ids),))
+    # They exist already if the outbox is applied again after a crash of the index.
+    await conn.execute(
+        "delete from mirror.passage where version_id = any(%s::bigint[]) and index_number = %s",
+        (integers(version_ids), index),
+    )
     async with (
         conn.cursor() as cursor,
-        cursor.copy(f"copy mirror.passage ({_COLUMNS}) from stdin (format binary)") as copy,
+        cursor.copy(f"copy mirror.passage ({_WRITTEN}) from stdin (format binary)") as copy,
     ):
         for start in range(0, len(rows), _COPY_BYTES):
             head = _COPY_HEADER if start == 0 else b""
@@ -197,13 +201,13 @@ async def put_rows(conn: "Connection", version_ids: Sequence[int], rows: bytes) 
         await copy.write(_COPY_END)
 
 
-def row(version_id: int, tokens: int, terms: LeafTerms, vector: Vector) -> bytes:
-    """Return the row of a version with its checksum, as PostgreSQL's binary COPY takes it."""
+def row(index: int, version_id: int, tokens: int, terms: LeafTerms, vector: Vector) -> bytes:
+    """Return the row of a version for an index, with its checksum, as PostgreSQL's binary COPY takes it."""
     values = vector.astype(_FLOAT).tobytes()
     checksum = _checksum(version_id, tokens, terms.length, terms.terms, terms.counts, values)
     return b"".join(
         (
-            _ROW_BEGIN.pack(7, 8, version_id, 4, tokens, 4, terms.length, len(terms.terms)),
+            _ROW_BEGIN.pack(8, 4, index, 8, version_id, 4, tokens, 4, terms.length, len(terms.terms)),
             terms.terms,
             _SIZE.pack(len(terms.counts)),
             terms.counts,
@@ -227,44 +231,45 @@ def _checksum(version_id: int, tokens: int, length: int, terms: bytes, counts: b
     return found
 
 
-async def load_block(conn: "Connection", version_ids: Sequence[int]) -> LeafFeatureBlock:
-    """Return the leaf features of versions as one block, in any order; versions without any are left out.
+async def load_block(conn: "Connection", index: int, version_ids: Sequence[int]) -> LeafFeatureBlock:
+    """Return the leaf features of versions by an index as one block, in any order; versions without any are left out.
 
     So are rows whose checksum is wrong: a caller that misses some makes them from the texts, and has the indexer make
     them again (`Indexer.make_again`).
     """
-    blocks = [
-        await _read(conn, version_ids[start : start + _AT_ONCE]) for start in range(0, len(version_ids), _AT_ONCE)
-    ]
+    starts = range(0, len(version_ids), _AT_ONCE)
+    blocks = [await _read(conn, index, version_ids[start : start + _AT_ONCE]) for start in starts]
     if len(blocks) == 1:
         return blocks[0]
     return await in_store_thread(_joined, blocks)
 
 
-async def load(conn: "Connection", version_ids: Sequence[int]) -> dict[int, LeafFeatures]:
-    """Return the leaf features of versions by version id; versions without any are left out."""
-    return dict((await load_block(conn, version_ids)).passages())
+async def load(conn: "Connection", index: int, version_ids: Sequence[int]) -> dict[int, LeafFeatures]:
+    """Return the leaf features of versions by an index, by version id; versions without any are left out."""
+    return dict((await load_block(conn, index, version_ids)).passages())
 
 
-async def missing(conn: "Connection", workspace_id: str, limit: int) -> list[tuple[str, str]]:
-    """Return entry and commit of versions that should have leaf features, have none, and are not in the outbox."""
+async def missing(conn: "Connection", index: int, workspace_id: str, limit: int) -> list[tuple[str, str]]:
+    """Return entry and commit of versions that an index lacks the leaf features of, and that are not in its outbox."""
     cursor = await conn.execute(
         "select v.entry_id, c.commit_id from mirror.version v join mirror.line l using (line_id)"
         " join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq"
-        " where l.workspace_id = %s and not v.dead and not v.is_archive and v.tokens > 0 and v.type <> %s"
-        " and not exists (select from mirror.passage p where p.version_id = v.version_id)"
-        " and not exists (select from mirror.outbox o where o.version_id = v.version_id and not o.changed"
-        " and not o.applied) limit %s",
-        (workspace_id, SUMMARY_TYPE, limit),
+        " where l.workspace_id = %(workspace)s and not v.dead and not v.is_archive and v.tokens > 0"
+        " and v.type <> %(summary)s and not exists (select from mirror.passage p"
+        " where p.version_id = v.version_id and p.index_number = %(index)s)"
+        " and not exists (select from mirror.outbox o where o.version_id = v.version_id"
+        " and o.index_number = %(index)s and not o.changed and not o.applied) limit %(limit)s",
+        {"workspace": workspace_id, "index": index, "summary": SUMMARY_TYPE, "limit": limit},
     )
     return [(row[0], row[1]) for row in await cursor.fetchall()]
 
 
-async def _read(conn: "Connection", version_ids: Sequence[int]) -> LeafFeatureBlock:
+async def _read(conn: "Connection", index: int, version_ids: Sequence[int]) -> LeafFeatureBlock:
     async with conn.cursor(binary=True) as cursor:
         await cursor.execute(
-            f"select {_COLUMNS} from mirror.passage where version_id = any(%s::bigint[])",  # noqa: S608 - our own names
-            (integers(version_ids),),
+            f"select {_COLUMNS} from mirror.passage"  # noqa: S608 - our own names
+            " where version_id = any(%s::bigint[]) and index_number = %s",
+            (integers(version_ids), index),
         )
         rows = await cursor.fetchall()
     return await in_store_thread(_checked_block, rows)

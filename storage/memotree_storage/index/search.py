@@ -7,6 +7,7 @@ changes.
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any, Final
@@ -157,7 +158,15 @@ class _Ranking:
 class Search:
     """Finds nodes by words and by meaning at any state of any workspace."""
 
-    def __init__(self, database: Database, index: IndexSearch, embedder: Embedder, indexer: Indexer) -> None:
+    def __init__(
+        self,
+        database: Database,
+        index: IndexSearch,
+        embedder: Embedder,
+        indexer: Indexer,
+        in_use: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self._in_use = in_use
         self._database = database
         self._index = index
         self._embedder = embedder
@@ -176,6 +185,10 @@ class Search:
         """
         if query.node_ids is not None and not query.node_ids:
             return []
+        with self._in_use():
+            return await self._find(state, query)
+
+    async def _find(self, state: State, query: SearchQuery) -> list[FoundNode]:
         # The overlay first: staged rows that a commit takes away after this are found through the index.
         overlay = await self._overlay(state, query)
         terms = await in_thread_if_long(len(query.text), query_terms, query.text) if query.words else []
@@ -204,6 +217,10 @@ class Search:
             IndexUnavailableError: The index does not answer.
             UnavailableError: The embedding model does not answer.
         """
+        with self._in_use():
+            return await self._find_in_history(state, reached, text)
+
+    async def _find_in_history(self, state: State, reached: Mapping[int, int], text: str) -> PastHits:
         query = SearchQuery(text, _PAST_NODES, meaning=True)
         terms = await in_thread_if_long(len(text), query_terms, text)
         basis, *vectors = await self._basis_and_vector(state, query, terms)
@@ -247,7 +264,8 @@ class Search:
         after = self._indexer.known_until(state.workspace_id, meaning=query.meaning)
         wanted = [ALL_DOCUMENTS, *(term.id for term in terms)] if query.term_counts is None else []
         async with self._database.connection() as conn:
-            return await search_reads.basis(Snapshot(conn, state), after=after, terms=wanted)
+            snapshot, number = Snapshot(conn, state), self._indexer.number
+            return await search_reads.basis(snapshot, index=number, after=after, terms=wanted)
 
     def _by_words(
         self, query: SearchQuery, overlay: _Overlay, terms: Sequence[QueryTerm], basis: SearchBasis

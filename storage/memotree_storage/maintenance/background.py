@@ -1,6 +1,7 @@
 """Background maintenance of a store: packs repositories, renews statistics, closes sessions, collects lines."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -38,7 +39,7 @@ class BackgroundMaintenance:
     Args:
         database: The database.
         repositories: The repositories.
-        index: The index.
+        indexes: Returns the indexes that have to hear of every change.
         retention: How long the result of a request id is kept.
         locks: The locks of the store.
     """
@@ -47,13 +48,13 @@ class BackgroundMaintenance:
         self,
         database: Database,
         repositories: Repositories,
-        index: IndexWriter,
+        indexes: Callable[[], Sequence[IndexWriter]],
         retention: timedelta,
         locks: StoreLocks,
     ) -> None:
         self._database = database
         self._repositories = repositories
-        self._index = index
+        self._indexes = indexes
         self._retention = retention
         self._locks = locks
         self._waiting: set[str] = set()
@@ -110,7 +111,7 @@ class BackgroundMaintenance:
                     why=str(error),
                 )
         await self._release_ownerless(ownerless)
-        await remove_gone_points(self._database, self._index)
+        await remove_gone_points(self._database, self._indexes())
         return len(expired)
 
     async def _collect(self, workspace_id: str) -> None:
@@ -204,8 +205,10 @@ class BackgroundMaintenance:
             await asyncio.sleep(_PERIOD)
 
 
-async def remove_gone_points(database: Database, index: IndexWriter, workspace_id: str | None = None) -> None:
-    """Delete the index points of lines that the mirror has removed, in one workspace or in all.
+async def remove_gone_points(
+    database: Database, indexes: Sequence[IndexWriter], workspace_id: str | None = None
+) -> None:
+    """Delete the points of lines that the mirror has removed, in one workspace or in all.
 
     Selects by the removed lines, not by the remaining ones, because a concurrent commit may open a new line. The
     removed lines stay noted until the index has flushed, so the next call repeats what fails here.
@@ -215,10 +218,11 @@ async def remove_gone_points(database: Database, index: IndexWriter, workspace_i
     """
     async with database.connection() as conn:
         gone = await projector.gone_lines(conn, workspace_id)
-    for owner, lines in gone.items():
-        await index.delete(owner, lines=lines)
-    if gone:
+    for index in indexes if gone else ():
+        for owner, lines in gone.items():
+            await index.delete(owner, lines=lines)
         await index.flush()
+    if gone:
         async with database.connection() as conn:
             for owner, lines in gone.items():
                 await projector.forget_gone(conn, owner, lines)

@@ -18,7 +18,8 @@ _SPANS: Final = "(select array_agg(array[line_id, seq, number] order by depth) f
 _BASIS: Final = f"""
   with {LINE}
   select exists (select from mirror.outbox
-                  where workspace_id = %(workspace)s and not applied and outbox_id > %(after)s),
+                  where workspace_id = %(workspace)s and index_number = %(index)s
+                    and not applied and outbox_id > %(after)s),
          {_SPANS},
          (select array_agg(array[t.term, t.documents]) from mirror.term t
            where t.workspace_id = %(workspace)s and t.term = any(%(terms)s::bigint[]))"""  # noqa: S608 - constants
@@ -73,15 +74,16 @@ class NodePlaces(NamedTuple):
     child_counts: dict[str, int]
 
 
-async def basis(snapshot: Snapshot, *, after: int, terms: Collection[int]) -> SearchBasis:
+async def basis(snapshot: Snapshot, *, index: int, after: int, terms: Collection[int]) -> SearchBasis:
     """Return what a search needs first.
 
     Args:
         snapshot: The state.
+        index: The number of the index.
         after: The row of the outbox up to which the index has all that this search needs.
         terms: The terms whose counts are needed.
     """
-    cursor = await snapshot.conn.execute(_BASIS, snapshot.state.arguments(after=after, terms=list(terms)))
+    cursor = await snapshot.conn.execute(_BASIS, snapshot.state.arguments(index=index, after=after, terms=list(terms)))
     row = await cursor.fetchone()
     assert row is not None  # noqa: S101 - the statement has no condition
     return SearchBasis(row[0], _spans(row[1]), dict(row[2] or ()))

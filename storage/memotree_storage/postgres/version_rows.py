@@ -31,10 +31,12 @@ _VERSION: Final = f"""
     values ((select %(line)s::bigint from (select count(*) from ended) as after), %(seq)s,
             {", ".join(f"%({name})s" for name in FIELDS)}, %(targets)s)
     returning version_id, dead, is_archive)
-  insert into mirror.outbox (workspace_id, version_id, changed)
-  select %(workspace)s, version_id, true from ended where not dead and not is_archive
-  union all
-  select %(workspace)s, version_id, false from begun where not dead and not is_archive"""  # noqa: S608 - own names
+  insert into mirror.outbox (workspace_id, version_id, changed, index_number, counted)
+  select %(workspace)s, one.version_id, one.changed, i.number, not i.answers
+    from (select version_id, true as changed from ended where not dead and not is_archive
+          union all
+          select version_id, false from begun where not dead and not is_archive) one
+   cross join mirror.fed_index i"""  # noqa: S608 - own names
 
 
 async def replace_versions(
@@ -64,8 +66,9 @@ async def replace_versions(
           update mirror.version set to_seq = %(seq)s
            where line_id = %(line)s and entry_id = any(%(ids)s) and to_seq is null
           returning version_id, dead, is_archive)
-        insert into mirror.outbox (workspace_id, version_id, changed)
-        select %(workspace)s, version_id, true from ended where not dead and not is_archive
+        insert into mirror.outbox (workspace_id, version_id, changed, index_number, counted)
+        select %(workspace)s, version_id, true, i.number, not i.answers
+          from ended cross join mirror.fed_index i where not dead and not is_archive
         """,
         {**of_commit, "ids": [row[0] for row in rows]},
     )
@@ -76,7 +79,8 @@ async def replace_versions(
         async for row in in_turns(rows):
             await copy.write_row((place.line_id, place.seq, *row))
     await conn.execute(
-        "insert into mirror.outbox (workspace_id, version_id, changed) select %s, version_id, false from mirror.version"
+        "insert into mirror.outbox (workspace_id, version_id, changed, index_number, counted)"
+        " select %s, version_id, false, i.number, not i.answers from mirror.version cross join mirror.fed_index i"
         " where line_id = %s and from_seq = %s and from_seq > 0 and not dead and not is_archive order by version_id",
         (workspace_id, place.line_id, place.seq),
     )
@@ -101,7 +105,8 @@ async def override_versions(
             join mirror.version v on v.line_id = found.line_id and v.entry_id = found.entry_id
              and v.from_seq = found.seq
           returning version_id)
-        insert into mirror.outbox (workspace_id, version_id, changed) select %(workspace)s, version_id, true from hidden
+        insert into mirror.outbox (workspace_id, version_id, changed, index_number, counted)
+        select %(workspace)s, version_id, true, i.number, not i.answers from hidden cross join mirror.fed_index i
         """,
         {
             "workspace": workspace_id,

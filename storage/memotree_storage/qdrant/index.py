@@ -110,6 +110,16 @@ class QdrantIndex:
         if all(alias.alias_name != ALIAS for alias in aliases):
             await self.make_current()
 
+    async def remove_if_empty(self) -> bool:
+        """Remove the collection if it has no point; others may use the same server. Return whether it is gone."""
+        with failures(self._collection):
+            if not await self._client.collection_exists(self._collection):
+                return True
+            if (await self._client.count(self._collection, exact=True)).count:
+                return False
+            await self._client.delete_collection(self._collection)
+        return True
+
     async def make_current(self) -> None:
         """Point the alias ``memory_forest`` to this index's collection, in one step."""
         create = models.CreateAlias(collection_name=self._collection, alias_name=ALIAS)

@@ -9,11 +9,12 @@ from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.git.objects import ObjectMissingError
 from memotree_storage.index import leaf_features
 from memotree_storage.index.leaf_features import LeafFeatures
+from memotree_storage.index.model_index import ModelIndex
 from memotree_storage.index.node_text import shown_tokens, text_of
 from memotree_storage.model.codec import InvalidFileError
 from memotree_storage.model.node import Node
 from memotree_storage.model.paths import node_path
-from memotree_storage.ports import Vector
+from memotree_storage.ports import Embedder, Vector
 from memotree_storage.postgres.database import Connection
 from memotree_storage.store import Store
 from memotree_storage.verify.report import Difference, in_postgres
@@ -43,30 +44,36 @@ async def check_leaf_features(store: Store, workspace_id: str) -> AsyncIterator[
     Texts that Git has lost are left to the check of the commits. Vectors are computed again and compared only if the
     embedding model is not slow.
     """
-    async with store.database.connection() as conn:
-        for entry_id, commit_id in await leaf_features.missing(conn, workspace_id, _MOST_NAMED):
-            yield _difference("has no leaf features", entry_id, commit_id)
-    after = 0
-    while True:
+    index = store.current
+    with index.in_use():
         async with store.database.connection() as conn:
-            cursor = await conn.execute(_STORED, {"workspace": workspace_id, "after": after, "limit": _PAGE})
-            rows = await cursor.fetchall()
-            stored = await leaf_features.load(conn, [row[0] for row in rows])
-        if not rows:
-            return
-        after = rows[-1][0]
-        async with store.database.connection() as conn:
-            for entry_id, commit_id in await _damaged(conn, rows, stored):
-                yield _difference("has damaged leaf features", entry_id, commit_id)
-        for difference in await _compare(store, rows, stored, await _read(store, workspace_id, rows)):
-            yield difference
+            for entry_id, commit_id in await leaf_features.missing(conn, index.number, workspace_id, _MOST_NAMED):
+                yield _difference("has no leaf features", entry_id, commit_id)
+        after = 0
+        while True:
+            values = {"workspace": workspace_id, "index": index.number, "after": after, "limit": _PAGE}
+            async with store.database.connection() as conn:
+                rows = await (await conn.execute(_STORED, values)).fetchall()
+                stored = await leaf_features.load(conn, index.number, [row[0] for row in rows])
+            if not rows:
+                return
+            after = rows[-1][0]
+            async with store.database.connection() as conn:
+                for entry_id, commit_id in await _damaged(conn, index, rows, stored):
+                    yield _difference("has damaged leaf features", entry_id, commit_id)
+            nodes = await _read(store, workspace_id, rows)
+            for difference in await _compare(index.embedder, rows, stored, nodes):
+                yield difference
 
 
-async def _damaged(conn: Connection, rows: Sequence[_Row], stored: Mapping[int, LeafFeatures]) -> list[tuple[str, str]]:
+async def _damaged(
+    conn: Connection, index: ModelIndex, rows: Sequence[_Row], stored: Mapping[int, LeafFeatures]
+) -> list[tuple[str, str]]:
     """Return node and commit of rows that are there and were not loaded, since their checksum is wrong."""
     missed = {row[0]: row for row in rows if row[0] not in stored}
     cursor = await conn.execute(
-        "select version_id from mirror.passage where version_id = any(%s) order by version_id", (list(missed),)
+        "select version_id from mirror.passage where version_id = any(%s) and index_number = %s order by version_id",
+        (list(missed), index.number),
     )
     return [(missed[row[0]][1], missed[row[0]][3]) for row in await cursor.fetchall()]
 
@@ -86,14 +93,14 @@ async def _read(store: Store, workspace_id: str, rows: Sequence[_Row]) -> dict[s
 
 
 async def _compare(
-    store: Store, rows: Sequence[_Row], stored: Mapping[int, LeafFeatures], nodes: Mapping[str, Node]
+    embedder: Embedder, rows: Sequence[_Row], stored: Mapping[int, LeafFeatures], nodes: Mapping[str, Node]
 ) -> list[Difference]:
     # A version is gone if its line was collected meanwhile.
     known = [row for row in rows if row[0] in stored and row[2] in nodes]
-    if store.embedder.is_slow:
+    if embedder.is_slow:
         vectors: Sequence[Vector | None] = [stored[row[0]].vector for row in known]
     else:
-        vectors = await leaf_features.leaf_vectors([nodes[row[2]] for row in known], store.embedder)
+        vectors = await leaf_features.leaf_vectors([nodes[row[2]] for row in known], embedder)
 
     def compare() -> list[Difference]:
         found = []

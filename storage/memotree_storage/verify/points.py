@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from memotree_storage.index.model_index import ModelIndex
 from memotree_storage.index.points import point_id
 from memotree_storage.ports import IndexEntry, Override
 from memotree_storage.postgres import registry
@@ -25,7 +26,8 @@ _MOST_NAMED: Final = 10_000
 
 _VERSIONS: Final = f"""
   select k.number, v.version_id, v.to_seq, v.blob, c.commit_id, {OVERRIDES}, exists (
-           select from mirror.outbox o where o.version_id = v.version_id and o.changed and not o.applied)
+           select from mirror.outbox o where o.version_id = v.version_id and o.index_number = %(index)s
+              and o.changed and not o.applied)
     from unnest(%(lines)s::bigint[], %(seqs)s::bigint[], %(entries)s::text[]) with ordinality
       as k (line, seq, entry, number)
     join mirror.version v on v.line_id = k.line and v.entry_id = k.entry and v.from_seq = k.seq
@@ -65,51 +67,56 @@ async def check_index(store: Store, workspace_id: str) -> AsyncIterator[Differen
     Raises:
         IndexUnavailableError: The index does not answer.
     """
-    total = await store.index.count(workspace_id)
-    yield Step("index", 0, total)
-    await store.indexer.current(workspace_id, meaning=False)
-    look = _PointCheck()
-    async with store.database.connection() as conn:
-        async for done in _scan(conn, store, workspace_id, look):
-            yield Step("index", done, max(total, done))
-        await _find_missing(conn, workspace_id, look)
-    if look.clean:
-        return
-    # It yields nothing in here: a slow reader must not hold the lock.
-    async with store.locks.workspaces.of(workspace_id), store.database.transaction() as conn:
-        await registry.lock_workspace(conn, workspace_id)
-        await store.indexer.current(workspace_id, meaning=False)
+    index = store.current
+    with index.in_use():
+        total = await index.points.count(workspace_id)
+        yield Step("index", 0, total)
+        await index.indexer.current(workspace_id, meaning=False)
         look = _PointCheck()
-        async for _ in _scan(conn, store, workspace_id, look):
-            pass
-        await _find_missing(conn, workspace_id, look)
-        found = [difference async for difference in _reported(conn, workspace_id, look)]
-    for difference in found:
-        yield difference
+        async with store.database.connection() as conn:
+            async for done in _scan(conn, index, workspace_id, look):
+                yield Step("index", done, max(total, done))
+            await _find_missing(conn, workspace_id, look)
+        if look.clean:
+            return
+        # It yields nothing in here: a slow reader must not hold the lock.
+        async with store.locks.workspaces.of(workspace_id), store.database.transaction() as conn:
+            await registry.lock_workspace(conn, workspace_id)
+            await index.indexer.current(workspace_id, meaning=False)
+            look = _PointCheck()
+            async for _ in _scan(conn, index, workspace_id, look):
+                pass
+            await _find_missing(conn, workspace_id, look)
+            found = [difference async for difference in _reported(conn, workspace_id, look)]
+        for difference in found:
+            yield difference
 
 
-async def _scan(conn: Connection, store: Store, workspace_id: str, look: _PointCheck) -> AsyncIterator[int]:
+async def _scan(conn: Connection, index: ModelIndex, workspace_id: str, look: _PointCheck) -> AsyncIterator[int]:
     """Check all points; yield how many have been checked so far."""
     done = 0
     cursor = await conn.execute("select number from mirror.line where workspace_id = %s", (workspace_id,))
     look.lines = frozenset(row[0] for row in await cursor.fetchall())
     batch: list[IndexEntry] = []
-    async for entry in store.index.scan(workspace_id):
+    async for entry in index.points.scan(workspace_id):
         batch.append(entry)
         if len(batch) == _BATCH:
-            await _compare(conn, workspace_id, batch, look)
+            await _compare(conn, index.number, workspace_id, batch, look)
             done += len(batch)
             batch = []
             yield done
-    await _compare(conn, workspace_id, batch, look)
+    await _compare(conn, index.number, workspace_id, batch, look)
     yield done + len(batch)
 
 
-async def _compare(conn: Connection, workspace_id: str, batch: Sequence[IndexEntry], look: _PointCheck) -> None:
+async def _compare(
+    conn: Connection, index: int, workspace_id: str, batch: Sequence[IndexEntry], look: _PointCheck
+) -> None:
     cursor = await conn.execute(
         _VERSIONS,
         {
             "workspace": workspace_id,
+            "index": index,
             "lines": [entry.line_id for entry in batch],
             "seqs": [entry.from_seq for entry in batch],
             "entries": [entry.node_id for entry in batch],

@@ -47,7 +47,13 @@ class CorpusSaving:
         self._is_saved: set[str] = set()
         self._changes: Counter[str] = Counter()
         """The changed entries of each workspace since its corpus was saved."""
+        self._closed = False
         store.forgetting.append(self._forget)
+
+    def close(self) -> None:
+        """Ends the saving: a corpus that is being saved now is not kept."""
+        self._closed = True
+        self._store.forgetting.remove(self._forget)
 
     def _forget(self, workspace_id: str) -> None:
         self._is_saved.discard(workspace_id)
@@ -103,7 +109,7 @@ class CorpusSaving:
         workspace_id, commit_id = view.state.workspace_id, view.state.commit_id
 
         def is_current() -> bool:
-            return self._store.generations[workspace_id] == view.generation
+            return not self._closed and self._store.generations[workspace_id] == view.generation
 
         try:
             async with self._turns.of(""):  # one at once: it is work that nobody waits for

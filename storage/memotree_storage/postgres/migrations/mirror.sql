@@ -121,17 +121,28 @@ create table mirror.overridden (
 );
 create index overridden_by_line on mirror.overridden (by_line);
 
+-- The indexes that have to hear of every change, by number: the one that answers, and one that is being made beside it
+-- for another embedding model. A number is never used again. Terms are counted once, by the rows of the index that
+-- answers. Which model each belongs to is written in the working state; a start writes these rows anew from there.
+create table mirror.fed_index (
+  number  integer primary key,
+  answers boolean not null
+);
+insert into mirror.fed_index values (1, true);
+
 -- What a search inside documents needs of each version with a content of its own: the terms of the content (ascending
--- 32-bit ids and how often each stands there, both little-endian) and its vector (32-bit floats). Written by the indexer
--- when the version's point is; never compressed, since a search reads many at once.
+-- 32-bit ids and how often each stands there, both little-endian) and its vector (32-bit floats) by the embedding model
+-- of an index. Written by the indexer when the version's point is; never compressed, since a search reads many at once.
 create table mirror.passage (
-  version_id bigint primary key references mirror.version on delete cascade,
-  tokens     integer not null,
-  length     integer not null,
-  terms      bytea not null,
-  counts     bytea not null,
-  vector     bytea not null,
-  checksum   bigint not null -- CRC-32 of the other columns; a row with another one counts as missing
+  version_id   bigint not null references mirror.version on delete cascade,
+  index_number integer not null,
+  tokens       integer not null,
+  length       integer not null,
+  terms        bytea not null,
+  counts       bytea not null,
+  vector       bytea not null,
+  checksum     bigint not null, -- CRC-32 of the others, without the index; a row with another one counts as missing
+  primary key (version_id, index_number)
 ) with (toast_tuple_target = 8160);
 alter table mirror.passage alter column terms set storage external;
 alter table mirror.passage alter column counts set storage external;
@@ -179,17 +190,18 @@ create table mirror.term (
   primary key (workspace_id, term)
 );
 
--- What the index does not reflect yet: a version that is new, or (`changed`) one that has ended or is overridden. A row
+-- What an index does not reflect yet: a version that is new, or (`changed`) one that has ended or is overridden. A row
 -- goes only after the index has flushed what it asked for.
 create table mirror.outbox (
   outbox_id    bigint generated always as identity primary key,
+  index_number integer not null,
   workspace_id text collate "C" not null references mirror.workspace on delete cascade,
   version_id   bigint not null references mirror.version on delete cascade,
   changed      boolean not null,
   applied      boolean not null default false,
   counted      boolean not null default false
 );
-create index outbox_pending on mirror.outbox (workspace_id, outbox_id) where not applied;
+create index outbox_pending on mirror.outbox (workspace_id, index_number, outbox_id) where not applied;
 -- For the rows that go with their version: without it each version that is removed reads the whole outbox.
 create index outbox_by_version on mirror.outbox (version_id);
 

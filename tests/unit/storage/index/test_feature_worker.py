@@ -113,7 +113,7 @@ def assert_equal(made: EncodedSlice | None, rows: Sequence[Pending], embedder: W
     ]
     assert made.encoded.leaf_versions == [version_id for version_id, *_ in leaves]
     own = embedder.embed_now([text for *_, text in leaves])
-    expected = [leaf_features.row(*values, vector) for (*values, _), vector in zip(leaves, own, strict=True)]
+    expected = [leaf_features.row(1, *values, vector) for (*values, _), vector in zip(leaves, own, strict=True)]
     assert made.encoded.leaf_rows == b"".join(expected)
     fresh = [vector for row, vector in zip(rows, terms, strict=True) if not row.counted]
     counts: Counter[int] = Counter()
@@ -125,14 +125,14 @@ def assert_equal(made: EncodedSlice | None, rows: Sequence[Pending], embedder: W
 async def test_a_worker_returns_what_this_process_makes(
     workers: FeatureWorkers, rows: list[Pending], embedder: WordllamaEmbedder
 ) -> None:
-    assert_equal(await workers.made(WORKSPACE, rows, 1), rows, embedder)
+    assert_equal(await workers.made(1, WORKSPACE, rows, 1), rows, embedder)
 
 
 async def test_more_workers_share_the_slices_and_end_when_they_rest(
     workers: FeatureWorkers, rows: list[Pending], embedder: WordllamaEmbedder
 ) -> None:
     many = len(workers.workers)
-    slices = [workers.made(WORKSPACE, rows[:100], many) for _ in range(2 * many)]
+    slices = [workers.made(1, WORKSPACE, rows[:100], many) for _ in range(2 * many)]
     for made in await asyncio.gather(*slices):
         assert_equal(made, rows[:100], embedder)
     processes = [worker.process for worker in workers.workers]
@@ -148,37 +148,37 @@ async def test_few_versions_need_no_worker_and_each_processor_helps_with_very_ma
 async def test_a_killed_worker_is_noticed_and_another_one_is_started(
     workers: FeatureWorkers, rows: list[Pending], embedder: WordllamaEmbedder
 ) -> None:
-    await workers.made(WORKSPACE, rows[:10], 1)
+    await workers.made(1, WORKSPACE, rows[:10], 1)
     process = workers.workers[0].process
     assert process is not None
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert await workers.made(WORKSPACE, rows[:10], 1) is None
-    assert_equal(await workers.made(WORKSPACE, rows[:10], 1), rows[:10], embedder)
+    assert await workers.made(1, WORKSPACE, rows[:10], 1) is None
+    assert_equal(await workers.made(1, WORKSPACE, rows[:10], 1), rows[:10], embedder)
 
 
 async def test_a_worker_that_cannot_start_is_noticed(
     workers: FeatureWorkers, rows: list[Pending], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.executable", "/nowhere/python")
-    assert await workers.made(WORKSPACE, rows[:10], 1) is None
+    assert await workers.made(1, WORKSPACE, rows[:10], 1) is None
 
 
 async def test_a_missing_text_is_left_to_this_process(workers: FeatureWorkers, rows: list[Pending]) -> None:
     lost = rows[5]._replace(blob="f" * 40)
-    assert await workers.made(WORKSPACE, [*rows[:5], lost], 1) is None
-    assert await workers.made(WORKSPACE, rows[:5], 1) is not None, "the worker goes on"
+    assert await workers.made(1, WORKSPACE, [*rows[:5], lost], 1) is None
+    assert await workers.made(1, WORKSPACE, rows[:5], 1) is not None, "the worker goes on"
 
 
 async def test_a_worker_reads_what_was_committed_after_it_had_started(
     workers: FeatureWorkers, repository: GitRepository, rows: list[Pending]
 ) -> None:
-    await workers.made(WORKSPACE, rows[:1], 1)
+    await workers.made(1, WORKSPACE, rows[:1], 1)
     one = node(1)
     signature = service_signature(datetime.now(UTC))
     draft = CommitDraft(None, {entry_path(one): encode_entry(one)}, "One\n", signature, signature)
     blob = repository.write_commit(draft).blobs[entry_path(one)]
-    assert await workers.made(WORKSPACE, [pending(1, one, blob)], 1) is not None
+    assert await workers.made(1, WORKSPACE, [pending(1, one, blob)], 1) is not None
 
 
 def test_a_slice_fits_only_rows_that_are_held_as_they_were_read(rows: list[Pending]) -> None:

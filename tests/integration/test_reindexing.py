@@ -1,0 +1,342 @@
+"""Another embedding model gets an index beside the old one, which answers until the new one is whole."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from integration.worlds import World
+from memotree_storage import reindexing
+from memotree_storage.embedded.qdrant import EmbeddedQdrant
+from memotree_storage.index.search import SearchQuery
+from memotree_storage.ports import IndexPoint
+from memotree_storage.postgres import indexes
+from memotree_storage.postgres.database import Database
+from memotree_storage.postgres.tree import State
+from memotree_storage.qdrant.client import connect
+from memotree_storage.qdrant.index import QdrantIndex, collection_name
+from memotree_storage.reindexing import NewModel, reindex_with
+from memotree_storage.store import Store
+from memotree_storage.verify import verify
+from memotree_storage.verify.report import Difference
+from qdrant_client import AsyncQdrantClient
+
+from memotree.models.builtin import WordllamaEmbedder
+from memotree.request.limits import ServiceLimits
+from memotree.request.pages import PageTokens
+from memotree.v1 import workspace_service_pb2
+from memotree.workspaces import WorkspaceOperations
+
+pytestmark = pytest.mark.requirement("STORE-7")
+
+DEADLINE = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """The engine, with the places of the points of each model."""
+
+    client: AsyncQdrantClient
+    process: EmbeddedQdrant
+
+    def points(self, model: str, dimensions: int) -> QdrantIndex:
+        return QdrantIndex(self.client, model=model, dimensions=dimensions, flush=self.process.flush)
+
+    def of(self, embedder: WordllamaEmbedder) -> NewModel:
+        return NewModel(embedder, self.points(embedder.model, embedder.dimensions))
+
+    async def collections(self) -> set[str]:
+        return {each.name for each in (await self.client.get_collections()).collections}
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
+    process = EmbeddedQdrant(tmp_path / "engine")
+    async with AsyncExitStack() as cleanup:
+        endpoint = await process.start()
+        cleanup.push_async_callback(process.stop)
+        client = connect(endpoint.url, endpoint.api_key)
+        cleanup.push_async_callback(client.close)
+        yield Engine(client, process)
+
+
+Open = Callable[[WordllamaEmbedder], AbstractAsyncContextManager[Store]]
+
+
+@pytest.fixture
+def opened(tmp_path: Path, database_url: str, engine: Engine) -> Open:
+    """Opens the store with a model, each time on the same data."""
+
+    @asynccontextmanager
+    async def begin(embedder: WordllamaEmbedder) -> AsyncIterator[Store]:
+        points = engine.points(embedder.model, embedder.dimensions)
+        store = Store(tmp_path / "data", Database(database_url), points, embedder, open_points=engine.points)
+        await store.open()
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    return begin
+
+
+OLD, NEW, OTHER = WordllamaEmbedder(), WordllamaEmbedder(64), WordllamaEmbedder(128)
+
+
+async def differences(store: Store, world: World) -> list[Difference]:
+    return [found async for found in verify(store, world.workspace) if isinstance(found, Difference)]
+
+
+async def nearest(store: Store, world: World, query: str, commit: str = "") -> str:
+    state = State(world.workspace, commit or await world.head())
+    found = await store.search.find(state, SearchQuery(query, limit=1, words=False, meaning=True))
+    return found[0].version.title
+
+
+async def records(store: Store) -> indexes.IndexRecords:
+    async with store.database.connection() as conn:
+        return await indexes.read_begun(conn)
+
+
+async def numbers(store: Store) -> list[int]:
+    """The indexes that have leaf features."""
+    async with store.database.connection() as conn:
+        cursor = await conn.execute("select distinct index_number from mirror.passage order by 1")
+        return [row[0] for row in await cursor.fetchall()]
+
+
+def unheard(_step: str, _done: int, _total: int) -> None:
+    """Hear of no progress."""
+
+
+async def test_the_new_index_answers_at_the_end_and_the_old_one_is_gone(
+    opened: Open, engine: Engine, pages: PageTokens, limits: ServiceLimits
+) -> None:
+    async with opened(OLD) as store:
+        world = await World.create(store, pages, limits)
+        first = await world.put(*world.nodes(40), world.node("Roses", content="Roses need water.", position="a1"))
+        steps: list[tuple[str, int, int]] = []
+        assert await reindex_with(store, engine.of(NEW), lambda *step: steps.append(step))
+        assert store.embedder is NEW
+        assert await nearest(store, world, "roses need water") == "Roses"
+        assert await engine.collections() == {collection_name(NEW.model, 64)}
+        assert await numbers(store) == [2]
+        assert (await records(store)).retired == ()
+        assert await differences(store, world) == []
+        assert ("index", 41, 41) in steps
+        last = await world.put(world.node("Bread", content="Bread is baked.", position="a2"))
+        assert await nearest(store, world, "baked bread") == "Bread"
+        assert await nearest(store, world, "roses need water", first) == "Roses"
+        assert not await reindex_with(store, engine.of(NEW), unheard), "it answers already"
+    async with opened(NEW) as store:
+        world = world.on(store)
+        assert await nearest(store, world, "baked bread", last) == "Bread"
+        assert await numbers(store) == [2], "nothing was made again"
+        assert await differences(store, world) == []
+
+
+async def test_what_is_committed_meanwhile_is_in_both_indexes_and_the_old_one_answers(
+    opened: Open, engine: Engine, pages: PageTokens, limits: ServiceLimits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(OLD) as store:
+        world = await World.create(store, pages, limits)
+        gone = world.node("Gone", content="A comet passes.", position="a1")
+        await world.put(*world.nodes(40), gone)
+        seen: list[str] = []
+
+        model = engine.of(NEW)
+        upsert = model.points.upsert
+
+        async def meanwhile(points: Sequence[IndexPoint]) -> None:
+            if len(seen) < 3:
+                title = f"kiln{len(seen)}"
+                fresh = world.node(title, content=f"About {title} and ferns.", position="a2")
+                await world.put(fresh, delete=[] if seen else [gone])
+                seen.append(await nearest(store, world, f"{title} and ferns"))
+                assert store.embedder is OLD
+                assert await differences(store, world) == []
+            await upsert(points)
+
+        monkeypatch.setattr(model.points, "upsert", meanwhile)
+        assert await reindex_with(store, model, unheard)
+        assert len(seen) == 3, "the next round has what came in the one before"
+        assert store.embedder is NEW
+        for title in seen:
+            assert await nearest(store, world, f"{title} and ferns") == title
+        assert await nearest(store, world, "A comet passes.") != "Gone"
+        assert await differences(store, world) == []
+
+
+async def test_a_cancelled_run_leaves_the_old_index_and_the_next_one_goes_on(
+    opened: Open, engine: Engine, pages: PageTokens, limits: ServiceLimits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(OLD) as store:
+        world = await World.create(store, pages, limits)
+        other = await World.create(store, pages, limits, "meadow")
+        await world.put(*world.nodes(10))
+        await other.put(*other.nodes(10))
+        model, begun = engine.of(NEW), asyncio.Event()
+        upsert, written = model.points.upsert, list[IndexPoint]()
+        flush, flushed = model.points.flush, asyncio.Event()
+
+        async def stuck(points: Sequence[IndexPoint]) -> None:
+            if written:
+                await flushed.wait()
+                begun.set()
+                await asyncio.Event().wait()
+            written.extend(points)
+            await upsert(points)
+
+        async def noticed() -> None:
+            await flush()
+            flushed.set()
+
+        monkeypatch.setattr(reindexing, "_FLUSH_SECONDS", 0.05)
+        monkeypatch.setattr(model.points, "flush", noticed)
+        monkeypatch.setattr(model.points, "upsert", stuck)
+        making = asyncio.create_task(reindex_with(store, model, unheard))
+        async with asyncio.timeout(DEADLINE):
+            await begun.wait()
+        making.cancel()
+        await asyncio.gather(making, return_exceptions=True)
+        assert store.embedder is OLD
+        assert not store.indexes.is_making
+        last = await world.put(world.node("Roses", content="Roses need water.", position="a1"))
+        assert await nearest(store, world, "roses need water") == "Roses"
+        assert await differences(store, world) == []
+
+        again = engine.of(NEW)
+        upsert, more = again.points.upsert, list[IndexPoint]()
+
+        async def noted(points: Sequence[IndexPoint]) -> None:
+            more.extend(points)
+            await upsert(points)
+
+        monkeypatch.setattr(again.points, "upsert", noted)
+        assert await reindex_with(store, again, unheard)
+        assert len(more) < 21, "what was written is not written again"
+        assert await nearest(store, world, "roses need water", last) == "Roses"
+        for each in (world, other):
+            assert await differences(store, each) == []
+
+
+@pytest.mark.parametrize("how", ["abandoned", "for another model"])
+async def test_what_was_begun_is_deleted_if_nobody_goes_on_with_it(
+    opened: Open, engine: Engine, pages: PageTokens, limits: ServiceLimits, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    async with opened(OLD) as store:
+        world = await World.create(store, pages, limits)
+        await world.put(*world.nodes(10))
+        model = engine.of(NEW)
+
+        async def failing(_points: Sequence[IndexPoint]) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(model.points, "upsert", failing)
+        with pytest.raises(ZeroDivisionError):
+            await reindex_with(store, model, unheard)
+        assert collection_name(NEW.model, 64) in await engine.collections()
+    async with opened(OLD) as store:  # it is known after a start, too
+        world = world.on(store)
+        await world.put(world.node("Roses", content="Roses need water.", position="a1"))
+        if how == "abandoned":
+            assert await store.indexes.abandon()
+            assert not await store.indexes.abandon()
+            assert await engine.collections() == {collection_name(OLD.model, 256)}
+            assert (await numbers(store), (await records(store)).next) == ([1], None)
+        else:
+            assert await reindex_with(store, engine.of(OTHER), unheard)
+            assert await engine.collections() == {collection_name(OTHER.model, 128)}
+            assert await numbers(store) == [3], "a number is never used again"
+        assert await nearest(store, world, "roses need water") == "Roses"
+        assert await differences(store, world) == []
+        async with store.database.connection() as conn:
+            cursor = await conn.execute(
+                "select count(*) from mirror.outbox o left join mirror.fed_index i"
+                " on i.number = o.index_number where i.number is null"
+            )
+            assert await cursor.fetchall() == [(0,)], "nothing waits for an index that is gone"
+
+
+async def test_a_search_that_has_begun_ends_on_the_old_index(
+    opened: Open, engine: Engine, pages: PageTokens, limits: ServiceLimits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(OLD) as store:
+        world = await World.create(store, pages, limits)
+        await world.put(*world.nodes(10), world.node("Roses", content="Roses need water.", position="a1"))
+        await store.indexer.current(world.workspace)
+        begun, may_go_on = asyncio.Event(), asyncio.Event()
+        nearest_of = store.index.nearest
+
+        async def late(*arguments: object) -> object:
+            begun.set()
+            await may_go_on.wait()
+            return await nearest_of(*arguments)  # type: ignore[arg-type]  # as it was called
+
+        monkeypatch.setattr(store.index, "nearest", late)
+        searching = asyncio.create_task(nearest(store, world, "roses need water"))
+        making = asyncio.create_task(reindex_with(store, engine.of(NEW), unheard))
+        async with asyncio.timeout(DEADLINE):
+            await begun.wait()
+            while store.embedder is OLD:  # noqa: ASYNC110 - the switch tells nobody
+                await asyncio.sleep(0.01)
+            assert not making.done()
+            assert collection_name(OLD.model, 256) in await engine.collections()
+            assert await nearest(store, world, "roses need water") == "Roses"
+            may_go_on.set()
+            assert await searching == "Roses"
+            assert await making
+        assert await engine.collections() == {collection_name(NEW.model, 64)}
+
+
+async def test_workspaces_that_come_and_go_meanwhile_are_whole_or_gone(
+    opened: Open, engine: Engine, pages: PageTokens, limits: ServiceLimits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(OLD) as store:
+        world = await World.create(store, pages, limits)
+        await world.put(*world.nodes(10))
+        leaving = await World.create(store, pages, limits, "leaving")
+        await leaving.put(*leaving.nodes(5))
+        model, come = engine.of(NEW), list[World]()
+        flush = model.points.flush
+
+        async def meanwhile() -> None:
+            await flush()
+            if not come:
+                come.append(await World.create(store, pages, limits, "coming"))
+                await come[0].put(come[0].node("Roses", content="Roses need water."))
+                await WorkspaceOperations(store, pages, limits).delete_workspace(
+                    workspace_service_pb2.DeleteWorkspaceRequest(workspace="leaving", confirm_name="leaving")
+                )
+
+        monkeypatch.setattr(model.points, "flush", meanwhile)
+        assert await reindex_with(store, model, unheard)
+        assert await nearest(store, come[0], "roses need water") == "Roses"
+        assert await store.index.count(leaving.workspace) == 0
+        for each in (world, come[0]):
+            assert await differences(store, each) == []
+
+
+async def test_a_rebuild_meanwhile_leaves_no_point_of_the_rows_that_went(
+    opened: Open, engine: Engine, pages: PageTokens, limits: ServiceLimits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(OLD) as store:
+        world = await World.create(store, pages, limits)
+        await world.put(*world.nodes(10), world.node("Roses", content="Roses need water.", position="a1"))
+        model, rebuilt = engine.of(NEW), list[bool]()
+        flush = model.points.flush
+
+        async def meanwhile() -> None:
+            await flush()
+            if not rebuilt:
+                rebuilt.append(True)
+                await store.rebuild(world.workspace)
+
+        monkeypatch.setattr(model.points, "flush", meanwhile)
+        assert await reindex_with(store, model, unheard)
+        assert rebuilt
+        assert await nearest(store, world, "roses need water") == "Roses"
+        assert await store.index.count(world.workspace) == 11
+        assert await differences(store, world) == []
