@@ -159,7 +159,7 @@ class Settings(BaseSettings):
     embedding_model: str = Field(
         default="",
         description="The embedding model's name there, or `all-minilm-l6-v2` without a URL for that local model; "
-        "changing it computes all vectors again.",
+        "`memotree reindex --embedding` changes the index to it.",
     )
     embedding_api_key: SecretStr | None = Field(default=None, description="The key of that endpoint.")
     embedding_dimensions: int | None = Field(

@@ -55,6 +55,7 @@ COMMANDS: Final = {
     "RebuildWorkspace": "rebuild",
     "StartRebuild": "rebuild --background",
     "StartReindex": "reindex",
+    "ChangeEmbedding": "reindex --embedding",
     "GetJob": "jobs show",
     "ListJobs": "jobs list",
     "WatchJob": "jobs watch",

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 from memotree.client.errors import AlreadyExistsError
-from memotree.client.jobs import AsyncJobs
+from memotree.client.jobs import AsyncJobs, Job
 from memotree.client.paging import pages
 from memotree.client.revision import MOST_PER_PAGE
 from memotree.client.transport import DEFAULT_ADDRESS, AioTransport, TransportSettings, log_warning
@@ -17,6 +17,7 @@ from memotree.v1 import (
     erase_service_pb2_grpc,
     forest_service_pb2_grpc,
     history_service_pb2_grpc,
+    index_service_pb2_grpc,
     job_service_pb2_grpc,
     maintenance_service_pb2_grpc,
     node_service_pb2_grpc,
@@ -25,6 +26,7 @@ from memotree.v1 import (
     view_service_pb2_grpc,
     workspace_service_pb2_grpc,
 )
+from memotree.v1 import index_service_pb2 as indexes
 from memotree.v1 import maintenance_service_pb2 as maintenance
 from memotree.v1 import workspace_service_pb2 as workspaces
 
@@ -51,6 +53,7 @@ class AsyncRawStubs:
     forest: forest_service_pb2_grpc.ForestServiceAsyncStub
     reviews: review_service_pb2_grpc.ReviewServiceAsyncStub
     erasures: erase_service_pb2_grpc.EraseServiceAsyncStub
+    indexes: index_service_pb2_grpc.IndexServiceAsyncStub
 
     @classmethod
     def over(cls, channel: aio.Channel) -> Self:
@@ -66,6 +69,7 @@ class AsyncRawStubs:
             forest_service_pb2_grpc.ForestServiceStub(channel),
             review_service_pb2_grpc.ReviewServiceStub(channel),
             erase_service_pb2_grpc.EraseServiceStub(channel),
+            index_service_pb2_grpc.IndexServiceStub(channel),
         )
         return cls(*stubs)
 
@@ -115,6 +119,17 @@ class Calls(AsyncJobs):
         return ServerStatus.from_wire(
             await self._transport.call(maintenance.GetStatusRequest(), maintenance.GetStatusResponse)
         )
+
+    async def change_embedding(self, model: str, *, dimensions: int = 0, request_id: str = "") -> Job:
+        """Makes an index with another embedding model beside the present one, as a job, and switches to it at its end.
+
+        Args:
+            model: ``wordllama-l2``, ``all-minilm-l6-v2``, or the model that the settings name with a URL.
+            dimensions: The length of its vectors; its own if 0.
+            request_id: An id of your choice for this call; a new one if empty.
+        """
+        request = indexes.ChangeEmbeddingRequest(model=model, dimensions=dimensions, request_id=request_id)
+        return Job.from_wire((await self._transport.call(request, indexes.ChangeEmbeddingResponse)).job)
 
     async def back_up(self) -> AsyncIterator[bytes]:
         """Yields a backup of all workspaces, in chunks of one file; ``memotree restore`` reads it."""

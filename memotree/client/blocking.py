@@ -24,6 +24,7 @@ from memotree.v1 import (
     erase_service_pb2_grpc,
     forest_service_pb2_grpc,
     history_service_pb2_grpc,
+    index_service_pb2_grpc,
     job_service_pb2_grpc,
     maintenance_service_pb2_grpc,
     memory_service_pb2_grpc,
@@ -313,6 +314,7 @@ class RawStubs:
     forest: forest_service_pb2_grpc.ForestServiceStub
     reviews: review_service_pb2_grpc.ReviewServiceStub
     erasures: erase_service_pb2_grpc.EraseServiceStub
+    indexes: index_service_pb2_grpc.IndexServiceStub
 
     @classmethod
     def over(cls, channel: grpc.Channel) -> Self:
@@ -329,6 +331,7 @@ class RawStubs:
             forest_service_pb2_grpc.ForestServiceStub(channel),
             review_service_pb2_grpc.ReviewServiceStub(channel),
             erase_service_pb2_grpc.EraseServiceStub(channel),
+            index_service_pb2_grpc.IndexServiceStub(channel),
         )
 
 
@@ -390,4 +393,5 @@ class Client(_Twin):
     watch_job = _iterating(Calls.watch_job)
     cancel_job = _blocking(Calls.cancel_job)
     resume_job = _blocking(Calls.resume_job)
+    change_embedding = _blocking(Calls.change_embedding)
     close = _blocking(Calls.close)

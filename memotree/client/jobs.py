@@ -124,7 +124,8 @@ class Job:
     Attributes:
         id: The id, sixteen characters.
         workspace_id: The workspace it belongs to.
-        kind: ``ingest``, ``ingest_documents``, ``renew_summaries``, ``rebuild``, ``reindex`` or ``erase``.
+        kind: ``ingest``, ``ingest_documents``, ``renew_summaries``, ``rebuild``, ``reindex``, ``erase`` or
+            ``change_embedding``.
         subject: What it works on, as text for people.
         state: Its state.
         progress: The progress of its current step; ``None`` before the first step.
@@ -247,6 +248,6 @@ class AsyncRebuilds:
         return Job.from_wire((await self._transport.call(request, wire.StartRebuildResponse)).job)
 
     async def start_reindex(self, *, request_id: str = "") -> Job:
-        """Computes all vectors again, as a job: for another embedding model, or after the index was lost."""
+        """Computes all vectors again with the present model, as a job: for an index that was lost or damaged."""
         request = wire.StartReindexRequest(workspace=self._workspace, request_id=request_id)
         return Job.from_wire((await self._transport.call(request, wire.StartReindexResponse)).job)

@@ -27,6 +27,7 @@ METHODS: Final = {
     "BlameNode": "workspace.blame",
     "CherryPick": "workspace.cherry_pick",
     "CancelJob": "client.cancel_job",
+    "ChangeEmbedding": "client.change_embedding",
     "CheckMemory": "workspace.check_memory",
     "CheckPush": "workspace.check_push",
     "CollapseNode": "view.collapse",

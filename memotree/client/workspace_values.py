@@ -200,6 +200,10 @@ class ServerStatus:
     """The greatest depth of a node; a root of an archive has depth 0."""
     faults: Mapping[str, int] = field(default_factory=dict)
     """How many nodes stand nowhere at the default branch of a workspace, by its id, where there are any."""
+    embedding_dimensions: int = 0
+    """The length of the vectors."""
+    embedding_notice: str = ""
+    """What to do if the settings name another embedding model than the index has."""
 
     @classmethod
     def from_wire(cls, message: maintenance_service_pb2.GetStatusResponse) -> Self:
@@ -216,6 +220,8 @@ class ServerStatus:
             {each.workspace_id: each.reason for each in message.set_aside},
             message.max_depth,
             {each.workspace_id: each.count for each in message.faults},
+            message.embedding_dimensions,
+            message.embedding_notice,
         )
 
 

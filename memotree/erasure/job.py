@@ -65,6 +65,7 @@ async def _erase(
         await rewriting.rewrite_history(store, order, context.report)
         await context.progress("index")
         await store.index_rows(job.workspace_id, context.report)
+        await store.indexes.delete_retired()  # they have not heard of it
         await context.progress("rows and files")
         changed = await remains.remove_texts(store, order)
         async with store.database.transaction() as conn:

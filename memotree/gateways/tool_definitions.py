@@ -193,6 +193,12 @@ TOOLS: Final[tuple[Tool, ...]] = (
     ),
     _read("list_erasures", "List erasures", "EraseService.ListErasures"),
     _read("get_erasure", "Read what stays of an erasure", "EraseService.GetErasure", "erasure_id"),
+    Tool(
+        "change_embedding",
+        "Index with another embedding model",
+        "IndexService.ChangeEmbedding",
+        required=("model",),
+    ),
     _read("list_archives", "List archives", "WorkspaceService.ListArchives"),
     _read("list_workspaces", "List workspaces", "WorkspaceService.ListWorkspaces"),
     Tool("create_workspace", "Create a workspace", "WorkspaceService.CreateWorkspace", required=("name",)),

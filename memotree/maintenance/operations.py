@@ -1,7 +1,7 @@
 """The maintenance operations: status, verify, rebuild and backup."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import aclosing
 from importlib.metadata import version
 
@@ -10,6 +10,7 @@ from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import AbortedError, UnavailableError
 from memotree_storage.git.backup import write_backup
 from memotree_storage.model.tokens import COUNTER_NAME
+from memotree_storage.ports import Embedder
 from memotree_storage.postgres import misplaced, registry
 from memotree_storage.store import Store
 from memotree_storage.verify import Difference, Step, verify
@@ -38,6 +39,7 @@ class MaintenanceOperations:
         store: The store.
         pages: Makes and reads page tokens.
         limits: What the service allows.
+        about_embedding: Returns what to do if the settings name another embedding model than the given one.
         max_message_bytes: The most bytes a message may have.
         embedded: Which of ``postgres`` and ``qdrant`` the server runs itself.
     """
@@ -47,6 +49,7 @@ class MaintenanceOperations:
         store: Store,
         pages: PageTokens,
         limits: ServiceLimits,
+        about_embedding: Callable[[Embedder], str] = lambda _: "",
         *,
         max_message_bytes: int = 0,
         embedded: Collection[str] = (),
@@ -54,6 +57,7 @@ class MaintenanceOperations:
         self._store = store
         self._pages = pages
         self._limits = limits
+        self._about_embedding = about_embedding
         self._max_message_bytes = max_message_bytes
         self._embedded = frozenset(embedded)
         self._asking: asyncio.Task[list[pb.StoreStatus]] | None = None
@@ -70,6 +74,8 @@ class MaintenanceOperations:
             stores=stores,
             workspace_count=len(workspaces),
             embedding_model=self._store.embedder.model,
+            embedding_dimensions=self._store.embedder.dimensions,
+            embedding_notice=self._about_embedding(self._store.embedder),
             token_counter=COUNTER_NAME,
             max_content_bytes=self._limits.node.content_bytes,
             max_depth=self._limits.max_depth,

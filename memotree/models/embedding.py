@@ -37,8 +37,9 @@ class EmbeddingDimensionError(FailedPreconditionError):
 
     def __init__(self, model: str, found: int, needed: int) -> None:
         super().__init__(
-            f"The embedding model {model!r} returns vectors of {found} dimensions, but {needed} are needed. Set "
-            f"MEMOTREE_EMBEDDING_DIMENSIONS to {found} and start again; all vectors are then recomputed."
+            f"The embedding model {model!r} returns vectors of {found} dimensions, but {needed} are needed. Run "
+            f"`memotree reindex --embedding {model} --dimensions {found}`, and set MEMOTREE_EMBEDDING_DIMENSIONS to "
+            f"{found}."
         )
 
 
@@ -72,6 +73,10 @@ class EndpointEmbedder:
     def is_slow(self) -> bool:
         """True: the model is behind a URL."""
         return True
+
+    def of_length(self, dimensions: int) -> "EndpointEmbedder":
+        """Returns an embedder of the same model whose vectors have another length; it shares the connections."""
+        return EndpointEmbedder(self._endpoint, self._cache, dimensions)
 
     async def close(self) -> None:
         """Closes the connections."""

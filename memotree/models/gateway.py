@@ -13,7 +13,6 @@ from memotree_storage.postgres.database import Database
 
 from memotree.extras import install, is_installed
 from memotree.models import extractive, relevance
-from memotree.models.builtin import WordllamaEmbedder
 from memotree.models.cache import AnswerCache, key_of, one_batch
 from memotree.models.chat_answers import Answer, ContextNode, Decision, Explore, Summary
 from memotree.models.chat_requests import (
@@ -25,8 +24,8 @@ from memotree.models.chat_requests import (
     loop_question,
     parent_question,
 )
+from memotree.models.embeddings import EmbeddingModels
 from memotree.models.meter import Meter
-from memotree.models.minilm import MinilmEmbedder
 from memotree.models.model_errors import ModelRefusedError, ModelUnavailableError, RetryPolicy
 from memotree.settings import LOCAL_EMBEDDING_MODEL, Settings
 
@@ -77,11 +76,11 @@ class Models:
         self._remote = remote
         self._chat = remote.chat if remote else None
         self._ranking = remote.ranking if remote else None
-        self._remote_embedder = remote.embedder if remote else None
-        self._builtin = WordllamaEmbedder()
-        self._local_embedder = MinilmEmbedder(cache) if has_local_embedder else None
-        self.embedder: Embedder = self._remote_embedder or self._local_embedder or self._builtin
-        """The embedder of the store."""
+        self.embeddings = EmbeddingModels(cache, remote.embedder if remote else None, is_local=has_local_embedder)
+        """The embedding models that can be used."""
+        self._builtin = self.embeddings.builtin
+        self.embedder: Embedder = self.embeddings.configured
+        """The embedder of the store; another one after a switch to an index of another model."""
 
     @classmethod
     def from_settings(cls, settings: Settings, database: Database, retry_policy: RetryPolicy | None = None) -> Self:
@@ -98,20 +97,21 @@ class Models:
         remote = connect(settings, cache, retry_policy or RetryPolicy(timeout=timeout, attempts=attempts))
         return cls(cache, remote, has_local_embedder=is_local)
 
-    async def open(self) -> None:
-        """Finds out the length of a remote model's vectors, which the index needs to open, or loads the local model.
+    async def open(self, model: str = "", dimensions: int = 0) -> None:
+        """Chooses the embedding model: that of the index, if it can be used, or else the one of the settings; opens it.
 
         With an embedding model behind a URL, the database must be open.
+
+        Args:
+            model: The embedding model of the index that answers; "" if there is none yet.
+            dimensions: The length of its vectors.
 
         Raises:
             LocalModelMissingError: If the local model is configured and not installed.
             ModelUnavailableError: If the embedding model does not answer, and its vector length is not cached.
             ModelRefusedError: If its endpoint refuses the call.
         """
-        if self._remote_embedder is not None:
-            await self._remote_embedder.learn()
-        elif self._local_embedder is not None:
-            await self._local_embedder.load()
+        self.embedder = await self.embeddings.at_start(model, dimensions)
 
     async def close(self) -> None:
         """Closes the connections to every endpoint."""
@@ -138,9 +138,13 @@ class Models:
         """The name of the reranking model; "" if none is configured."""
         return self._ranking.model if self._ranking else ""
 
+    def as_now(self) -> "Models":
+        """Returns these models without a later change of the embedder, for work that compares its own vectors."""
+        return copy(self)
+
     def without_chat(self) -> "Models":
         """Returns these models without the chat model, so that summaries are built in and made at once."""
-        models = copy(self)
+        models = self.as_now()
         models._chat = None  # noqa: SLF001 - of this class
         return models
 
@@ -153,8 +157,8 @@ class Models:
             EmbeddingDimensionError: If its vectors have another length than those of the index.
             BudgetExhaustedError: If the meter's limit is reached.
         """
-        if self._remote_embedder is not None:
-            return await self._remote_embedder.embed(texts, meter)
+        if (remote := self.embeddings.as_remote(self.embedder)) is not None:
+            return await remote.embed(texts, meter)
         return await self.embedder.embed(texts)
 
     # --- Summaries ---------------------------------------------------------------------------------------------------

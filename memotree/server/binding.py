@@ -21,6 +21,7 @@ from memotree.v1 import (
     erase_service_pb2,
     forest_service_pb2,
     history_service_pb2,
+    index_service_pb2,
     job_service_pb2,
     maintenance_service_pb2,
     memory_service_pb2,
@@ -43,6 +44,7 @@ _FILES: Final = (
     job_service_pb2,
     review_service_pb2,
     erase_service_pb2,
+    index_service_pb2,
 )
 
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

@@ -4,8 +4,11 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from memotree_storage.index.model_index import ModelIndex
 from memotree_storage.model.validation import Limits
+from memotree_storage.postgres import indexes
 from memotree_storage.postgres.database import Database
+from memotree_storage.postgres.indexes import IndexRecord
 from memotree_storage.postgres.ownership import DatabaseOwnership
 from memotree_storage.qdrant.client import connect
 from memotree_storage.qdrant.index import QdrantIndex
@@ -26,7 +29,8 @@ from memotree.forest.recall.recall import Recall
 from memotree.forest.summaries.renewal_job import SummaryRenewal
 from memotree.history import HistoryOperations
 from memotree.jobs import JobOperations, JobRunner, rebuilds
-from memotree.maintenance import MaintenanceOperations
+from memotree.maintenance import MaintenanceOperations, embedding_job
+from memotree.maintenance.index_operations import IndexOperations
 from memotree.memory import MemoryOperations
 from memotree.models.gateway import Models
 from memotree.request.limits import ServiceLimits
@@ -64,6 +68,7 @@ async def compose(settings: Settings, embedded: EmbeddedServers | None = None) -
         limits = service_limits(settings)
         runner = JobRunner(store.database, concurrency=settings.job_concurrency, retention=settings.job_retention)
         rebuilds.register(runner, store)
+        embedding_job.register(runner, store, models.embeddings)
         erase_job.register(runner, store, settings.author_email, optimise)
         summaries = SummaryRenewal(store, models, runner, limits, background=settings.renew_summaries)
         reader = DocumentReader(ReadingLimits(settings.document_time, settings.document_memory))
@@ -75,6 +80,7 @@ async def compose(settings: Settings, embedded: EmbeddedServers | None = None) -
             store,
             pages,
             limits,
+            models.embeddings.notice,
             max_message_bytes=settings.max_message_bytes,
             embedded={
                 name
@@ -97,6 +103,7 @@ async def compose(settings: Settings, embedded: EmbeddedServers | None = None) -
             "MaintenanceService": maintenance,
             "ForestService": forest,
             "JobService": JobOperations(store, pages, runner),
+            "IndexService": IndexOperations(runner, models.embeddings),
             "EraseService": EraseOperations(store, pages, runner),
             "ReviewService": ReviewOperations(store, pages, limits, sessions, forest, summaries),
         }
@@ -174,29 +181,39 @@ async def open_store_and_models(
     )
     models = Models.from_settings(settings, database)
     stack.push_async_callback(models.close)
-    if settings.embedding_url is not None:
-        stack.push_async_callback(database.close)
-        await database.open()  # the earlier answers of the model are cached there; the store opens it once more
-    await models.open()
-    embedder = models.embedder
+    stack.push_async_callback(database.close)
+    await database.open()  # which index answers is noted there, and vectors are cached; the store opens it once more
+    answering = await _answering(settings, database)
+    await models.open(*(() if answering is None else (answering.model, answering.dimensions)))
     engine, endpoint = await embedded.qdrant()
     client = connect(endpoint.url, endpoint.api_key)
     flush = None if engine is None else engine.flush
-    index = QdrantIndex(client, model=embedder.model, dimensions=embedder.dimensions, flush=flush)
+
+    def open_points(model: str, dimensions: int) -> QdrantIndex:
+        return QdrantIndex(client, model=model, dimensions=dimensions, flush=flush)
+
+    index = open_points(models.embedder.model, models.embedder.dimensions)
     stack.push_async_callback(client.close)
     python = (sys.executable, "-P", "-m")
     store = Store(
         settings.data_folder,
         database,
         index,
-        embedder,
+        models.embedder,
         request_retention=settings.request_retention,
         committer_email=settings.committer_email,
         after_push=(*python, "memotree.local.after_push", str(settings.data_folder.absolute())),
         before_push=(*python, "memotree.local.before_push"),
         before_branch=(*python, "memotree.local.before_branch", str(settings.data_folder.absolute())),
         max_depth=settings.max_depth,
+        open_points=open_points,
     )
+
+    async def follow(made: ModelIndex) -> None:
+        models.embedder = made.embedder
+        await open_points(made.embedder.model, made.embedder.dimensions).make_current()
+
+    store.indexes.when_switched.append(follow)
     stack.push_async_callback(store.close)
     await store.open()
     if ownership is not None:
@@ -205,8 +222,17 @@ async def open_store_and_models(
     if not isinstance(postgres, str):
         postgres.supervisor.on_restart(database.renew_broken)
     if engine is not None:
-        engine.supervisor.on_restart(store.indexer.forget_applied)
+        engine.supervisor.on_restart(store.indexes.forget_applied)
     return store, models
+
+
+async def _answering(settings: Settings, database: Database) -> IndexRecord | None:
+    """Which index answers; ``None`` if there is nothing yet that it could answer about."""
+    if not any((settings.data_folder / "workspaces").glob("*.git")):
+        return None
+    async with database.connection() as conn:
+        found = await indexes.read(conn)
+    return None if found is None else found.current
 
 
 def service_limits(settings: Settings) -> ServiceLimits:

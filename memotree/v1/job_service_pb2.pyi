@@ -87,9 +87,9 @@ class Job(_message.Message):
     id: _builtins.str
     """Sixteen characters of lower-case base 32."""
     workspace_id: _builtins.str
-    """The id of the workspace."""
+    """The id of the workspace; empty for a job of all."""
     kind: _builtins.str
-    """"ingest", "ingest_documents", "renew_summaries", "rebuild", "reindex"."""
+    """"ingest", "ingest_documents", "renew_summaries", "rebuild", "reindex", "erase", "change_embedding"."""
     subject: _builtins.str
     """What it works on, as text for people."""
     state: Global___JobState.ValueType

@@ -128,7 +128,7 @@ class JobServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def StartReindex(self, request, context):
-        """Computes all vectors of a workspace again, as a job; for another embedding model, or after the index was lost.
+        """Computes all vectors of a workspace again with the present model, as a job; for an index that was lost or damaged.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -53,7 +53,7 @@ class JobServiceStub:
     StartRebuild: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.StartRebuildRequest, _job_service_pb2.StartRebuildResponse]
     """Rebuilds the rows and vectors of a workspace from Git, as a job."""
     StartReindex: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.StartReindexRequest, _job_service_pb2.StartReindexResponse]
-    """Computes all vectors of a workspace again, as a job; for another embedding model, or after the index was lost."""
+    """Computes all vectors of a workspace again with the present model, as a job; for an index that was lost or damaged."""
 
 @_typing.type_check_only
 class JobServiceAsyncStub(JobServiceStub):
@@ -80,7 +80,7 @@ class JobServiceAsyncStub(JobServiceStub):
     StartRebuild: _aio.UnaryUnaryMultiCallable[_job_service_pb2.StartRebuildRequest, _job_service_pb2.StartRebuildResponse]  # type: ignore[assignment]
     """Rebuilds the rows and vectors of a workspace from Git, as a job."""
     StartReindex: _aio.UnaryUnaryMultiCallable[_job_service_pb2.StartReindexRequest, _job_service_pb2.StartReindexResponse]  # type: ignore[assignment]
-    """Computes all vectors of a workspace again, as a job; for another embedding model, or after the index was lost."""
+    """Computes all vectors of a workspace again with the present model, as a job; for an index that was lost or damaged."""
 
 class JobServiceServicer(metaclass=_abc_1.ABCMeta):
     """Jobs: long work that survives a restart of the server, reports its progress, and can be cancelled and resumed.
@@ -146,6 +146,6 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_service_pb2.StartReindexRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_service_pb2.StartReindexResponse, _abc.Awaitable[_job_service_pb2.StartReindexResponse]]:
-        """Computes all vectors of a workspace again, as a job; for another embedding model, or after the index was lost."""
+        """Computes all vectors of a workspace again with the present model, as a job; for an index that was lost or damaged."""
 
 def add_JobServiceServicer_to_server(servicer: JobServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

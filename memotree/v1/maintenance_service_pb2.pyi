@@ -199,6 +199,8 @@ class GetStatusResponse(_message.Message):
     SET_ASIDE_FIELD_NUMBER: _builtins.int
     MAX_DEPTH_FIELD_NUMBER: _builtins.int
     FAULTS_FIELD_NUMBER: _builtins.int
+    EMBEDDING_DIMENSIONS_FIELD_NUMBER: _builtins.int
+    EMBEDDING_NOTICE_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The version of MemoTree."""
     workspace_count: _builtins.int
@@ -215,6 +217,10 @@ class GetStatusResponse(_message.Message):
     """Versions whose vectors are not yet flushed to the index; 0 while PostgreSQL does not answer."""
     max_depth: _builtins.int
     """The greatest depth of a node in its tree; a root of an archive has depth 0."""
+    embedding_dimensions: _builtins.int
+    """The length of its vectors."""
+    embedding_notice: _builtins.str
+    """What to do if the settings name another embedding model than the index has; else empty."""
     @_builtins.property
     def stores(self) -> _containers.RepeatedCompositeFieldContainer[Global___StoreStatus]:
         """The stores."""
@@ -241,10 +247,12 @@ class GetStatusResponse(_message.Message):
         set_aside: _abc.Iterable[Global___SetAsideWorkspace] | None = ...,
         max_depth: _builtins.int = ...,
         faults: _abc.Iterable[Global___WorkspaceFaults] | None = ...,
+        embedding_dimensions: _builtins.int = ...,
+        embedding_notice: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["embedding_model", b"embedding_model", "faults", b"faults", "index_backlog", b"index_backlog", "max_content_bytes", b"max_content_bytes", "max_depth", b"max_depth", "max_message_bytes", b"max_message_bytes", "set_aside", b"set_aside", "stores", b"stores", "token_counter", b"token_counter", "version", b"version", "workspace_count", b"workspace_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["embedding_dimensions", b"embedding_dimensions", "embedding_model", b"embedding_model", "embedding_notice", b"embedding_notice", "faults", b"faults", "index_backlog", b"index_backlog", "max_content_bytes", b"max_content_bytes", "max_depth", b"max_depth", "max_message_bytes", b"max_message_bytes", "set_aside", b"set_aside", "stores", b"stores", "token_counter", b"token_counter", "version", b"version", "workspace_count", b"workspace_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -180,7 +180,8 @@ def list_(
         bool, typer.Option("--unfinished", help="Only jobs that are queued or running, or that stopped or failed.")
     ] = False,
     kind: Annotated[
-        str, typer.Option("--kind", help="Only this kind: ingest, ingest_documents, renew_summaries, rebuild, reindex.")
+        str,
+        typer.Option("--kind", help="Only this kind, such as ingest, rebuild, reindex, erase or change_embedding."),
     ] = "",
 ) -> None:
     """List the jobs of the workspace, newest first."""

@@ -36,6 +36,7 @@ def status(cli: CliContext) -> None:
                 ("chosen workspace", chosen.workspace),
                 ("chosen session", chosen.session),
                 ("embedding model", found.embedding_model),
+                ("", found.embedding_notice),
                 ("token counter", found.token_counter),
                 ("content at most", f"{found.max_content_bytes:,} bytes per node"),
                 ("depth at most", f"{found.max_depth:,} levels below a root"),
@@ -156,6 +157,24 @@ def rebuild(cli: CliContext, background: BackgroundOption = False) -> None:
 
 
 @command("reindex", WORKSPACE)
-def reindex(cli: CliContext, background: BackgroundOption = False) -> None:
-    """Compute all vectors of the workspace again, as a job; for another embedding model, or for a lost index."""
-    end(cli, cli.workspace.start_reindex(), background=background)
+def reindex(
+    cli: CliContext,
+    model: Annotated[
+        str,
+        typer.Option(
+            "--embedding",
+            metavar="MODEL",
+            help="Change to this embedding model, for all workspaces: wordllama-l2, all-minilm-l6-v2, or the one that "
+            "the settings name with a URL.",
+        ),
+    ] = "",
+    dimensions: Annotated[
+        int, typer.Option("--dimensions", min=0, help="With --embedding: the length of its vectors; 0 for its own.")
+    ] = 0,
+    background: BackgroundOption = False,
+) -> None:
+    """Compute all vectors of the workspace again, or change the embedding model while searches go on, as a job."""
+    if dimensions and not model:
+        raise typer.BadParameter("it needs --embedding, which names the model.", param_hint="--dimensions")
+    started = cli.client.change_embedding(model, dimensions=dimensions) if model else cli.workspace.start_reindex()
+    end(cli, started, background=background)

@@ -90,7 +90,7 @@ COMMANDS: Final = {
     "rebuild": Entry("maintenance", "Rebuild the rows and vectors of the workspace from Git; staged changes stay."),
     "reindex": Entry(
         "maintenance",
-        "Compute all vectors of the workspace again, as a job; for another embedding model, or for a lost index.",
+        "Compute all vectors of the workspace again, or change the embedding model while searches go on, as a job.",
     ),
     "backup": Entry(
         "backups",

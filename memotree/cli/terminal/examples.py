@@ -67,7 +67,7 @@ EXAMPLES: Final = {
     "mcp": "mcp --workspace main",
     "rebuild": "rebuild --background",
     "recall": 'recall "Which region do we use?" --budget 2000',
-    "reindex": "reindex",
+    "reindex": "reindex --embedding wordllama-l2 --dimensions 64",
     "remember": 'remember "We use region eu-central-1." --tag decision',
     "restore": "restore memotree-backup.tar",
     "revert": "revert 3f9a2c --preview",

@@ -160,7 +160,7 @@ class TreeBuilder:
     """Makes the nodes of a document; all model calls are counted by one meter."""
 
     def __init__(self, models: Models, meter: Meter, context: BuildContext, report: ReportProgress) -> None:
-        self._models = models
+        self._models = models.as_now()
         self._meter = meter
         self.context = context
         self._report = report

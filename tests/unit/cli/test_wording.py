@@ -19,6 +19,7 @@ from memotree.v1 import (
     erase_service_pb2,
     forest_service_pb2,
     history_service_pb2,
+    index_service_pb2,
     job_service_pb2,
     maintenance_service_pb2,
     memory_service_pb2,
@@ -43,6 +44,7 @@ def rpcs() -> set[str]:
         *(forest_service_pb2, history_service_pb2, job_service_pb2, maintenance_service_pb2, node_service_pb2),
         *(session_service_pb2, view_service_pb2, workspace_service_pb2, memory_service_pb2, review_service_pb2),
         erase_service_pb2,
+        index_service_pb2,
     ):
         file = descriptor_pb2.FileDescriptorProto()
         module.DESCRIPTOR.CopyToProto(file)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import pickle
 import re
 import socket
 import threading
@@ -100,15 +101,26 @@ async def test_texts_of_similar_meaning_are_near(embedder: WordllamaEmbedder) ->
 async def test_many_threads_share_one_load(embedder: WordllamaEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
     loads = []
     loaded = embedder._load()[:2]
-    monkeypatch.setattr(builtin, "_load_wordllama", lambda: loads.append(threading.get_ident()) or loaded)
+    monkeypatch.setattr(builtin, "_load_wordllama", lambda _: loads.append(threading.get_ident()) or loaded)
     fresh = WordllamaEmbedder()
     results = await asyncio.gather(*(fresh.embed([f"text {number}"]) for number in range(20)))
     assert len(loads) == 1
     assert len(results) == 20
 
 
+@pytest.mark.requirement("STORE-7")
+@pytest.mark.parametrize("size", builtin.SIZES)
+async def test_vectors_of_each_size_tell_what_is_alike(size: int) -> None:
+    shorter = pickle.loads(pickle.dumps(WordllamaEmbedder(size)))  # noqa: S301 - as it goes to a worker process
+    assert (shorter.model, shorter.dimensions) == (f"wordllama-l2-{size}", size)
+    vectors = await shorter.embed(["Roses need water.", "Flowers have to be watered.", "The engine of a car.", ""])
+    assert vectors.shape == (4, size)
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-5)
+    assert vectors[0] @ vectors[1] > vectors[0] @ vectors[2]
+
+
 async def test_a_missing_model_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> None:
+    def fail(_dimensions: int) -> None:
         raise FileNotFoundError
 
     monkeypatch.setattr(builtin, "_load_wordllama", fail)

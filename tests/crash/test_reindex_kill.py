@@ -1,0 +1,129 @@
+"""The server is killed while an index of another embedding model is made: afterwards the old or the new one answers.
+
+The next server ends the job. At every moment exactly one index answers, and it is whole.
+"""
+
+import asyncio
+import random
+import signal
+from pathlib import Path
+
+import pytest
+from crash.service import DEADLINE, Service, start
+
+from memotree.client import AsyncClient, Difference, Job, JobState
+from memotree.client.workspace import AsyncWorkspace
+
+pytestmark = [pytest.mark.requirement("STORE-7", "STORE-1"), pytest.mark.timeout(180)]
+
+CAMPAIGN = pytest.mark.campaign
+OLD, NEW = "wordllama-l2-256", "wordllama-l2-64"
+BEFORE = ("reindex.begun", "index.put", "reindex.workspace-filled", "reindex.filled", "reindex.switching")
+AFTER = ("reindex.switched", "reindex.rows-deleted", "reindex.points-deleted", "job.worked")
+USUAL = {"reindex.workspace-filled", "reindex.switching", "reindex.switched", "reindex.rows-deleted"}
+
+
+async def prepare(data: Path, log: Path) -> None:
+    """Make two workspaces with notes."""
+    service = await start(data, log)
+    try:
+        async with AsyncClient(service.address) as client:
+            for name in ("garden", "meadow"):
+                await client.create_workspace(name)
+                for number in range(12):
+                    await client.workspace(name).remember(f"Note {number} of the {name}.")
+                await client.workspace(name).remember(f"Roses of the {name} need water.", title="Roses")
+            await client.workspace("garden").branch("idea")
+        assert await service.stop() == 0
+    finally:
+        service.kill()
+
+
+async def best(workspace: AsyncWorkspace, question: str = "Do roses need water?") -> str:
+    """The title of what is nearest in meaning to a question."""
+    found = await workspace.search(question, search_type="SEMANTIC", max_results=1)
+    return found.hits[0].node.title
+
+
+async def is_whole(client: AsyncClient) -> None:
+    """The index that answers has all, and nothing else."""
+    for name in ("garden", "meadow"):
+        workspace = client.workspace(name)
+        assert await best(workspace) == "Roses"
+        assert [each.description async for each in workspace.verify() if isinstance(each, Difference)] == []
+
+
+async def ended(data: Path, log: Path, models: set[str]) -> None:
+    """The next server answers at once with one of these models, ends the job, and has deleted the other index."""
+    service = await start(data, log)
+    try:
+        async with AsyncClient(service.address) as client:
+            assert (await client.status()).embedding_model in models
+            assert await best(client.workspace("garden")) == "Roses"
+            await client.workspace("garden").remember("What came after the kill.", title="Later")
+            job = await over(client)
+            assert job.state is JobState.SUCCEEDED, job.message
+            assert (await client.status()).embedding_model == NEW
+            await is_whole(client)
+            found = await client.workspace("garden").search(
+                "what came after the kill", search_type="SEMANTIC", max_results=1
+            )
+            assert found.hits[0].node.title == "Later"
+        async with asyncio.timeout(DEADLINE):
+            while len(collections(data)) > 1:  # noqa: ASYNC110 - the server deletes the earlier one in the background
+                await asyncio.sleep(0.01)
+        assert await service.stop() == 0
+    finally:
+        service.kill()
+
+
+def collections(data: Path) -> list[Path]:
+    """The folders of the indexes."""
+    return [path.parent for path in data.glob("qdrant/data/collections/*/collection.binpb")]
+
+
+async def over(client: AsyncClient) -> Job:
+    """The only job at its end."""
+    (job,) = [each async for each in client.jobs(kind="change_embedding")]
+    async with asyncio.timeout(DEADLINE):
+        async for each in client.watch_job(job):
+            job = each
+    return job
+
+
+@pytest.mark.parametrize(
+    "point", [point if point in USUAL else pytest.param(point, marks=CAMPAIGN) for point in (*BEFORE, *AFTER)]
+)
+async def test_a_killed_change_of_the_model_is_ended_by_the_next_server(tmp_path: Path, point: str) -> None:
+    data, log = tmp_path / "data", tmp_path / "server.log"
+    await prepare(data, log)
+    service = await start(data, log, fault=point)
+    try:
+        async with AsyncClient(service.address) as client:
+            await client.change_embedding("wordllama-l2", dimensions=64, request_id="once")
+            assert await service.exit_status() == -signal.SIGKILL
+    finally:
+        service.kill()
+    await ended(data, log, {OLD} if point in BEFORE else {NEW})
+
+
+@CAMPAIGN
+@pytest.mark.parametrize("seed", range(6))
+async def test_kills_at_random_moments_leave_one_whole_index(tmp_path: Path, seed: int) -> None:
+    data, log = tmp_path / "data", tmp_path / "server.log"
+    await prepare(data, log)
+    dice = random.Random(seed)
+    service: Service = await start(data, log)
+    try:
+        async with AsyncClient(service.address) as client:
+            await client.change_embedding("wordllama-l2", dimensions=64, request_id="once")
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(asyncio.Event().wait(), dice.uniform(0.0, 0.5))
+            service.kill()
+            service = await start(data, log)
+            async with AsyncClient(service.address) as client:
+                assert await best(client.workspace("garden")) == "Roses"
+    finally:
+        service.kill()
+    await ended(data, log, {OLD, NEW})
