@@ -112,6 +112,7 @@ class NodeSearch:
 
     def __init__(self, store: Store, request: pb.SearchNodesRequest, limits: ServiceLimits) -> None:
         self._store = store
+        self._index = store.current  # of one model to the end, although another index may answer by then
         self._limits = limits
         self._warnings: list[str] = []
         self._request = request
@@ -124,6 +125,10 @@ class NodeSearch:
     async def run(self) -> pb.SearchNodesResponse:
         """Find the nodes, with the reason why each was found."""
         self._check()
+        with self._index.in_use():
+            return await self._run()
+
+    async def _run(self) -> pb.SearchNodesResponse:
         request = self._request
         place = lookup.known_revision(self._store, request.workspace, request.revision)
         node_ids: set[str] | None = None
@@ -138,7 +143,7 @@ class NodeSearch:
         state = place.state
         if self._kind == pb.SEARCH_TYPE_RELATION and not starts:
             # Scope and filters apply to the results only; the relations may start anywhere.
-            found = await self._store.search.find(state, SearchQuery(request.query, _STARTS))
+            found = await self._index.search.find(state, SearchQuery(request.query, _STARTS))
             starts = {hit.version.entry_id: hit.score for hit in found}
         hits: list[_Hit] = []
         if self._kind != pb.SEARCH_TYPE_RELATION:
@@ -169,7 +174,7 @@ class NodeSearch:
             self._request.query,
             None if self._kind == pb.SEARCH_TYPE_SEMANTIC else max(hit.found.words for hit in hits),
             None if self._kind == pb.SEARCH_TYPE_FULL_TEXT else max(hit.found.meaning for hit in hits),
-            has_known_vectors=has_known_vectors(self._store.embedder),
+            has_known_vectors=has_known_vectors(self._index.embedder),
         )
 
     def _check(self) -> None:
@@ -238,7 +243,7 @@ class NodeSearch:
             archive_ids=archives,
             node_ids=node_ids,
         )
-        return await self._store.search.find(state, query)
+        return await self._index.search.find(state, query)
 
     async def _along_relations(
         self,

@@ -66,8 +66,10 @@ async def note_meant(store: Store, state: State, request: pb.ReviseRequest) -> s
         return request.node_id
     check_query(request.query)
     query = SearchQuery(request.query, _LOOKED_AT, words=True, meaning=True)
-    found = [hit for hit in await store.search.find(state, query) if hit.version.type != SUMMARY_TYPE]
-    meant = _titled(found, request.query) or await _with_all_words(store, state, found, request.query)
+    index = store.current
+    found = [hit for hit in await index.search.find(state, query) if hit.version.type != SUMMARY_TYPE]
+    known = has_known_vectors(index.embedder)
+    meant = _titled(found, request.query) or await _with_all_words(store, state, found, request.query, known=known)
     if meant is None:
         raise UnclearQueryError.among(request.query, [hit.version for hit in found[:_TOLD]])
     return meant.version.entry_id
@@ -80,8 +82,18 @@ def _titled(found: Sequence[FoundNode], query: str) -> FoundNode | None:
     return titled[0] if len(titled) == 1 else None
 
 
-async def _with_all_words(store: Store, state: State, found: Sequence[FoundNode], query: str) -> FoundNode | None:
-    """The only hit that has all words of the query, common ones apart, if it is confident."""
+async def _with_all_words(
+    store: Store, state: State, found: Sequence[FoundNode], query: str, *, known: bool
+) -> FoundNode | None:
+    """The only hit that has all words of the query, common ones apart, if it is confident.
+
+    Args:
+        store: The store.
+        state: Where the hits are from.
+        found: The hits.
+        query: The query.
+        known: Whether confidence is fitted for the vectors that they were found by.
+    """
     wanted = await in_thread_if_long(len(query), _words_that_count, query)
     if not wanted or not found:
         return None
@@ -90,7 +102,6 @@ async def _with_all_words(store: Store, state: State, found: Sequence[FoundNode]
     named = [hit for hit in found if hit.version.entry_id in having]
     if len(named) != 1:
         return None
-    known = has_known_vectors(store.embedder)
     likelihood = NODES.likelihood(query, named[0].words, named[0].meaning, has_known_vectors=known)
     return named[0] if Confidence.of(likelihood) is Confidence.STRONG else None
 

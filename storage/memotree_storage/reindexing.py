@@ -17,7 +17,12 @@ from functools import partial
 from typing import Final
 
 from memotree_storage import faults
-from memotree_storage.concurrency.cancellation import CommitPoint, cancel_and_wait, finish_past_commit_point
+from memotree_storage.concurrency.cancellation import (
+    CommitPoint,
+    cancel_and_wait,
+    finish_past_commit_point,
+    retry_until_done,
+)
 from memotree_storage.errors import UnavailableError
 from memotree_storage.index.model_index import ModelIndex
 from memotree_storage.model.workspace import WorkspaceNotFoundError
@@ -73,7 +78,7 @@ async def reindex_with(store: Store, model: NewModel, report: Report) -> bool:
     """Let the store answer with an index of another embedding model. It can be repeated after a failure or a kill.
 
     If it is cancelled before the new index answers, what was made is kept for the next run; `Indexes.abandon` deletes
-    it. If it is cancelled afterwards, the new index answers, and the next start deletes the earlier one.
+    it. A cancellation afterwards has no effect.
 
     Returns:
         Whether another index answers than before; false if one of this model did already.
@@ -81,21 +86,45 @@ async def reindex_with(store: Store, model: NewModel, report: Report) -> bool:
     Raises:
         UnavailableError: A store or the model does not answer, or the new index is not complete.
     """
-    made = await _begun(store, model)
-    if made is not None:
-        try:
-            flushing = asyncio.create_task(_flush_often(made), name="memotree-reindex-flush")
+    async with store.indexes.making:
+        made = await _begun(store, model)
+        if made is not None:
             try:
-                await _fill(store, made, report)
+                await _made_and_switched(store, made, report)
             finally:
-                await cancel_and_wait([flushing])
-            faults.point("reindex.filled")
-            await finish_past_commit_point(partial(_switch, store, made))
-        finally:
-            await store.indexes.pause()
-    report("delete the earlier index", 0, 0)
-    await store.indexes.delete_retired()
+                await store.indexes.pause()
+        report("delete the earlier index", 0, 0)
+        await _deleted(store)
     return made is not None
+
+
+async def _made_and_switched(store: Store, made: ModelIndex, report: Report) -> None:
+    flushing = asyncio.create_task(_flush_often(made), name="memotree-reindex-flush")
+    try:
+        await _fill(store, made, report)
+    finally:
+        await cancel_and_wait([flushing])
+    faults.point("reindex.filled")
+    try:
+        await finish_past_commit_point(partial(_switch, store, made))
+    except asyncio.CancelledError:
+        if store.current is not made:
+            raise
+
+
+async def _deleted(store: Store) -> None:
+    """Wait until the earlier index is deleted; if this is cancelled, it is deleted all the same."""
+    deleted = asyncio.Event()
+
+    async def delete() -> None:
+        try:
+            await retry_until_done("earlier indexes are left", store.indexes.delete_retired)
+        finally:
+            deleted.set()
+
+    store.background.start(delete())
+    with suppress(asyncio.CancelledError):  # the new index answers, so the work is done
+        await deleted.wait()
 
 
 async def _begun(store: Store, model: NewModel) -> ModelIndex | None:
@@ -104,10 +133,10 @@ async def _begun(store: Store, model: NewModel) -> ModelIndex | None:
     if model.is_of(found.current):
         if store.current.number != found.current.number:  # the answer to the switch was lost
             await store.indexes.answer_with(_opened(store, model, found.current.number))
-        await store.indexes.abandon()
+        await store.indexes.drop_next()
         return None
     if found.next is not None and not model.is_of(found.next):
-        await store.indexes.abandon()
+        await store.indexes.drop_next()
     await store.indexes.delete_retired()  # it may be of the same model, and then the points are in the same place
     await model.points.prepare()
     found = await _read(store)

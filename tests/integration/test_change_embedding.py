@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from crash.service import DEADLINE, Service, start
+from integration.leftovers import files_with
 
 from memotree.client import AsyncClient, Difference, InvalidArgumentError, Job, JobState
 from memotree.client.workspace import AsyncWorkspace
@@ -105,6 +106,24 @@ async def test_a_cancelled_change_leaves_the_old_model_and_nothing_of_the_new_on
     assert (await over(client, await client.resume_job(job))).state is JobState.SUCCEEDED
     assert (await client.status()).embedding_model == "wordllama-l2-128"
     assert await differences(garden) == []
+
+
+@pytest.mark.requirement("GIT-10")
+async def test_an_erasure_meanwhile_takes_the_text_out_of_both_indexes(client: AsyncClient, service: Service) -> None:
+    garden = await filled(client, "garden", 300)
+    secret = "Ranunkel-5519"  # noqa: S105 - of nobody
+    made = await garden.remember(f"The word is {secret}.", title="Word")
+    phrase = (await garden.preview_erasure(text=secret)).phrase
+    change = await client.change_embedding("wordllama-l2", dimensions=64)
+    erasure = await garden.erase(phrase, "It leaked.", text=secret, by="ada")
+    for job in (change, erasure):
+        ended = await over(client, job)
+        assert ended.state is JobState.SUCCEEDED, ended.message
+    assert (await client.status()).embedding_model == NEW
+    assert await differences(garden) == []
+    assert len(collections(service)) == 1
+    assert files_with(service.data, secret.encode()) == []
+    assert (await garden.node(made.node.id)).content == "The word is erased."
 
 
 async def test_the_model_that_answers_already_is_no_work(client: AsyncClient, service: Service) -> None:

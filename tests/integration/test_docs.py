@@ -225,8 +225,11 @@ class Reader:
     def play(self, page: str) -> None:
         """Do all actions of a page; for all pages but the tutorial a server runs already."""
         self.begin()
-        if page != TUTORIAL and self._server is None:
-            self.serve(["serve"])
+        if page != TUTORIAL:
+            if self._server is None:
+                self.serve(["serve"])
+            code, told = self._run("memotree ws use handbook")  # another page may have chosen one of its own
+            assert not code, told
         for step in steps((DOCS / page).read_text(encoding="utf-8")):
             told = self.do(step)
             if step.shown is not None:

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from integration.worlds import World
 from memotree_storage import reindexing
+from memotree_storage.concurrency.cancellation import cancel_and_wait
 from memotree_storage.embedded.qdrant import EmbeddedQdrant
 from memotree_storage.index.search import SearchQuery
 from memotree_storage.ports import IndexPoint
 from memotree_storage.postgres import indexes
 from memotree_storage.postgres.database import Database
+from memotree_storage.postgres.reach import DatabaseUnavailableError
 from memotree_storage.postgres.tree import State
 from memotree_storage.qdrant.client import connect
 from memotree_storage.qdrant.index import QdrantIndex, collection_name
@@ -202,7 +204,7 @@ async def test_a_cancelled_run_leaves_the_old_index_and_the_next_one_goes_on(
         making.cancel()
         await asyncio.gather(making, return_exceptions=True)
         assert store.embedder is OLD
-        assert not store.indexes.is_making
+        assert not store.indexes.making.locked()
         last = await world.put(world.node("Roses", content="Roses need water.", position="a1"))
         assert await nearest(store, world, "roses need water") == "Roses"
         assert await differences(store, world) == []
@@ -289,6 +291,58 @@ async def test_a_search_that_has_begun_ends_on_the_old_index(
             assert await searching == "Roses"
             assert await making
         assert await engine.collections() == {collection_name(NEW.model, 64)}
+
+
+async def test_a_cancellation_after_the_switch_has_no_effect(
+    opened: Open, engine: Engine, pages: PageTokens, limits: ServiceLimits
+) -> None:
+    async with opened(OLD) as store:
+        world = await World.create(store, pages, limits)
+        await world.put(*world.nodes(10), world.node("Roses", content="Roses need water.", position="a1"))
+        switched = asyncio.Event()
+
+        async def noticed(_made: object) -> None:
+            switched.set()
+
+        store.indexes.when_switched.append(noticed)
+        with store.current.in_use():
+            making = asyncio.create_task(reindex_with(store, engine.of(NEW), unheard))
+            async with asyncio.timeout(DEADLINE):
+                await switched.wait()
+            await cancel_and_wait([making])
+            assert making.result(), "the new index answers, so it is no failure"
+        async with asyncio.timeout(DEADLINE):
+            while len(await engine.collections()) > 1:  # noqa: ASYNC110 - the background tells nobody
+                await asyncio.sleep(0.01)
+        assert store.embedder is NEW
+        assert await nearest(store, world, "roses need water") == "Roses"
+        assert await differences(store, world) == []
+
+
+async def test_the_old_index_is_used_and_fed_while_the_answer_to_the_switch_is_lost(
+    opened: Open, engine: Engine, pages: PageTokens, limits: ServiceLimits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(OLD) as store:
+        world = await World.create(store, pages, limits)
+        await world.put(*world.nodes(10))
+
+        async def lost(_made: object) -> None:
+            raise DatabaseUnavailableError("PostgreSQL went away behind the commit.")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store.indexes, "answer_with", lost)
+            with pytest.raises(DatabaseUnavailableError):
+                await reindex_with(store, engine.of(NEW), unheard)
+        await store.indexes.delete_retired()
+        assert not await store.indexes.abandon()
+        await world.put(world.node("Roses", content="Roses need water.", position="a1"))
+        assert store.embedder is OLD
+        assert await nearest(store, world, "roses need water") == "Roses"
+        await reindex_with(store, engine.of(NEW), unheard)
+        assert store.embedder is NEW
+        assert await engine.collections() == {collection_name(NEW.model, 64)}
+        assert await nearest(store, world, "roses need water") == "Roses"
+        assert await differences(store, world) == []
 
 
 async def test_workspaces_that_come_and_go_meanwhile_are_whole_or_gone(

@@ -64,13 +64,16 @@ def numbered_id(number: int) -> str:
 class PositiveEmbedder:
     """Vectors that depend only on the text with only positive components, so that every text is near every other."""
 
-    model = "positive"
-    dimensions = 8
     is_slow = False
 
+    def __init__(self, dimensions: int = 8) -> None:
+        self.model = "positive"
+        self.dimensions = dimensions
+
     async def embed(self, texts: Sequence[str]) -> Vectors:
-        rows = [np.frombuffer(hashlib.sha256(text.encode()).digest()[:8], dtype=np.uint8) for text in texts]
-        raw = np.asarray(rows, dtype=np.float32).reshape(len(texts), 8) + 64
+        size = self.dimensions
+        rows = [np.frombuffer(hashlib.sha256(text.encode()).digest()[:size], dtype=np.uint8) for text in texts]
+        raw = np.asarray(rows, dtype=np.float32).reshape(len(texts), size) + 64
         unit: Vectors = (raw / np.linalg.norm(raw, axis=1, keepdims=True)).astype(np.float32)
         return unit
 

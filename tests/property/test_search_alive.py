@@ -47,6 +47,8 @@ BRANCHES: Final = ["main", "side", "third"]
 PLACES: Final = many_between(None, None, 8, random.Random(3))
 START: Final = datetime(2024, 1, 1, tzinfo=UTC)
 ALL: Final = 1000
+POINTS: Final = ["begun", "workspace-filled", "filled", "switching", "switched", "rows-deleted", "points-deleted"]
+"""The points of a change of the embedding model, at which the server may end."""
 
 _TEXTS: Final = (
     "select v.entry_id, v.blob from mirror.version v join mirror.line using (line_id)"
@@ -205,6 +207,10 @@ class Searches(RuleBasedStateMachine):
     @rule()
     def rebuild(self) -> None:
         self.run_in(self.store.rebuild(self.workspace))
+
+    @rule(last_point=st.sampled_from(["", "", *(f"reindex.{point}" for point in POINTS)]))
+    def change_model(self, last_point: str) -> None:
+        self.run_in(self.stores.change_model(last_point))
 
     @rule()
     def lose_mirror(self) -> None:

@@ -43,6 +43,8 @@ class Indexes:
         """The index that answers."""
         self.when_switched: list[Callable[[ModelIndex], Awaitable[None]]] = []
         """Called with an index when it begins to answer."""
+        self.making = asyncio.Lock()
+        """Held by whoever makes an index beside the one that answers, or deletes what was made."""
         self._database = database
         self._locks = locks
         self.open_points = open_points
@@ -56,11 +58,6 @@ class Indexes:
     def points(self) -> list[VectorIndex]:
         """The points of every index that has to hear of a deletion, that of the answering one first."""
         return [self.current.points, *filter(None, [self._beside])]
-
-    @property
-    def is_making(self) -> bool:
-        """Whether this process makes an index beside the one that answers."""
-        return self._next is not None
 
     async def delete_points(self, workspace_id: str) -> None:
         """Delete all points of a workspace, in every index."""
@@ -135,9 +132,16 @@ class Indexes:
 
     async def abandon(self) -> bool:
         """Delete the index that was begun, if there is one that nobody makes now; return whether there was."""
+        if self.making.locked():
+            return False
+        async with self.making:
+            return await self.drop_next()
+
+    async def drop_next(self) -> bool:
+        """Delete the index that was begun, if there is one; return whether there was. The caller holds `making`."""
         async with self._database.transaction() as conn:
-            records = await indexes.read(conn)
-            if records is None or records.next is None or self._next is not None:
+            records = await indexes.read_begun(conn)
+            if records.next is None:
                 return False
             await indexes.write(conn, records.abandoned())
         faults.point("reindex.abandoned")
@@ -158,12 +162,15 @@ class Indexes:
             await self._wait_for_searches()
             while True:
                 async with self._database.transaction() as conn:
-                    records = await indexes.read(conn)
-                    if records is None or not records.retired:
+                    records = await indexes.read_begun(conn)
+                    # If the answer to a switch was lost, the earlier one is noted as retired and used until a retry.
+                    used = [one for one in records.retired if one.number == self.current.number]
+                    old = next((one for one in records.retired if one not in used), None)
+                    if old is None:
                         return
-                    await indexes.write(conn, records)  # from here on they hear of nothing
+                    await indexes.write(conn, records, also_fed=used)  # from here on the old one hears of nothing
                     workspaces = [each.workspace_id for each in await registry.list_workspaces(conn)]
-                await self._delete(records, workspaces)
+                await self._delete(old, records, workspaces)
 
     async def _wait_for_searches(self) -> None:
         try:
@@ -174,18 +181,16 @@ class Indexes:
             _log.warning("a search has used an earlier index for very long; the index is deleted all the same")
         self._earlier.clear()
 
-    async def _delete(self, records: IndexRecords, workspaces: list[str]) -> None:
-        old = records.retired[0]
+    async def _delete(self, old: IndexRecord, records: IndexRecords, workspaces: list[str]) -> None:
         await self._delete_rows(workspaces, old)
         faults.point("reindex.rows-deleted")
         if self.open_points is not None and not any(one.is_alike(old) for one in records.in_use):
             await _delete_points(self.open_points(old.model, old.dimensions), workspaces)
         faults.point("reindex.points-deleted")
         async with self._database.transaction() as conn:
-            now = await indexes.read(conn)
-            if now is not None:
-                rest = tuple(one for one in now.retired if one.number != old.number)
-                await indexes.write(conn, replace(now, retired=rest))
+            now = await indexes.read_begun(conn)
+            rest = tuple(one for one in now.retired if one.number != old.number)
+            await indexes.write(conn, replace(now, retired=rest))
         _log.info("an index that does not answer any more was deleted", model=old.model, dimensions=old.dimensions)
 
     async def _delete_rows(self, workspaces: list[str], old: IndexRecord) -> None:
