@@ -34,7 +34,7 @@ _STORED: Final = """
     from mirror.line l join mirror.version v using (line_id)
     join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
    where l.workspace_id = %(workspace)s and v.version_id > %(after)s
-     and exists (select from mirror.passage p where p.version_id = v.version_id)
+     and exists (select from mirror.passage p where p.version_id = v.version_id and p.index_number = %(index)s)
    order by v.version_id limit %(limit)s"""
 
 
