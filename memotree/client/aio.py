@@ -131,9 +131,15 @@ class Calls(AsyncJobs):
         request = indexes.ChangeEmbeddingRequest(model=model, dimensions=dimensions, request_id=request_id)
         return Job.from_wire((await self._transport.call(request, indexes.ChangeEmbeddingResponse)).job)
 
-    async def back_up(self) -> AsyncIterator[bytes]:
-        """Yields a backup of all workspaces, in chunks of one file; ``memotree restore`` reads it."""
-        async for answer in self._transport.stream(maintenance.BackUpRequest(), maintenance.BackUpResponse):
+    async def back_up(self, *, since: bytes = b"") -> AsyncIterator[bytes]:
+        """Yields a backup of all workspaces, in chunks of one file; ``memotree restore`` reads it.
+
+        Args:
+            since: The file ``backup.json`` of an earlier backup, to get only what has changed since; restoring needs
+                that backup too.
+        """
+        request = maintenance.BackUpRequest(since=since)
+        async for answer in self._transport.stream(request, maintenance.BackUpResponse):
             yield answer.chunk
 
     async def close(self) -> None:

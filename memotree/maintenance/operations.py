@@ -6,9 +6,10 @@ from contextlib import aclosing
 from importlib.metadata import version
 
 import structlog
+from memotree_storage.backup.writing import write_backup
 from memotree_storage.concurrency.threads import in_store_thread
-from memotree_storage.errors import AbortedError, UnavailableError
-from memotree_storage.git.backup import write_backup
+from memotree_storage.errors import AbortedError, FieldViolation, InvalidInputError, UnavailableError
+from memotree_storage.git.backup_list import BackupDamagedError, BackupList, parse_list
 from memotree_storage.model.tokens import COUNTER_NAME
 from memotree_storage.ports import Embedder
 from memotree_storage.postgres import misplaced, registry
@@ -164,15 +165,12 @@ class MaintenanceOperations:
         await task
 
     async def back_up(self, request: pb.BackUpRequest) -> AsyncIterator[pb.BackUpResponse]:
-        """Stream a backup of all workspaces, made from Git alone; commits go on meanwhile."""
-        del request
-        chunks = write_backup(self._store.repositories, self._store.data_folder, version("memotree"))
-        try:
-            while (chunk := await in_store_thread(next, chunks, None)) is not None:
+        """Stream a backup of all workspaces; commits go on meanwhile."""
+        since = await in_store_thread(_list_of_earlier, request.since) if request.since else None
+        async with aclosing(write_backup(self._store, version("memotree"), since)) as chunks:
+            async for chunk in chunks:
                 if chunk:
                     yield pb.BackUpResponse(chunk=chunk)
-        finally:
-            await in_store_thread(chunks.close)
 
     async def finish(self) -> None:
         """Wait for rebuilds that still run after their caller disconnected; part of a graceful stop."""
@@ -201,6 +199,14 @@ class MaintenanceOperations:
         except UnavailableError:
             return []
         return [pb.WorkspaceFaults(workspace_id=each, count=count) for each, count in sorted(counted.items())]
+
+
+def _list_of_earlier(text: bytes) -> BackupList:
+    try:
+        return parse_list(text)
+    except BackupDamagedError as error:
+        fault = "give the whole file backup.json of an earlier backup, byte for byte"
+        raise InvalidInputError(f"since: {fault}.", [FieldViolation("since", fault)]) from error
 
 
 def _event(event: Difference | Step) -> pb.VerifyWorkspaceResponse:

@@ -578,12 +578,17 @@ class BackUpRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    SINCE_FIELD_NUMBER: _builtins.int
+    since: _builtins.bytes
+    """The file backup.json of the backup to build on; empty for a whole backup."""
     def __init__(
         self,
+        *,
+        since: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["since", b"since"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -115,9 +115,11 @@ class MaintenanceServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def BackUp(self, request, context):
-        """Streams a backup of all workspaces: a tar file with a Git bundle for each, and their list with hashes at its end.
-        What is committed is in it; staged changes of open sessions are not.
-        Errors: FAILED_PRECONDITION without a git program; DATA_LOSS when git cannot read a repository.
+        """Streams a backup of all workspaces: a tar file with a Git bundle and the rows of each (sessions with what they
+        staged, results of request ids, views, jobs), and their list with hashes at its end. Given the list of an earlier
+        backup, it has only the objects that this lacks. Without PostgreSQL it has no rows.
+        Errors: INVALID_ARGUMENT when since is no list of a backup; FAILED_PRECONDITION without a git program; DATA_LOSS
+        when git cannot read a repository.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -56,9 +56,11 @@ class MaintenanceServiceStub:
     Errors: NOT_FOUND for the workspace; UNAVAILABLE when a store does not answer.
     """
     BackUp: _grpc.UnaryStreamMultiCallable[_maintenance_service_pb2.BackUpRequest, _maintenance_service_pb2.BackUpResponse]
-    """Streams a backup of all workspaces: a tar file with a Git bundle for each, and their list with hashes at its end.
-    What is committed is in it; staged changes of open sessions are not.
-    Errors: FAILED_PRECONDITION without a git program; DATA_LOSS when git cannot read a repository.
+    """Streams a backup of all workspaces: a tar file with a Git bundle and the rows of each (sessions with what they
+    staged, results of request ids, views, jobs), and their list with hashes at its end. Given the list of an earlier
+    backup, it has only the objects that this lacks. Without PostgreSQL it has no rows.
+    Errors: INVALID_ARGUMENT when since is no list of a backup; FAILED_PRECONDITION without a git program; DATA_LOSS
+    when git cannot read a repository.
     """
 
 @_typing.type_check_only
@@ -89,9 +91,11 @@ class MaintenanceServiceAsyncStub(MaintenanceServiceStub):
     Errors: NOT_FOUND for the workspace; UNAVAILABLE when a store does not answer.
     """
     BackUp: _aio.UnaryStreamMultiCallable[_maintenance_service_pb2.BackUpRequest, _maintenance_service_pb2.BackUpResponse]  # type: ignore[assignment]
-    """Streams a backup of all workspaces: a tar file with a Git bundle for each, and their list with hashes at its end.
-    What is committed is in it; staged changes of open sessions are not.
-    Errors: FAILED_PRECONDITION without a git program; DATA_LOSS when git cannot read a repository.
+    """Streams a backup of all workspaces: a tar file with a Git bundle and the rows of each (sessions with what they
+    staged, results of request ids, views, jobs), and their list with hashes at its end. Given the list of an earlier
+    backup, it has only the objects that this lacks. Without PostgreSQL it has no rows.
+    Errors: INVALID_ARGUMENT when since is no list of a backup; FAILED_PRECONDITION without a git program; DATA_LOSS
+    when git cannot read a repository.
     """
 
 class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -155,9 +159,11 @@ class MaintenanceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _maintenance_service_pb2.BackUpRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_maintenance_service_pb2.BackUpResponse], _abc.AsyncIterator[_maintenance_service_pb2.BackUpResponse]]:
-        """Streams a backup of all workspaces: a tar file with a Git bundle for each, and their list with hashes at its end.
-        What is committed is in it; staged changes of open sessions are not.
-        Errors: FAILED_PRECONDITION without a git program; DATA_LOSS when git cannot read a repository.
+        """Streams a backup of all workspaces: a tar file with a Git bundle and the rows of each (sessions with what they
+        staged, results of request ids, views, jobs), and their list with hashes at its end. Given the list of an earlier
+        backup, it has only the objects that this lacks. Without PostgreSQL it has no rows.
+        Errors: INVALID_ARGUMENT when since is no list of a backup; FAILED_PRECONDITION without a git program; DATA_LOSS
+        when git cannot read a repository.
         """
 
 def add_MaintenanceServiceServicer_to_server(servicer: MaintenanceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

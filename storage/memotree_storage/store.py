@@ -22,7 +22,7 @@ from memotree_storage.concurrency.groups import Groups
 from memotree_storage.concurrency.locks import KeyedLocks, StoreLocks
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import FailedPreconditionError, MemoTreeError, UnavailableError
-from memotree_storage.git import backup, restored
+from memotree_storage.git import restored, unpacking
 from memotree_storage.git.generations import read_mark, remove_erased_mark
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.git.workspaces import Repositories
@@ -175,8 +175,9 @@ class Store:
         """
         await self.database.open()
         await self.index.prepare()
+        await in_store_thread(unpacking.finish_restore, self.data_folder)
         await in_store_thread(self.repositories.clear_unfinished)
-        await in_store_thread(backup.clear_unfinished, self.data_folder)
+        await in_store_thread(unpacking.clear_unfinished, self.data_folder)
         await self.indexes.begin(await in_store_thread(self.repositories.ids))
         async with self.database.transaction() as conn:
             await note_committer(conn, self._committer_email)
@@ -434,13 +435,14 @@ class Store:
             await self.rebuild(workspace_id, meaning=False)
 
     async def _forget_lost(self, info: WorkspaceInfo, repository: GitRepository) -> None:
-        """After a restore: forget what PostgreSQL keeps about commits that the backup lacks. A kill repeats this."""
+        """After a restore: PostgreSQL goes back to the backup, too. A kill repeats this."""
         taken_at = await in_store_thread(restored.backup_time, repository.path)
         if taken_at is None:
             return
         workspace_id = info.workspace_id
+        rows = await in_store_thread(restored.restored_rows, repository.path)
         async with self.locks.workspaces.of(workspace_id), self.held(workspace_id) as conn:
-            forgotten = await forget_lost(conn, workspace_id, repository, taken_at)
+            forgotten = await forget_lost(conn, workspace_id, repository, taken_at, rows)
             if forgotten.mirror_is_ahead:
                 await self._follow(conn, workspace_id, repository)
                 # Rows of lost commits would answer repeated calls, as the commits' own trailers do.
@@ -454,6 +456,7 @@ class Store:
             taken_at=taken_at,
             request_ids_forgotten=forgotten.requests,
             sessions_detached=forgotten.sessions,
+            sessions_restored=forgotten.taken,
         )
 
     async def _follow_erasure(self, info: WorkspaceInfo, repository: GitRepository) -> None:

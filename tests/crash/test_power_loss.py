@@ -13,8 +13,11 @@ from pathlib import Path
 
 import pytest
 from crash.simulated_disk import PowerCut, SimulatedDisk
+from memotree_storage.backup.restoring import restore_backup
 from memotree_storage.git import locks, recovery
-from memotree_storage.git.backup import restore_backup, write_backup
+from memotree_storage.git.backup_file import digest_of, ending, member
+from memotree_storage.git.backup_list import BackupList, SavedWorkspace
+from memotree_storage.git.bundles import write_bundle
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.git.workspaces import Repositories
 from memotree_storage.model.workspace import WorkspaceInfo
@@ -154,13 +157,16 @@ def test_a_power_cut_after_a_restore_keeps_it(tmp_path: Path, reboot: Callable[[
     info = WorkspaceInfo("abcdefghjkmnpqrs", "notes", "", datetime(2024, 1, 1, tzinfo=UTC))
     repositories = Repositories(tmp_path / "first" / "workspaces", tmp_path / "first" / "trash")
     repositories.create(info)
-    backup = tmp_path / "backup.tar"
-    backup.write_bytes(b"".join(write_backup(repositories, tmp_path / "first", "1.0")))
+    backup, bundle = tmp_path / "backup.tar", tmp_path / "bundle"
+    refs = repositories.get(info.workspace_id).refs()
+    write_bundle(repositories.path(info.workspace_id), bundle, refs)
+    saved = SavedWorkspace(info.workspace_id, info.name, "bundle", bundle.stat().st_size, digest_of(bundle), refs)
+    backup.write_bytes(b"".join(member("bundle", bundle)) + ending(BackupList((saved,), info.created_at)))
     repositories.close()
     disk = SimulatedDisk(tmp_path / "disk")
     disk.root.mkdir()
     with disk.recording():
-        restore_backup(backup, disk.root / "data")
+        restore_backup([backup], disk.root / "data")
     reboot()
     disk.cuts[-1].write(tmp_path / "after", "least")
     assert Repositories(tmp_path / "after" / "data" / "workspaces", tmp_path / "trash").descriptions().readable == [

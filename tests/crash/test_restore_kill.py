@@ -1,16 +1,126 @@
-"""The first start after a restore is killed before it ends; the next one completes what that one began."""
+"""A backup, a restore and the start after it are killed: files, folders and rows are whole, the old or the new ones."""
 
 import asyncio
+import os
 import signal
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from crash.service import Service, start
-from memotree_storage.git.backup import restore_backup
+from memotree_storage.backup.restoring import restore_backup
+from memotree_storage.faults import ENVIRONMENT_VARIABLE
+from memotree_storage.git.backup_file import digest_of, ending, member
+from memotree_storage.git.backup_list import BackupList, SavedWorkspace
+from memotree_storage.git.bundles import check_objects, write_bundle
+from memotree_storage.git.unpacking import clear_unfinished, finish_restore
+from memotree_storage.git.workspaces import Repositories
+from memotree_storage.model.node import new_id
+from memotree_storage.model.workspace import WorkspaceInfo
 
 from memotree.client import AsyncClient, SessionState
 
-pytestmark = pytest.mark.requirement("USE-8", "STORE-2")
+pytestmark = pytest.mark.requirement("USE-8", "STORE-2", "GIT-11")
+
+RESTORE = """
+import sys
+from pathlib import Path
+from memotree_storage.backup.restoring import restore_backup
+from memotree_storage.faults import ENVIRONMENT_VARIABLE
+from memotree_storage.git.backup_file import digest_of, ending, member
+from memotree_storage.git.backup_list import BackupList, SavedWorkspace
+from memotree_storage.git.bundles import check_objects, write_bundle
+from memotree_storage.git.unpacking import clear_unfinished, finish_restore
+from memotree_storage.git.workspaces import Repositories
+from memotree_storage.model.node import new_id
+from memotree_storage.model.workspace import WorkspaceInfo
+restore_backup([Path(sys.argv[1])], Path(sys.argv[2]), replace=True)
+"""
+
+
+def refs_in(data: Path) -> dict[str, dict[str, str]]:
+    """The refs of each workspace in a data folder by its id, after what a start does first."""
+    finish_restore(data)
+    clear_unfinished(data)
+    repositories = Repositories(data / "workspaces", data / "trash")
+    try:
+        for each in repositories.ids():
+            check_objects(repositories.path(each))
+        return {each: repositories.get(each).refs() for each in repositories.ids()}
+    finally:
+        repositories.close()
+
+
+def back_up(data: Path, file: Path) -> None:
+    """Write a backup of a data folder without rows."""
+    repositories, saved, parts = Repositories(data / "workspaces", data / "trash"), [], []
+    for each in repositories.ids():
+        refs, bundle = repositories.get(each).refs(), file.with_name(f"{each}.bundle")
+        write_bundle(repositories.path(each), bundle, refs)
+        parts += member(bundle.name, bundle)
+        saved.append(SavedWorkspace(each, f"of {each}", bundle.name, bundle.stat().st_size, digest_of(bundle), refs))
+    file.write_bytes(b"".join(parts) + ending(BackupList(tuple(saved), datetime.now(UTC))))
+    repositories.close()
+
+
+@pytest.mark.parametrize(
+    ("fault", "is_restored"),
+    [
+        ("restore.unpacked", False),
+        ("restore.ready", True),
+        ("restore.discarded", True),
+        ("restore.discarded:2", True),
+        ("restore.placed", True),
+        ("restore.placed:2", True),
+        ("", True),
+    ],
+)
+def test_a_restore_that_is_killed_changes_every_workspace_or_none(
+    tmp_path: Path, fault: str, *, is_restored: bool
+) -> None:
+    data, file = tmp_path / "data", tmp_path / "early.backup"
+    repositories = Repositories(data / "workspaces", data / "trash")
+    for name in ("garden", "desert"):
+        repositories.create(WorkspaceInfo(new_id(), name, "", datetime.now(UTC).replace(microsecond=0)))
+    early = refs_in(data)
+    back_up(data, file)
+    for each in repositories.ids():
+        info = repositories.describe(each)
+        repositories.update(replace(info, description="Later."), "Describe it")
+    repositories.create(WorkspaceInfo(new_id(), "made later", "", datetime.now(UTC).replace(microsecond=0)))
+    repositories.close()
+    late = refs_in(data)
+    killed = subprocess.run(  # noqa: S603 - this interpreter and the program above
+        [sys.executable, "-c", RESTORE, str(file), str(data)],
+        env={**os.environ, ENVIRONMENT_VARIABLE: fault},
+        check=False,
+    )
+    assert killed.returncode == (-signal.SIGKILL if fault else 0)
+    found = refs_in(data)
+    assert found == ({**late, **early} if is_restored else late)
+    assert {each.name for each in data.iterdir()} <= {"workspaces", "trash"}
+    assert len(list((data / "trash").glob("*.git"))) == (2 if is_restored else 0)
+
+
+async def test_a_server_that_is_killed_in_a_backup_leaves_nothing_of_it(tmp_path: Path) -> None:
+    data, log, file = tmp_path / "data", tmp_path / "server.log", tmp_path / "a.backup"
+    service = await start(data, log, fault="backup.workspace-written")
+    try:
+        async with AsyncClient(service.address) as client:
+            await client.create_workspace("garden")
+            await client.workspace("garden").remember("Apples are picked in September.")
+        command = [sys.executable, "-m", "memotree.cli", "backup", str(file), "--address", service.address]
+        ran = await asyncio.to_thread(subprocess.run, command, capture_output=True, check=False)
+        assert ran.returncode != 0
+        assert await service.exit_status() == -signal.SIGKILL
+        assert not await asyncio.to_thread(lambda: list(tmp_path.glob("*.backup*")))
+        service = await start(data, log)
+        assert not await asyncio.to_thread(lambda: list(data.glob("backup*")))
+    finally:
+        service.kill()
 
 
 async def test_a_kill_after_the_results_were_forgotten_leaves_no_answer_of_a_lost_commit(tmp_path: Path) -> None:
@@ -26,7 +136,7 @@ async def test_a_kill_after_the_results_were_forgotten_leaves_no_answer_of_a_los
             lost = await garden.remember("Noted after the backup.", request_id="late")
             session = (await garden.session()).id
         assert await service.stop() == 0
-        await asyncio.to_thread(restore_backup, file, data, replace=True)
+        await asyncio.to_thread(restore_backup, [file], data, replace=True)
         service = Service(data, log, fault="restore.forgotten")
         service.begin()
         assert await service.exit_status() == -signal.SIGKILL

@@ -9,8 +9,9 @@ import pytest
 from integration.pushes import OpenAgain, differences
 from integration.worlds import World
 from memotree_storage import faults
+from memotree_storage.backup.restoring import restore_backup
+from memotree_storage.backup.writing import write_backup
 from memotree_storage.git import restored
-from memotree_storage.git.backup import restore_backup, write_backup
 from memotree_storage.model.workspace import KEEP_PREFIX
 from memotree_storage.postgres.sessions import SessionClosedError
 from memotree_storage.store import Store
@@ -49,17 +50,17 @@ def started(world: World, again: OpenAgain) -> OpenWorld:
 @pytest.fixture
 async def backup(world: World, tmp_path: Path) -> Path:
     """A backup of the world as it is before the test."""
-    return save(world.store, tmp_path / "early.backup")
+    return await save(world.store, tmp_path / "early.backup")
 
 
-def save(store: Store, file: Path) -> Path:
-    file.write_bytes(b"".join(write_backup(store.repositories, store.data_folder, "0")))
+async def save(store: Store, file: Path) -> Path:
+    file.write_bytes(b"".join([chunk async for chunk in write_backup(store, "0")]))  # noqa: ASYNC240 - a small file
     return file
 
 
 async def restore(world: World, file: Path) -> None:
     await world.store.close()
-    restore_backup(file, world.store.data_folder, replace=True)
+    restore_backup([file], world.store.data_folder, replace=True)
 
 
 async def remember(world: World, text: str, request_id: str) -> memory_service_pb2.RememberResponse:
@@ -93,7 +94,7 @@ async def test_a_repeated_call_whose_commit_is_in_the_backup_is_answered_from_it
     world: World, tmp_path: Path, started: OpenWorld
 ) -> None:
     kept = await remember(world, "Noted before the backup.", "early")
-    backup = save(world.store, tmp_path / "late.backup")
+    backup = await save(world.store, tmp_path / "late.backup")
     await remember(world, "Noted after the backup.", "late")
     await restore(world, backup)
     async with started() as after:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from integration.pushes import PERSON, OpenAgain, differences, run
 from integration.worlds import World
+from memotree_storage.backup import writing
 from memotree_storage.commit.transaction import workspace_transaction
 from memotree_storage.concurrency.cancellation import CommitPoint
-from memotree_storage.git import backup
 from memotree_storage.model.node import new_id
 from memotree_storage.model.workspace import WORKSPACE_REF
 from memotree_storage.ports import CommitDraft
@@ -93,7 +93,7 @@ async def test_a_workspace_whose_description_cannot_be_read_is_set_aside_until_i
             async with workspace_transaction(store, world.workspace, CommitPoint()):
                 pass
         assert await _names(store) == {world.workspace: "garden" if is_mirrored else world.workspace}
-        assert world.workspace in backup.names_of(store.repositories)
+        assert world.workspace in writing.names_of(store.repositories)
         repository = store.repositories.get(world.workspace)
         for name in damaged or [WORKSPACE_REF]:
             assert repository.move_ref(name, repository.refs().get(name), before[name])

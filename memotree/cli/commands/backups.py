@@ -11,7 +11,9 @@ from memotree.cli.errors import CliError, ExitCode, FileError
 from memotree.cli.terminal.output import counted, table
 
 if TYPE_CHECKING:
-    from memotree_storage.git.backup import SavedWorkspace
+    from collections.abc import Sequence
+
+    from memotree_storage.git.backup_list import SavedWorkspace
 
 
 class BackupRefusedError(CliError):
@@ -25,10 +27,18 @@ class BackupRefusedError(CliError):
 def backup(
     cli: CliContext,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")],
+    since: Annotated[
+        Path | None,
+        typer.Option(
+            "--since",
+            metavar="PREVIOUS",
+            help="Save only what that backup, and those it builds on, lack; restoring needs them all.",
+        ),
+    ] = None,
 ) -> None:
     """Save all workspaces of the server to one file, while it runs, and check the file by restoring it aside."""
-    from memotree_storage.errors import MemoTreeError  # noqa: PLC0415 - only the commands of this module need the store
-    from memotree_storage.git.backup import read_backup, unpack_backup  # noqa: PLC0415 - the same
+    from memotree_storage.backup.restoring import check_backup  # noqa: PLC0415 - only these commands need the store
+    from memotree_storage.errors import MemoTreeError  # noqa: PLC0415 - the same
     from memotree_storage.git.work_folders import clear_work_folders, work_folder  # noqa: PLC0415 - the same
 
     from memotree.server.logs import configure_logging  # noqa: PLC0415 - the same
@@ -40,16 +50,16 @@ def backup(
         raise FileError(f"{file} exists. Name another file, or remove it first.")
     unfinished = file.with_name(f"{file.name}.unfinished")
     try:
+        earlier, listed = _earlier(since)
         with unfinished.open("wb") as target, cli.output.progress() as bar:
             unfinished.chmod(0o600)
-            for chunk in cli.client.back_up():
+            for chunk in cli.client.back_up(since=listed):
                 target.write(chunk)
                 bar.at("bytes", target.tell(), 0)
         beside, work = file.absolute().parent, f".{file.name}."
         clear_work_folders(beside, work)  # of a backup to this file that was killed
         with work_folder(beside, work) as aside:
-            saved = read_backup(unfinished)
-            unpack_backup(unfinished, saved, aside)
+            saved = check_backup([*earlier, unfinished], aside)
         unfinished.rename(file)
     except OSError as error:
         raise FileError(f"{file} cannot be written: {error.strerror or error}.") from None
@@ -58,13 +68,36 @@ def backup(
     finally:
         unfinished.unlink(missing_ok=True)
     _show(cli, saved)
+    if any(each.tables is None for each in saved):
+        cli.output.warn(
+            "PostgreSQL did not answer, so open sessions, jobs and results of request ids are not in this backup."
+        )
     cli.output.done(f"{counted(len(saved), 'workspace')} in {file}; each was restored aside and checked.")
+
+
+def _earlier(since: Path | None) -> "tuple[Sequence[Path], bytes]":
+    """The backups that a new one builds on, oldest first, and the list of the last of them."""
+    from memotree_storage.git.backup_chain import chain_of  # noqa: PLC0415 - as in `backup`
+    from memotree_storage.git.backup_file import read_list  # noqa: PLC0415 - the same
+
+    if since is None:
+        return (), b""
+    if not since.is_file():
+        raise FileError(f"There is no file {since}.")
+    return [each.file for each in chain_of([since])], read_list(since)
 
 
 @command("restore", NOWHERE)
 def restore(
     cli: CliContext,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `memotree backup` wrote.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            help="A file that `memotree backup` wrote. Those that it builds on are found beside it, or are given before"
+            " it.",
+        ),
+    ],
     data: Annotated[
         Path | None,
         typer.Option("--data", metavar="PATH", help="The data folder; that of the settings by default."),
@@ -81,23 +114,25 @@ def restore(
 
     Run by root, it gives what it wrote to the owner of the data folder.
     """
-    from memotree_storage.embedded.lock import DataFolderLock  # noqa: PLC0415 - as in `backup`
+    from memotree_storage.backup.restoring import restore_backup  # noqa: PLC0415 - as in `backup`
+    from memotree_storage.embedded.lock import DataFolderLock  # noqa: PLC0415 - the same
     from memotree_storage.embedded.privacy import give_to, owner_of  # noqa: PLC0415 - the same
     from memotree_storage.errors import MemoTreeError  # noqa: PLC0415 - the same
-    from memotree_storage.git.backup import read_backup, restore_backup  # noqa: PLC0415 - the same
+    from memotree_storage.git.backup_chain import chain_of  # noqa: PLC0415 - the same
 
     from memotree.server.logs import configure_logging  # noqa: PLC0415 - the same
     from memotree.settings import load_settings  # noqa: PLC0415 - the same
 
-    if not file.is_file():
-        raise FileError(f"There is no file {file}.")
+    for file in files:
+        if not file.is_file():
+            raise FileError(f"There is no file {file}.")
     try:
         folder = load_settings(data_folder=data).data_folder
-        read_backup(file)  # before the data folder is touched
+        chain_of(files, ())  # before the data folder is touched
         configure_logging("warning", "auto")
         owner = owner_of(folder)
         with DataFolderLock(folder):
-            restored = restore_backup(file, folder, names=workspace or (), replace=replace)
+            restored = restore_backup(files, folder, names=workspace or (), replace=replace)
             give_to(owner, folder)
     except MemoTreeError as error:
         raise BackupRefusedError(error.message) from None
@@ -112,14 +147,28 @@ def _show(cli: CliContext, saved: list["SavedWorkspace"]) -> None:
     cli.output.show(
         {"workspaces": saved},
         lambda: table(
-            ["Workspace", "Id", "Branches", "Tags", "Bytes"],
+            ["Workspace", "Id", "Branches", "Tags", "Bytes", "Saved"],
             [
-                (each.name, each.id, _count(each, "refs/heads/"), _count(each, "refs/tags/"), f"{each.bytes:,}")
+                (
+                    each.name,
+                    each.id,
+                    _count(each, "refs/heads/"),
+                    _count(each, "refs/tags/"),
+                    f"{each.bytes:,}",
+                    _extent(each),
+                )
                 for each in saved
             ],
             empty="The server has no workspaces.",
         ),
     )
+
+
+def _extent(saved: "SavedWorkspace") -> str:
+    """How much of the history the file itself has."""
+    if saved.complete:
+        return "whole"
+    return "changes" if saved.bundle else "nothing new"
 
 
 def _count(saved: "SavedWorkspace", prefix: str) -> str:

@@ -1,21 +1,24 @@
-"""One repository as one file and back: Git bundles, made and read by the git program.
+"""One repository as one file and back: Git bundles, whose packs are made and read by the git program.
 
-A bundle has all branches and tags and ``refs/memotree/*``, without the refs that protect the base commits of sessions:
-sessions are not part of it. git reads the refs first and then what they reach, so a bundle is consistent while commits
-go on.
+A bundle has all refs of a repository, also those below ``refs/memotree/``, as they were at one moment. The header is
+written here and not by ``git bundle``: that leaves out a ref whose objects are all known already, and reads the refs
+itself, at another moment than the rows of PostgreSQL are read.
 """
 
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
+from io import BufferedWriter
 from pathlib import Path
 from typing import Final
 
 from memotree_storage.errors import CorruptError, FailedPreconditionError
 from memotree_storage.git.repository import GitRepository
+from memotree_storage.model.workspace import DEFAULT_BRANCH
 
-_SESSIONS: Final = "refs/memotree/keep/*"
 _TIMEOUT: Final = 3600.0
+_SIGNATURE: Final = b"# v2 git bundle\n"
 
 
 class GitMissingError(FailedPreconditionError):
@@ -33,40 +36,59 @@ class BundleRefusedError(CorruptError):
     reason = "BUNDLE_REFUSED"
 
 
-def write_bundle(repository: Path, target: Path) -> None:
-    """Write all refs of a repository, and what they reach, to a file.
+def write_bundle(
+    repository: Path, target: Path, refs: Mapping[str, str], known: Mapping[str, str | None] | None = None
+) -> None:
+    """Write refs, and what they reach, to a file.
+
+    Args:
+        repository: The repository.
+        target: The file.
+        refs: The refs with their objects.
+        known: Objects of the repository that the reader has, with all that they reach, each with the commit that it
+            leads to, if any.
 
     Raises:
         GitMissingError: There is no git program.
         BundleRefusedError: git failed; the message has its last line.
     """
-    _git("--git-dir", str(repository), "bundle", "create", "--quiet", str(target), f"--exclude={_SESSIONS}", "--all")
+    needed = sorted({commit for commit in (known or {}).values() if commit is not None})
+    head = refs.get(f"refs/heads/{DEFAULT_BRANCH}")
+    lines = [f"-{commit}".encode() for commit in needed]
+    lines += [f"{head} HEAD".encode()] if head is not None else []
+    lines += [object_id.encode() + b" " + os.fsencode(name) for name, object_id in sorted(refs.items())]
+    wanted = [*sorted(set(refs.values())), *(f"^{object_id}" for object_id in sorted(known or {}))]
+    options = ("--revs", "--stdout", "--quiet", "--delta-base-offset", *(("--thin",) if known else ()))
+    with target.open("wb") as file:
+        file.write(_SIGNATURE + b"\n".join(lines) + b"\n\n")
+        file.flush()
+        _git("--git-dir", str(repository), "pack-objects", *options, given="\n".join(wanted).encode(), output=file)
 
 
-def bundle_refs(bundle: Path) -> dict[str, str]:
-    """The refs in a bundle with the object ids that they hold, without ``HEAD``."""
-    lines = _git("bundle", "list-heads", str(bundle)).splitlines()
-    pairs = [line.split(" ", 1) for line in lines]
-    return {ref: object_id for object_id, ref in pairs if ref != "HEAD"}
-
-
-def read_bundle(bundle: Path, target: Path, description: str) -> dict[str, str]:
-    """Create a repository from a bundle, and check every object in it; return its refs.
+def unbundle(bundle: Path, repository: Path) -> None:
+    """Put the objects of a bundle into a repository, and give it exactly the refs of the bundle.
 
     Raises:
         GitMissingError: There is no git program.
-        BundleRefusedError: git found the bundle damaged.
-        RepositoryExistsError: There is already something at ``target``.
+        BundleRefusedError: git found the bundle damaged, or the repository lacks what it builds on.
     """
-    GitRepository.create(target, description=description).close()
-    folder = ("--git-dir", str(target))
-    _git(*folder, "fetch", "--quiet", "--no-write-fetch-head", str(bundle.absolute()), "+refs/*:refs/*")
-    _git(*folder, "fsck", "--full", "--no-progress", "--no-dangling")
-    with GitRepository.open(target) as repository:
-        return repository.refs()
+    options = ("--quiet", "--no-write-fetch-head", "--prune", "--no-tags")
+    _git("--git-dir", str(repository), "fetch", *options, str(bundle.absolute()), "+refs/*:refs/*")
 
 
-def _git(*arguments: str) -> str:
+def check_objects(repository: Path) -> dict[str, str]:
+    """Check every object of a repository; return its refs.
+
+    Raises:
+        GitMissingError: There is no git program.
+        BundleRefusedError: git found an object damaged or missing.
+    """
+    _git("--git-dir", str(repository), "fsck", "--full", "--no-progress", "--no-dangling")
+    with GitRepository.open(repository) as opened:
+        return opened.refs()
+
+
+def _git(*arguments: str, given: bytes | None = None, output: BufferedWriter | None = None) -> None:
     program = shutil.which("git")
     if program is None:
         raise GitMissingError
@@ -74,10 +96,16 @@ def _git(*arguments: str) -> str:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "LC_ALL": "C"}
     try:
-        done = subprocess.run(  # noqa: S603 - the program is git, without a shell
-            [program, *arguments], check=True, capture_output=True, env=environment, timeout=_TIMEOUT
+        subprocess.run(  # noqa: S603 - the program is git, without a shell
+            [program, *arguments],
+            check=True,
+            input=given if given is not None else b"",
+            stdout=output or subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=environment,
+            timeout=_TIMEOUT,
         )
     except (subprocess.SubprocessError, OSError) as error:
         detail = (getattr(error, "stderr", None) or str(error).encode()).decode(errors="replace").strip()
-        raise BundleRefusedError(f"git could not do its part of the backup: {detail.splitlines()[-1]}.") from error
-    return done.stdout.decode()
+        last = (detail.splitlines() or [type(error).__name__])[-1]
+        raise BundleRefusedError(f"git could not do its part of the backup: {last}.") from error

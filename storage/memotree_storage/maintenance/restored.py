@@ -1,12 +1,16 @@
-"""What PostgreSQL keeps about commits that a restored repository lacks is forgotten, at the start after a restore."""
+"""At the start after a restore, PostgreSQL goes back to the backup too.
+
+It forgets what it keeps about commits that the restored repository lacks, and takes the rows that came with it.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.git.repository import GitRepository
+from memotree_storage.git.restored import RestoredRows
 from memotree_storage.model.workspace import KEEP_PREFIX
-from memotree_storage.postgres import projector, requests, sessions
+from memotree_storage.postgres import projector, requests, saved_rows, sessions
 from memotree_storage.postgres.database import Connection
 
 
@@ -14,16 +18,20 @@ from memotree_storage.postgres.database import Connection
 class Forgotten:
     """What was forgotten: results of request ids, and open sessions that lost their base.
 
-    ``mirror_is_ahead`` tells that the mirror has commits that the repository lacks, and must be made again.
+    ``taken`` counts the sessions that came from the backup. ``mirror_is_ahead`` tells that the mirror has commits that
+    the repository lacks, and must be made again.
     """
 
     requests: int
     sessions: int
+    taken: int
     mirror_is_ahead: bool
 
 
-async def forget_lost(conn: Connection, workspace_id: str, repository: GitRepository, taken_at: str) -> Forgotten:
-    """Forget the results of request ids, and detach the sessions whose base commit the repository lacks.
+async def forget_lost(
+    conn: Connection, workspace_id: str, repository: GitRepository, taken_at: str, rows: RestoredRows | None
+) -> Forgotten:
+    """Forget the results of request ids, take those of the backup, and detach sessions whose base the repository lacks.
 
     All results go, not only those of lost commits: a result may be about a session or a job and names no commit, and
     the call of a commit that is there is still answered, from the commit's trailer. Staged changes stay, so that people
@@ -34,8 +42,13 @@ async def forget_lost(conn: Connection, workspace_id: str, repository: GitReposi
         workspace_id: The workspace.
         repository: Its repository.
         taken_at: The time of the backup, for people.
+        rows: The rows of the backup, if it has any.
     """
     forgotten = await requests.forget_requests(conn, workspace_id)
+    taken = 0
+    if rows is not None:
+        tables = {each.table: (each.columns, rows.files[each.table]) for each in rows.tables}
+        taken = await saved_rows.take_rows(conn, workspace_id, tables, repository.exists)
     unclosed = await sessions.unclosed_commits(conn, workspace_id)
     there = await in_store_thread(
         lambda: {one for one, commits in unclosed.items() if all(map(repository.exists, filter(None, commits)))}
@@ -52,7 +65,7 @@ async def forget_lost(conn: Connection, workspace_id: str, repository: GitReposi
     await in_store_thread(_protect, repository, held)
     known = await projector.known_commits(conn, workspace_id)
     ahead = await in_store_thread(lambda: not all(map(repository.exists, known)))
-    return Forgotten(forgotten, len(lost), mirror_is_ahead=ahead)
+    return Forgotten(forgotten, len(lost), taken, mirror_is_ahead=ahead)
 
 
 def _protect(repository: GitRepository, held: Mapping[str, str]) -> None:

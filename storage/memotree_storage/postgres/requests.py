@@ -171,11 +171,16 @@ async def end_request(conn: Connection, workspace_id: str, request_id: str, resp
 
 
 async def forget_requests(conn: Connection, workspace_id: str) -> int:
-    """Delete all results of a workspace, and those of calls without one; return how many.
+    """Delete all results of a workspace, and those that name no other workspace which is there; return how many.
 
     Commits keep their request ids in their trailers, so a repeated call still finds its commit if there is one.
     """
-    cursor = await conn.execute("delete from work.request where workspace_id in (%s, %s)", (workspace_id, NO_WORKSPACE))
+    cursor = await conn.execute(
+        "delete from work.request r where workspace_id = %(workspace)s or (workspace_id = %(none)s and not exists ("
+        "select from mirror.workspace w where w.workspace_id <> %(workspace)s"
+        " and position(convert_to(w.workspace_id, 'UTF8') in r.response) > 0))",
+        {"workspace": workspace_id, "none": NO_WORKSPACE},
+    )
     return cursor.rowcount
 
 

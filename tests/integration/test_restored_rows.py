@@ -1,0 +1,250 @@
+"""A backup also has what is acknowledged and not committed: sessions, results of request ids, views and jobs."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+from integration.backups import lose_rows, only, put_back, save
+from integration.pushes import OpenAgain, differences, rows, run, session_of
+from integration.sides import Sides
+from integration.worlds import World
+from memotree_storage.backup.restoring import BackupTooNewError, restore_backup
+from memotree_storage.git.backup_file import digest_of, ending, extract, member, open_backup, read_list
+from memotree_storage.git.backup_list import BackupList
+from memotree_storage.model.workspace import KEEP_PREFIX
+from memotree_storage.postgres import jobs, views
+from memotree_storage.postgres.jobs import NewJob
+from memotree_storage.postgres.reach import DatabaseUnavailableError
+
+from memotree.memory import MemoryOperations
+from memotree.v1 import memory_service_pb2, session_service_pb2, workspace_service_pb2
+from memotree.workspaces import WorkspaceOperations
+
+pytestmark = pytest.mark.requirement("GIT-11", "USE-8")
+
+
+async def remember(world: World, text: str, request_id: str) -> memory_service_pb2.RememberResponse:
+    request = memory_service_pb2.RememberRequest(workspace=world.workspace, text=text, request_id=request_id)
+    return await MemoryOperations(world.store, world.limits).remember(request)
+
+
+@asynccontextmanager
+async def restored(world: World, file: Path, again: OpenAgain, lost: str = "") -> AsyncIterator[World]:
+    """The world after a restore, in a database that has lost everything if its address is given."""
+    await put_back(world.store, [file])
+    if lost:
+        await lose_rows(lost)
+    async with again() as store:
+        yield world.on(store)
+
+
+async def test_staged_changes_come_back_when_postgres_is_lost(
+    world: World, tmp_path: Path, again: OpenAgain, database_url: str
+) -> None:
+    kept, changed, gone = world.nodes(3)
+    await world.put(kept, changed, gone)
+    session = await world.open()
+    staged = world.node("Staged", position="a9")
+    await world.stage(session, staged, delete=[gone], note="Because.")
+    before = await world.alive(await world.head(), session)
+    file = await save(world.store, tmp_path / "a.backup")
+    async with restored(world, file, again, database_url) as after:
+        assert await after.alive(await after.head(), session) == before
+        assert after.repository.ref(f"{KEEP_PREFIX}{session}") == (await session_of(after, session)).base_commit
+        await after.commit(session)
+        alive = await after.alive(await after.head())
+        assert staged.id in alive
+        assert gone.id not in alive
+        assert await differences(after.store, after.workspace) == []
+
+
+async def test_conflicts_and_a_merge_that_waits_for_their_resolution_come_back(
+    sides: Sides, world: World, tmp_path: Path, again: OpenAgain, database_url: str
+) -> None:
+    node = world.node("A node")
+    await sides.fork(node)
+    await world.put(replace(node, title="Ours"))
+    await world.put(replace(node, title="Theirs"), branch="side")
+    session = await world.open()
+    await sides.merge(session_id=session)
+    conflicts = await rows(world.store, "select * from work.conflict")
+    assert conflicts
+    merged = (await session_of(world, session)).merged
+    file = await save(world.store, tmp_path / "a.backup")
+    async with restored(world, file, again, database_url) as after:
+        assert await rows(after.store, "select * from work.conflict") == conflicts
+        assert (await session_of(after, session)).merged == merged
+
+
+async def test_a_repeated_call_is_answered_with_its_first_result_after_the_loss_of_postgres(
+    world: World, tmp_path: Path, again: OpenAgain, database_url: str
+) -> None:
+    order = workspace_service_pb2.CreateWorkspaceRequest(name="desert", request_id="new")
+    made = await WorkspaceOperations(world.store, world.pages, world.limits).create_workspace(order)
+    first = await remember(world, "Noted before the backup.", "early")
+    opened = await world.open(request_id="open")
+    file = await save(world.store, tmp_path / "a.backup")
+    async with restored(world, file, again, database_url) as after:
+        assert await remember(after, "Noted before the backup.", "early") == first
+        assert await after.open(request_id="open") == opened
+        workspaces = WorkspaceOperations(after.store, after.pages, after.limits)
+        assert await workspaces.create_workspace(order) == made
+
+
+async def test_views_and_jobs_come_back_in_their_order_and_what_ran_is_queued(
+    world: World, tmp_path: Path, again: OpenAgain, database_url: str
+) -> None:
+    node = world.node("A node")
+    await world.put(node)
+    key = views.ViewKey(world.workspace, await world.head(), "mine")
+    async with world.store.database.transaction() as conn:
+        await views.set_levels(conn, key, {node.id: 2})
+        first = await jobs.create(conn, NewJob(world.workspace, "act", b"1"), {"document": b"\x00\\tab\t\xff"})
+        second = await jobs.create(conn, NewJob(world.workspace, "act", b"2"), {})
+        await jobs.put_note(conn, first, "paid", b"for")
+        await conn.execute("update work.job set state = 'running', owner = 'me' where job_id = %s", (first,))
+    file = await save(world.store, tmp_path / "a.backup")
+    async with restored(world, file, again, database_url) as after:
+        async with after.store.database.connection() as conn:
+            assert {one: level.level for one, level in (await views.levels(conn, key)).items()} == {node.id: 2}
+            assert await jobs.read_input(conn, first, "document") == b"\x00\\tab\t\xff"
+            assert await jobs.read_note(conn, first, "paid") == b"for"
+        found = "select job_id, state, owner from work.job order by number"
+        assert await rows(after.store, found) == [(first, "queued", ""), (second, "queued", "")]
+        async with after.store.database.transaction() as conn:
+            await views.set_levels(conn, views.ViewKey(world.workspace, "", "another"), {node.id: 1})
+
+
+async def test_a_newer_session_stays_and_a_committed_one_goes_back_to_the_backup(
+    world: World, tmp_path: Path, again: OpenAgain
+) -> None:
+    staged, later = world.nodes(2)
+    committed, newer = await world.open(), await world.open()
+    await world.stage(committed, staged)
+    file = await save(world.store, tmp_path / "a.backup")
+    await world.stage(newer, later)
+    await world.commit(committed)
+    async with restored(world, file, again) as after:
+        assert staged.id not in await after.alive(await after.head())
+        assert later.id in await after.alive(await after.head(), newer)
+        assert staged.id in await after.alive(await after.head(), committed)
+        for session in (newer, committed):
+            assert (await session_of(after, session)).state == "open"
+            await after.commit(session)
+        assert {staged.id, later.id} <= (await after.alive(await after.head())).keys()
+
+
+async def test_a_discarded_session_is_open_again_and_has_its_whole_time_to_live(
+    world: World, tmp_path: Path, again: OpenAgain
+) -> None:
+    node = world.node("Staged")
+    session = await world.open()
+    await world.stage(session, node)
+    await run(world.store, "update work.session set used_at = now() - interval '6 days'")
+    file = await save(world.store, tmp_path / "a.backup")
+    request = session_service_pb2.DiscardSessionRequest(workspace=world.workspace, session_id=session)
+    await world.sessions.discard_session(request)
+    async with restored(world, file, again) as after:
+        assert node.id in await after.alive(await after.head(), session)
+        assert await run(after.store, "select from work.session where used_at > now() - interval '1 hour'") >= 1
+
+
+async def test_in_a_backup_that_is_made_while_sessions_commit_each_change_is_staged_or_committed(
+    world: World, tmp_path: Path, again: OpenAgain, database_url: str
+) -> None:
+    """Never both, and none is missing that came before another one: rows and refs are of one moment."""
+    session = await world.open()
+    nodes = world.nodes(30)
+
+    async def commit_all() -> None:
+        for node in nodes:
+            await world.stage(session, node)
+            await world.commit(session)
+
+    writing = asyncio.create_task(commit_all())
+    files = [await save(world.store, tmp_path / f"{number}.backup") for number in range(4)]
+    await writing
+    async with restored(world, files[2], again, database_url) as after:
+        committed = await after.alive(await after.head())
+        staged = {row[0] for row in await rows(after.store, "select entry_id from work.staged")}
+        assert not staged & committed.keys()
+        is_there = [node.id in committed or node.id in staged for node in nodes]
+        assert is_there == sorted(is_there, reverse=True)
+        assert (await session_of(after, session)).base_commit == await after.head()
+        assert await differences(after.store, after.workspace) == []
+
+
+async def test_without_postgres_a_backup_has_git_alone_and_says_so(
+    world: World, tmp_path: Path, again: OpenAgain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = world.node("A node")
+    await world.put(node)
+
+    def away() -> None:
+        raise DatabaseUnavailableError("PostgreSQL does not answer.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.store.database, "repeatable_read", away)
+        file = await save(world.store, tmp_path / "a.backup")
+    assert only(open_backup(file)).tables is None
+    async with restored(world, file, again) as after:
+        assert node.id in await after.alive(await after.head())
+
+
+async def test_a_backup_of_the_first_format_is_still_read(world: World, tmp_path: Path, again: OpenAgain) -> None:
+    node = world.node("A node")
+    await world.put(node)
+    backup = open_backup(await save(world.store, tmp_path / "new.backup"))
+    bundle = tmp_path / "bundle"
+    extract(backup, only(backup).bundle, bundle)
+    listed = ending(BackupList(backup.listed.workspaces, backup.listed.created_at, "0.1"))
+    old = tmp_path / "old.backup"
+    old.write_bytes(b"".join(member(only(backup).bundle, bundle)) + of_first_format(listed, tmp_path))
+    assert only(open_backup(old)).tables is None
+    async with restored(world, old, again) as after:
+        assert node.id in await after.alive(await after.head())
+
+
+def of_first_format(tail: bytes, folder: Path) -> bytes:
+    """The end of a backup as format 1 had it."""
+    (folder / "tail.tar").write_bytes(tail)
+
+    fields = json.loads(read_list(folder / "tail.tar"))
+    entries = [
+        {key: each[key] for key in ("id", "name", "bundle", "bytes", "sha256", "refs")} for each in fields["workspaces"]
+    ]
+    old = {"format": 1, "memotree": "0.1", "created_at": fields["created_at"], "workspaces": entries}
+    text = folder / "backup.json"
+    text.write_text(json.dumps(old))
+    (folder / "backup.json.sha256").write_text(f"{digest_of(text)}  backup.json\n")
+    parts = [b"".join(member(name, folder / name)) for name in ("backup.json", "backup.json.sha256")]
+    return b"".join(parts) + bytes(1024)
+
+
+async def test_a_backup_with_rows_of_a_later_format_is_refused(world: World, tmp_path: Path) -> None:
+    backup = open_backup(await save(world.store, tmp_path / "a.backup"))
+    later = BackupList(backup.listed.workspaces, backup.listed.created_at, "9.9", "", 1000)
+    (tmp_path / "b.backup").write_bytes(ending(later))
+    with pytest.raises(BackupTooNewError, match=r"MemoTree 9\.9 made this backup"):
+        restore_backup([tmp_path / "b.backup"], tmp_path / "elsewhere")
+
+
+async def test_columns_that_are_no_more_are_passed_over(
+    world: World, tmp_path: Path, again: OpenAgain, database_url: str
+) -> None:
+    node = world.node("Staged")
+    session = await world.open()
+    await world.stage(session, node)
+    await run(world.store, "alter table work.staged add column of_old text not null default 'old'")
+    file = await save(world.store, tmp_path / "a.backup")
+    await world.store.close()
+    async with await psycopg.AsyncConnection.connect(database_url) as conn:
+        await conn.execute("delete from work.session")
+        await conn.execute("alter table work.staged drop column of_old")
+    async with restored(world, file, again) as after:
+        assert node.id in await after.alive(await after.head(), session)
