@@ -33,6 +33,7 @@ SETTINGS: Final = (
     "postgres_statement_timeout",
     "qdrant_url",
     "qdrant_api_key",
+    "git_remote_url",
     "chat_url",
     "chat_model",
     "chat_api_key",

@@ -86,6 +86,18 @@ def _http_url(value: str) -> str:
     return value
 
 
+def _remote_url(value: str) -> str:
+    """Check the URL of a remote; with a password in it, the status and the log would show that."""
+    if value.replace("{id}", "").replace("{name}", "") == value or set(value) & set("\0\n\r\t "):
+        raise ValueError("give a URL with {id} or {name} for the workspace, like https://git.example/memory/{id}.git")
+    parts = urlsplit(value)
+    if parts.scheme not in {"file", "http", "https", "ssh"}:
+        raise ValueError("give a URL that begins with https://, http://, ssh:// or file://")
+    if parts.password or (parts.username and parts.scheme != "ssh"):
+        raise ValueError("leave the name and password out of the URL; git's credential helper has them")
+    return value
+
+
 def _model_url(value: str) -> str:
     parts = urlsplit(value)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
@@ -147,6 +159,11 @@ class Settings(BaseSettings):
         default=None, description="A Qdrant server to use (its gRPC port); without it MemoTree runs its own."
     )
     qdrant_api_key: SecretStr | None = Field(default=None, description="The key of that Qdrant server.")
+    git_remote_url: Annotated[str, AfterValidator(_remote_url)] | None = Field(
+        default=None,
+        description="The Git remotes that get each commit in the background, with `{id}` or `{name}` for that of the"
+        " workspace, such as `https://git.example/memory/{id}.git`.",
+    )
     chat_url: Annotated[str, AfterValidator(_model_url)] | None = Field(
         default=None,
         description="An OpenAI-compatible endpoint for summaries and answers; without it summaries are extractive.",
@@ -362,13 +379,21 @@ def _faults(detail: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[Fie
         return
     own = detail.get("ctx", {}).get("error")
     fault = str(own) if own is not None else str(detail["msg"]).removeprefix("Input ")
-    shown = "" if name in _SECRETS else f" (it is {detail['input']!r})"
+    shown = "" if name in _SECRETS or _has_password(detail["input"]) else f" (it is {detail['input']!r})"
     yield FieldViolation(_place(name, given), fault + shown)
 
 
 _SECRETS: Final = frozenset(
     name for name, field in Settings.model_fields.items() if "SecretStr" in str(field.annotation)
 )
+
+
+def _has_password(value: object) -> bool:
+    """Whether a value is a URL with a password, which no message may show."""
+    try:
+        return urlsplit(str(value)).password is not None
+    except ValueError:
+        return True
 
 
 def _place(name: str, given: Mapping[str, Any]) -> str:

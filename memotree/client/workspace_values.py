@@ -204,6 +204,10 @@ class ServerStatus:
     """The length of the vectors."""
     embedding_notice: str = ""
     """What to do if the settings name another embedding model than the index has."""
+    git_remote_url: str = ""
+    """Where each workspace is pushed to after its commits; empty if it is not."""
+    copies_behind: Mapping[str, str] = field(default_factory=dict)
+    """Why the Git remote of a workspace lacks commits, by its id, where it does."""
 
     @classmethod
     def from_wire(cls, message: maintenance_service_pb2.GetStatusResponse) -> Self:
@@ -222,6 +226,8 @@ class ServerStatus:
             {each.workspace_id: each.count for each in message.faults},
             message.embedding_dimensions,
             message.embedding_notice,
+            message.git_remote_url,
+            {each.workspace_id: each.reason or "It waits for its turn." for each in message.copies_behind},
         )
 
 

@@ -29,7 +29,11 @@ _REMOVED: Final = "removed"
 
 
 def register(
-    runner: JobRunner, store: Store, author_email: str, optimise: Callable[[], Awaitable[None]] | None
+    runner: JobRunner,
+    store: Store,
+    author_email: str,
+    optimise: Callable[[], Awaitable[None]] | None,
+    git_remote_url: str | None = None,
 ) -> None:
     """Registers ``erase``; it can be restarted at any point.
 
@@ -38,10 +42,17 @@ def register(
         store: An open store.
         author_email: The address of the author of the record.
         optimise: Writes the files of an embedded index anew; ``None`` for a Qdrant of one's own.
+        git_remote_url: Where workspaces are pushed to, if they are.
     """
 
     async def erase(context: JobContext) -> job_service_pb2.ErasureResult:
-        return await _erase(store, context, author_email, optimise)
+        result = await _erase(store, context, author_email, optimise)
+        if git_remote_url is not None:
+            result.left.append(
+                f"The remote {git_remote_url} gets the new history, and keeps the old objects until they are removed"
+                " there: run `git gc --prune=now` in it, or make it anew."
+            )
+        return result
 
     runner.register(ERASE, erase)
 

@@ -125,7 +125,7 @@ class Refs:
                 found = await registry.find_workspace(conn, lookup.needed("workspace", workspace))
             async with workspace_transaction(self._store, found.workspace_id, commit_point) as transaction:
                 response = await change(transaction, found)
-            self._store.maintenance.notice(found.workspace_id)
+            self._store.notice_commit(found.workspace_id)
             return response
 
         return await finish_past_commit_point(run)

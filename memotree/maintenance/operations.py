@@ -10,6 +10,7 @@ from memotree_storage.backup.writing import write_backup
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.errors import AbortedError, FieldViolation, InvalidInputError, UnavailableError
 from memotree_storage.git.backup_list import BackupDamagedError, BackupList, parse_list
+from memotree_storage.maintenance.remote_copies import RemoteCopies
 from memotree_storage.model.tokens import COUNTER_NAME
 from memotree_storage.ports import Embedder
 from memotree_storage.postgres import misplaced, registry
@@ -20,6 +21,7 @@ from memotree.maintenance.faults import check_push, list_faults
 from memotree.maintenance.health import statuses
 from memotree.request import lookup
 from memotree.request.limits import ServiceLimits
+from memotree.request.messages import timestamp
 from memotree.request.pages import PageTokens
 from memotree.sessions.pushed import mirror_pushed
 from memotree.v1 import maintenance_service_pb2 as pb
@@ -43,6 +45,7 @@ class MaintenanceOperations:
         about_embedding: Returns what to do if the settings name another embedding model than the given one.
         max_message_bytes: The most bytes a message may have.
         embedded: Which of ``postgres`` and ``qdrant`` the server runs itself.
+        copies: The copies on Git remotes, if there are any.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class MaintenanceOperations:
         *,
         max_message_bytes: int = 0,
         embedded: Collection[str] = (),
+        copies: RemoteCopies | None = None,
     ) -> None:
         self._store = store
         self._pages = pages
@@ -61,6 +65,7 @@ class MaintenanceOperations:
         self._about_embedding = about_embedding
         self._max_message_bytes = max_message_bytes
         self._embedded = frozenset(embedded)
+        self._copies = copies
         self._asking: asyncio.Task[list[pb.StoreStatus]] | None = None
         self._rebuilding: dict[str, asyncio.Task[None]] = {}
         self._taking_in: dict[str, asyncio.Task[None]] = {}
@@ -88,7 +93,16 @@ class MaintenanceOperations:
             ],
             index_backlog=await self._backlog() if stores[1].healthy else 0,
             faults=await self._faults() if stores[1].healthy else [],
+            git_remote_url=self._copies.template if self._copies is not None else "",
+            copies_behind=self._behind(),
         )
+
+    def _behind(self) -> list[pb.BehindCopy]:
+        found = self._copies.behind() if self._copies is not None else []
+        return [
+            pb.BehindCopy(workspace_id=each.workspace_id, since=timestamp(each.since), reason=each.why)
+            for each in found
+        ]
 
     async def silent_stores(self) -> dict[str, str]:
         """The stores that do not answer now, each with the reason. Callers that ask at once share one answer."""

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from memotree_storage.index.model_index import ModelIndex
+from memotree_storage.maintenance.remote_copies import RemoteCopies
 from memotree_storage.model.validation import Limits
 from memotree_storage.postgres import indexes
 from memotree_storage.postgres.database import Database
@@ -69,18 +70,25 @@ async def compose(settings: Settings, embedded: EmbeddedServers | None = None) -
         runner = JobRunner(store.database, concurrency=settings.job_concurrency, retention=settings.job_retention)
         rebuilds.register(runner, store)
         embedding_job.register(runner, store, models.embeddings)
-        erase_job.register(runner, store, settings.author_email, optimise)
+        erase_job.register(runner, store, settings.author_email, optimise, settings.git_remote_url)
         summaries = SummaryRenewal(store, models, runner, limits, background=settings.renew_summaries)
         reader = DocumentReader(ReadingLimits(settings.document_time, settings.document_memory))
         stack.push_async_callback(reader.close)
         forest = forest_operations(store, models, runner, limits, summaries, reader, settings)
         sessions = SessionOperations(store, pages, limits, summaries, resolver=ConflictResolution(store, limits))
         stack.push_async_callback(sessions.finish)
+        copies = None
+        if settings.git_remote_url is not None:
+            copies = RemoteCopies(store.repositories, settings.git_remote_url)
+            store.noticing.append(copies.notice)
+            copies.start()
+            stack.push_async_callback(copies.stop)
         maintenance = MaintenanceOperations(
             store,
             pages,
             limits,
             models.embeddings.notice,
+            copies=copies,
             max_message_bytes=settings.max_message_bytes,
             embedded={
                 name

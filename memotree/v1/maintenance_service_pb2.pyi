@@ -6,6 +6,7 @@ isort:skip_file
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
@@ -201,6 +202,8 @@ class GetStatusResponse(_message.Message):
     FAULTS_FIELD_NUMBER: _builtins.int
     EMBEDDING_DIMENSIONS_FIELD_NUMBER: _builtins.int
     EMBEDDING_NOTICE_FIELD_NUMBER: _builtins.int
+    GIT_REMOTE_URL_FIELD_NUMBER: _builtins.int
+    COPIES_BEHIND_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The version of MemoTree."""
     workspace_count: _builtins.int
@@ -221,6 +224,8 @@ class GetStatusResponse(_message.Message):
     """The length of its vectors."""
     embedding_notice: _builtins.str
     """What to do if the settings name another embedding model than the index has; else empty."""
+    git_remote_url: _builtins.str
+    """The setting of that name; empty without it."""
     @_builtins.property
     def stores(self) -> _containers.RepeatedCompositeFieldContainer[Global___StoreStatus]:
         """The stores."""
@@ -232,6 +237,10 @@ class GetStatusResponse(_message.Message):
     @_builtins.property
     def faults(self) -> _containers.RepeatedCompositeFieldContainer[Global___WorkspaceFaults]:
         """The workspaces whose default branch has nodes that stand nowhere; see ListFaults."""
+
+    @_builtins.property
+    def copies_behind(self) -> _containers.RepeatedCompositeFieldContainer[Global___BehindCopy]:
+        """The copies on Git remotes that are behind."""
 
     def __init__(
         self,
@@ -249,14 +258,48 @@ class GetStatusResponse(_message.Message):
         faults: _abc.Iterable[Global___WorkspaceFaults] | None = ...,
         embedding_dimensions: _builtins.int = ...,
         embedding_notice: _builtins.str = ...,
+        git_remote_url: _builtins.str = ...,
+        copies_behind: _abc.Iterable[Global___BehindCopy] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["embedding_dimensions", b"embedding_dimensions", "embedding_model", b"embedding_model", "embedding_notice", b"embedding_notice", "faults", b"faults", "index_backlog", b"index_backlog", "max_content_bytes", b"max_content_bytes", "max_depth", b"max_depth", "max_message_bytes", b"max_message_bytes", "set_aside", b"set_aside", "stores", b"stores", "token_counter", b"token_counter", "version", b"version", "workspace_count", b"workspace_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["copies_behind", b"copies_behind", "embedding_dimensions", b"embedding_dimensions", "embedding_model", b"embedding_model", "embedding_notice", b"embedding_notice", "faults", b"faults", "git_remote_url", b"git_remote_url", "index_backlog", b"index_backlog", "max_content_bytes", b"max_content_bytes", "max_depth", b"max_depth", "max_message_bytes", b"max_message_bytes", "set_aside", b"set_aside", "stores", b"stores", "token_counter", b"token_counter", "version", b"version", "workspace_count", b"workspace_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetStatusResponse: _TypeAlias = GetStatusResponse  # noqa: Y015
+
+@_typing.final
+class BehindCopy(_message.Message):
+    """A Git remote that lacks commits or refs of a workspace."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKSPACE_ID_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    workspace_id: _builtins.str
+    """The id of the workspace."""
+    reason: _builtins.str
+    """Why the last push failed; empty if it waits."""
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """Since when."""
+
+    def __init__(
+        self,
+        *,
+        workspace_id: _builtins.str = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "since", b"since", "workspace_id", b"workspace_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BehindCopy: _TypeAlias = BehindCopy  # noqa: Y015
 
 @_typing.final
 class WorkspaceFaults(_message.Message):

@@ -7,6 +7,7 @@ without gRPC. `memotree_storage.commit` changes what it holds.
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -132,6 +133,8 @@ class Store:
         """Compare what is cached of the rows of a workspace with the rows; `verify` calls them."""
         self.forgetting: list[Callable[[str], None]] = []
         """Forget what is kept of the rows of a workspace elsewhere than by generation, at once; given its id."""
+        self.noticing: list[Callable[[str], None]] = []
+        """Are told of each workspace that has a new commit or ref; they must not block."""
         self.unsettled: dict[str, str] = {}
         """Sessions with a commit that their rows may not show yet, and the workspace of each."""
         self._not_recovered: dict[str, str] = {}
@@ -208,9 +211,11 @@ class Store:
         await in_store_thread(self.repositories.close)
 
     def notice_commit(self, workspace_id: str) -> None:
-        """Tell the background work that a workspace has a new commit, after its transaction has ended."""
+        """Tell the background work that a workspace has a new commit or ref, after its transaction has ended."""
         self.indexer.notice(workspace_id)
         self.maintenance.notice(workspace_id)
+        for notice in self.noticing:
+            notice(workspace_id)
 
     async def catch_up(self, workspace_id: str, report: Report | None = None) -> int:
         """Mirror the commits and refs that the mirror lacks; return the number of new commits.
@@ -450,14 +455,7 @@ class Store:
                 await registry.register(conn, info)
         faults.point("restore.forgotten")
         await in_store_thread(restored.remove_mark, repository.path)
-        _log.info(
-            "a workspace was restored from a backup",
-            workspace=info.name,
-            taken_at=taken_at,
-            request_ids_forgotten=forgotten.requests,
-            sessions_detached=forgotten.sessions,
-            sessions_restored=forgotten.taken,
-        )
+        _log.info("a workspace was restored from a backup", workspace=info.name, taken_at=taken_at, **asdict(forgotten))
 
     async def _follow_erasure(self, info: WorkspaceInfo, repository: GitRepository) -> None:
         """After a kill between the new generation of a repository and its rows. A kill repeats this."""

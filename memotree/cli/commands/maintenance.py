@@ -43,6 +43,8 @@ def status(cli: CliContext) -> None:
                 ("message at most", f"{found.max_message_bytes:,} bytes"),
                 *(("takes no changes", f"{each}: {reason}") for each, reason in found.set_aside.items()),
                 *(("stand nowhere", f"{each}: {counted(number, 'node')}") for each, number in found.faults.items()),
+                *((("pushed to", found.git_remote_url),) if found.git_remote_url else ()),
+                *(("remote is behind", f"{each}: {reason}") for each, reason in found.copies_behind.items()),
                 ("vectors to flush", "unknown" if database_silent else str(found.index_backlog)),
             ]
         )

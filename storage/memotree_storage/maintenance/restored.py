@@ -18,13 +18,13 @@ from memotree_storage.postgres.database import Connection
 class Forgotten:
     """What was forgotten: results of request ids, and open sessions that lost their base.
 
-    ``taken`` counts the sessions that came from the backup. ``mirror_is_ahead`` tells that the mirror has commits that
-    the repository lacks, and must be made again.
+    ``sessions_taken`` came from the backup. ``mirror_is_ahead`` tells that the mirror has commits that the repository
+    lacks, and must be made again.
     """
 
-    requests: int
-    sessions: int
-    taken: int
+    requests_forgotten: int
+    sessions_detached: int
+    sessions_taken: int
     mirror_is_ahead: bool
 
 

@@ -152,3 +152,25 @@ def test_secrets_are_not_shown() -> None:
 def test_settings_do_not_change_once_made(settings: Settings) -> None:
     with pytest.raises(ValueError, match="frozen"):
         settings.port = 1
+
+
+@pytest.mark.parametrize(
+    ("url", "fault"),
+    [
+        ("https://git.example/memory.git", "{id} or {name}"),
+        ("ext::sh -c {id}", "{id} or {name}"),
+        ("ext::{id}", "begins with"),
+        ("https://ada:secret@git.example/{id}.git", "leave the name and password out"),
+    ],
+)
+def test_a_remote_is_a_url_for_each_workspace_without_a_password(url: str, fault: str) -> None:
+    with pytest.raises(InvalidSettingsError, match=fault) as caught:
+        load_settings(git_remote_url=url)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["file:///mnt/copies/{name}.git", "ssh://git@git.example/{id}", "https://x.example/{id}"]
+)
+def test_a_remote_may_be_a_folder_a_server_or_an_ssh_account(url: str) -> None:
+    assert load_settings(git_remote_url=url).git_remote_url == url
