@@ -34,6 +34,7 @@ SETTINGS: Final = (
     "qdrant_url",
     "qdrant_api_key",
     "git_remote_url",
+    "signing_key",
     "chat_url",
     "chat_model",
     "chat_api_key",

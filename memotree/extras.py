@@ -44,6 +44,7 @@ MODULES: Final = MappingProxyType(
         ),
         "mcp": ("anyio", "mcp", "mcp_types", "starlette", "uvicorn"),
         "models": ("openai",),
+        "signing": ("cryptography",),
     }
 )
 """The modules that an extra brings beside those of the extras that it includes."""

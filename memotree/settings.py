@@ -164,6 +164,11 @@ class Settings(BaseSettings):
         description="The Git remotes that get each commit in the background, with `{id}` or `{name}` for that of the"
         " workspace, such as `https://git.example/memory/{id}.git`.",
     )
+    signing_key: Annotated[Path, AfterValidator(_folder)] | None = Field(
+        default=None,
+        description="A private SSH key without a passphrase that signs all commits and tags of MemoTree; they are not "
+        "signed without it.",
+    )
     chat_url: Annotated[str, AfterValidator(_model_url)] | None = Field(
         default=None,
         description="An OpenAI-compatible endpoint for summaries and answers; without it summaries are extractive.",

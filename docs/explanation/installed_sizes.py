@@ -16,15 +16,15 @@ from packaging.utils import canonicalize_name
 PAGE: Final = Path(__file__).with_name("dependencies.md")
 BEGIN: Final = "<!-- Made by docs/explanation/installed_sizes.py; do not edit. -->\n"
 END: Final = "<!-- The end of what is made. -->\n"
-EXTRAS: Final = ("", "cli", "server", "documents", "mcp", "models")
-BELOW: Final = {"cli": "", "server": "cli", "documents": "server", "mcp": "server", "models": "server"}
+EXTRAS: Final = ("", "cli", "server", "documents", "mcp", "models", "signing")
+BELOW: Final = {"cli": "", "server": "cli"} | dict.fromkeys(("documents", "mcp", "models", "signing"), "server")
 """The extra that each one includes."""
 
 SHOWN: Final = 1.0
 """Packages of at least so many megabytes are named one by one."""
 
 REASONS: Final = {
-    "cryptography": "mcp, for tokens; not called",
+    "cryptography": "signatures of commits; mcp requires it for tokens",
     "dulwich": "Git's formats",
     "googleapis-common-protos": "details of errors",
     "grpcio": "the wire",

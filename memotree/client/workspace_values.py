@@ -208,6 +208,8 @@ class ServerStatus:
     """Where each workspace is pushed to after its commits; empty if it is not."""
     copies_behind: Mapping[str, str] = field(default_factory=dict)
     """Why the Git remote of a workspace lacks commits, by its id, where it does."""
+    signing_key: str = ""
+    """The fingerprint of the key that signs commits; empty if they are not signed."""
 
     @classmethod
     def from_wire(cls, message: maintenance_service_pb2.GetStatusResponse) -> Self:
@@ -228,6 +230,7 @@ class ServerStatus:
             message.embedding_notice,
             message.git_remote_url,
             {each.workspace_id: each.reason or "It waits for its turn." for each in message.copies_behind},
+            message.signing_key,
         )
 
 

@@ -95,6 +95,7 @@ class MaintenanceOperations:
             faults=await self._faults() if stores[1].healthy else [],
             git_remote_url=self._copies.template if self._copies is not None else "",
             copies_behind=self._behind(),
+            signing_key="" if (signer := self._store.repositories.signer) is None else signer.fingerprint,
         )
 
     def _behind(self) -> list[pb.BehindCopy]:

@@ -3,7 +3,10 @@
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
+from memotree_storage.concurrency.threads import in_store_thread
+from memotree_storage.git.signing import Signer, SigningKeyError, load_signer
 from memotree_storage.index.model_index import ModelIndex
 from memotree_storage.maintenance.remote_copies import RemoteCopies
 from memotree_storage.model.validation import Limits
@@ -19,6 +22,7 @@ from memotree.canvas import NodeOperations, ViewOperations
 from memotree.canvas.conflict_resolution import ConflictResolution
 from memotree.erasure import job as erase_job
 from memotree.erasure.operations import EraseOperations
+from memotree.extras import install, is_installed
 from memotree.forest.asking.ask import Ask
 from memotree.forest.asking.drill_down import DrillDown
 from memotree.forest.documents.reader import DocumentReader, ReadingLimits
@@ -172,6 +176,7 @@ async def open_store_and_models(
         ModelUnavailableError: The embedding model does not answer, and the length of its vectors is not known.
         ModelRefusedError: The embedding model's endpoint refuses the call.
         LocalModelMissingError: The local embedding model is configured and not installed.
+        SigningKeyError: The key that signs commits cannot be used.
     """
     if embedded is None:
         embedded = await stack.enter_async_context(EmbeddedServers(settings))
@@ -215,6 +220,7 @@ async def open_store_and_models(
         before_branch=(*python, "memotree.local.before_branch", str(settings.data_folder.absolute())),
         max_depth=settings.max_depth,
         open_points=open_points,
+        signer=None if settings.signing_key is None else await in_store_thread(signer_of, settings.signing_key),
     )
 
     async def follow(made: ModelIndex) -> None:
@@ -241,6 +247,17 @@ async def _answering(settings: Settings, database: Database) -> IndexRecord | No
     async with database.connection() as conn:
         found = await indexes.read(conn)
     return None if found is None else found.current
+
+
+def signer_of(key: Path) -> Signer:
+    """Load the key that signs commits.
+
+    Raises:
+        SigningKeyError: It cannot be used, or the library is missing.
+    """
+    if not is_installed("signing"):
+        raise SigningKeyError(key, f"a library is missing (install it with `{install('signing')}`)")
+    return load_signer(key)
 
 
 def service_limits(settings: Settings) -> ServiceLimits:

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%memotree/v1/maintenance_service.proto\x12\x0bmemotree.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"5\n\x08Progress\x12\x0c\n\x04step\x18\x01 \x01(\t\x12\x0c\n\x04\x64one\x18\x02 \x01(\x03\x12\r\n\x05total\x18\x03 \x01(\x03\"b\n\nDifference\x12\r\n\x05store\x18\x01 \x01(\t\x12\x0c\n\x04what\x18\x02 \x01(\t\x12\x11\n\tcommit_id\x18\x03 \x01(\t\x12\x0f\n\x07node_id\x18\x04 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x05 \x01(\t\"\x12\n\x10GetStatusRequest\"N\n\x0bStoreStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07healthy\x18\x02 \x01(\x08\x12\x10\n\x08\x65mbedded\x18\x03 \x01(\x08\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\"\xd8\x03\n\x11GetStatusResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12(\n\x06stores\x18\x02 \x03(\x0b\x32\x18.memotree.v1.StoreStatus\x12\x17\n\x0fworkspace_count\x18\x03 \x01(\x05\x12\x17\n\x0f\x65mbedding_model\x18\x04 \x01(\t\x12\x15\n\rtoken_counter\x18\x05 \x01(\t\x12\x19\n\x11max_content_bytes\x18\x06 \x01(\x03\x12\x19\n\x11max_message_bytes\x18\x07 \x01(\x03\x12\x15\n\rindex_backlog\x18\x08 \x01(\x03\x12\x31\n\tset_aside\x18\t \x03(\x0b\x32\x1e.memotree.v1.SetAsideWorkspace\x12\x11\n\tmax_depth\x18\n \x01(\x05\x12,\n\x06\x66\x61ults\x18\x0b \x03(\x0b\x32\x1c.memotree.v1.WorkspaceFaults\x12\x1c\n\x14\x65mbedding_dimensions\x18\x0c \x01(\x05\x12\x18\n\x10\x65mbedding_notice\x18\r \x01(\t\x12\x16\n\x0egit_remote_url\x18\x0e \x01(\t\x12.\n\rcopies_behind\x18\x0f \x03(\x0b\x32\x17.memotree.v1.BehindCopy\"]\n\nBehindCopy\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12)\n\x05since\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06reason\x18\x03 \x01(\t\"6\n\x0fWorkspaceFaults\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x03\"9\n\x11SetAsideWorkspace\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"+\n\x16VerifyWorkspaceRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\"|\n\x17VerifyWorkspaceResponse\x12)\n\x08progress\x18\x01 \x01(\x0b\x32\x15.memotree.v1.ProgressH\x00\x12-\n\ndifference\x18\x02 \x01(\x0b\x32\x17.memotree.v1.DifferenceH\x00\x42\x07\n\x05\x65vent\"\x8f\x01\n\x05\x46\x61ult\x12$\n\x04kind\x18\x01 \x01(\x0e\x32\x16.memotree.v1.FaultKind\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t\x12\x0c\n\x04path\x18\x04 \x01(\t\x12\x0c\n\x04line\x18\x05 \x01(\x05\x12\x13\n\x0b\x64\x65scription\x18\x06 \x01(\t\x12\x0f\n\x07way_out\x18\x07 \x01(\t\"_\n\x11ListFaultsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"Q\n\x12ListFaultsResponse\x12\"\n\x06\x66\x61ults\x18\x01 \x03(\x0b\x32\x12.memotree.v1.Fault\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"O\n\x10\x43heckPushRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x11\n\tcommit_id\x18\x02 \x01(\t\x12\x15\n\rold_commit_id\x18\x03 \x01(\t\"7\n\x11\x43heckPushResponse\x12\"\n\x06\x66\x61ults\x18\x01 \x03(\x0b\x32\x12.memotree.v1.Fault\",\n\x17RebuildWorkspaceRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\"C\n\x18RebuildWorkspaceResponse\x12\'\n\x08progress\x18\x01 \x01(\x0b\x32\x15.memotree.v1.Progress\"\x1e\n\rBackUpRequest\x12\r\n\x05since\x18\x01 \x01(\x0c\"\x1f\n\x0e\x42\x61\x63kUpResponse\x12\r\n\x05\x63hunk\x18\x01 \x01(\x0c*\xdc\x01\n\tFaultKind\x12\x1a\n\x16\x46\x41ULT_KIND_UNSPECIFIED\x10\x00\x12\x15\n\x11\x46\x41ULT_KIND_ORPHAN\x10\x01\x12\x19\n\x15\x46\x41ULT_KIND_NO_ARCHIVE\x10\x02\x12\x14\n\x10\x46\x41ULT_KIND_CYCLE\x10\x03\x12\x1c\n\x18\x46\x41ULT_KIND_OTHER_ARCHIVE\x10\x04\x12\x19\n\x15\x46\x41ULT_KIND_NAME_TAKEN\x10\x05\x12\x19\n\x15\x46\x41ULT_KIND_UNREADABLE\x10\x06\x12\x17\n\x13\x46\x41ULT_KIND_TOO_DEEP\x10\x07\x32\xa1\x04\n\x12MaintenanceService\x12O\n\tGetStatus\x12\x1d.memotree.v1.GetStatusRequest\x1a\x1e.memotree.v1.GetStatusResponse\"\x03\x90\x02\x01\x12\x63\n\x0fVerifyWorkspace\x12#.memotree.v1.VerifyWorkspaceRequest\x1a$.memotree.v1.VerifyWorkspaceResponse\"\x03\x90\x02\x01\x30\x01\x12R\n\nListFaults\x12\x1e.memotree.v1.ListFaultsRequest\x1a\x1f.memotree.v1.ListFaultsResponse\"\x03\x90\x02\x01\x12O\n\tCheckPush\x12\x1d.memotree.v1.CheckPushRequest\x1a\x1e.memotree.v1.CheckPushResponse\"\x03\x90\x02\x01\x12\x66\n\x10RebuildWorkspace\x12$.memotree.v1.RebuildWorkspaceRequest\x1a%.memotree.v1.RebuildWorkspaceResponse\"\x03\x90\x02\x02\x30\x01\x12H\n\x06\x42\x61\x63kUp\x12\x1a.memotree.v1.BackUpRequest\x1a\x1b.memotree.v1.BackUpResponse\"\x03\x90\x02\x01\x30\x01\x42\x39\n\x0f\x64\x65v.memotree.v1P\x01Z\x16memotree/v1;memotreev1\xaa\x02\x0bMemoTree.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%memotree/v1/maintenance_service.proto\x12\x0bmemotree.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"5\n\x08Progress\x12\x0c\n\x04step\x18\x01 \x01(\t\x12\x0c\n\x04\x64one\x18\x02 \x01(\x03\x12\r\n\x05total\x18\x03 \x01(\x03\"b\n\nDifference\x12\r\n\x05store\x18\x01 \x01(\t\x12\x0c\n\x04what\x18\x02 \x01(\t\x12\x11\n\tcommit_id\x18\x03 \x01(\t\x12\x0f\n\x07node_id\x18\x04 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x05 \x01(\t\"\x12\n\x10GetStatusRequest\"N\n\x0bStoreStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07healthy\x18\x02 \x01(\x08\x12\x10\n\x08\x65mbedded\x18\x03 \x01(\x08\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\"\xed\x03\n\x11GetStatusResponse\x12\x0f\n\x07version\x18\x01 \x01(\t\x12(\n\x06stores\x18\x02 \x03(\x0b\x32\x18.memotree.v1.StoreStatus\x12\x17\n\x0fworkspace_count\x18\x03 \x01(\x05\x12\x17\n\x0f\x65mbedding_model\x18\x04 \x01(\t\x12\x15\n\rtoken_counter\x18\x05 \x01(\t\x12\x19\n\x11max_content_bytes\x18\x06 \x01(\x03\x12\x19\n\x11max_message_bytes\x18\x07 \x01(\x03\x12\x15\n\rindex_backlog\x18\x08 \x01(\x03\x12\x31\n\tset_aside\x18\t \x03(\x0b\x32\x1e.memotree.v1.SetAsideWorkspace\x12\x11\n\tmax_depth\x18\n \x01(\x05\x12,\n\x06\x66\x61ults\x18\x0b \x03(\x0b\x32\x1c.memotree.v1.WorkspaceFaults\x12\x1c\n\x14\x65mbedding_dimensions\x18\x0c \x01(\x05\x12\x18\n\x10\x65mbedding_notice\x18\r \x01(\t\x12\x16\n\x0egit_remote_url\x18\x0e \x01(\t\x12.\n\rcopies_behind\x18\x0f \x03(\x0b\x32\x17.memotree.v1.BehindCopy\x12\x13\n\x0bsigning_key\x18\x10 \x01(\t\"]\n\nBehindCopy\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12)\n\x05since\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06reason\x18\x03 \x01(\t\"6\n\x0fWorkspaceFaults\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x03\"9\n\x11SetAsideWorkspace\x12\x14\n\x0cworkspace_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"+\n\x16VerifyWorkspaceRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\"|\n\x17VerifyWorkspaceResponse\x12)\n\x08progress\x18\x01 \x01(\x0b\x32\x15.memotree.v1.ProgressH\x00\x12-\n\ndifference\x18\x02 \x01(\x0b\x32\x17.memotree.v1.DifferenceH\x00\x42\x07\n\x05\x65vent\"\x8f\x01\n\x05\x46\x61ult\x12$\n\x04kind\x18\x01 \x01(\x0e\x32\x16.memotree.v1.FaultKind\x12\x0f\n\x07node_id\x18\x02 \x01(\t\x12\r\n\x05title\x18\x03 \x01(\t\x12\x0c\n\x04path\x18\x04 \x01(\t\x12\x0c\n\x04line\x18\x05 \x01(\x05\x12\x13\n\x0b\x64\x65scription\x18\x06 \x01(\t\x12\x0f\n\x07way_out\x18\x07 \x01(\t\"_\n\x11ListFaultsRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x10\n\x08revision\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"Q\n\x12ListFaultsResponse\x12\"\n\x06\x66\x61ults\x18\x01 \x03(\x0b\x32\x12.memotree.v1.Fault\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"O\n\x10\x43heckPushRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\x12\x11\n\tcommit_id\x18\x02 \x01(\t\x12\x15\n\rold_commit_id\x18\x03 \x01(\t\"7\n\x11\x43heckPushResponse\x12\"\n\x06\x66\x61ults\x18\x01 \x03(\x0b\x32\x12.memotree.v1.Fault\",\n\x17RebuildWorkspaceRequest\x12\x11\n\tworkspace\x18\x01 \x01(\t\"C\n\x18RebuildWorkspaceResponse\x12\'\n\x08progress\x18\x01 \x01(\x0b\x32\x15.memotree.v1.Progress\"\x1e\n\rBackUpRequest\x12\r\n\x05since\x18\x01 \x01(\x0c\"\x1f\n\x0e\x42\x61\x63kUpResponse\x12\r\n\x05\x63hunk\x18\x01 \x01(\x0c*\xdc\x01\n\tFaultKind\x12\x1a\n\x16\x46\x41ULT_KIND_UNSPECIFIED\x10\x00\x12\x15\n\x11\x46\x41ULT_KIND_ORPHAN\x10\x01\x12\x19\n\x15\x46\x41ULT_KIND_NO_ARCHIVE\x10\x02\x12\x14\n\x10\x46\x41ULT_KIND_CYCLE\x10\x03\x12\x1c\n\x18\x46\x41ULT_KIND_OTHER_ARCHIVE\x10\x04\x12\x19\n\x15\x46\x41ULT_KIND_NAME_TAKEN\x10\x05\x12\x19\n\x15\x46\x41ULT_KIND_UNREADABLE\x10\x06\x12\x17\n\x13\x46\x41ULT_KIND_TOO_DEEP\x10\x07\x32\xa1\x04\n\x12MaintenanceService\x12O\n\tGetStatus\x12\x1d.memotree.v1.GetStatusRequest\x1a\x1e.memotree.v1.GetStatusResponse\"\x03\x90\x02\x01\x12\x63\n\x0fVerifyWorkspace\x12#.memotree.v1.VerifyWorkspaceRequest\x1a$.memotree.v1.VerifyWorkspaceResponse\"\x03\x90\x02\x01\x30\x01\x12R\n\nListFaults\x12\x1e.memotree.v1.ListFaultsRequest\x1a\x1f.memotree.v1.ListFaultsResponse\"\x03\x90\x02\x01\x12O\n\tCheckPush\x12\x1d.memotree.v1.CheckPushRequest\x1a\x1e.memotree.v1.CheckPushResponse\"\x03\x90\x02\x01\x12\x66\n\x10RebuildWorkspace\x12$.memotree.v1.RebuildWorkspaceRequest\x1a%.memotree.v1.RebuildWorkspaceResponse\"\x03\x90\x02\x02\x30\x01\x12H\n\x06\x42\x61\x63kUp\x12\x1a.memotree.v1.BackUpRequest\x1a\x1b.memotree.v1.BackUpResponse\"\x03\x90\x02\x01\x30\x01\x42\x39\n\x0f\x64\x65v.memotree.v1P\x01Z\x16memotree/v1;memotreev1\xaa\x02\x0bMemoTree.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,8 +45,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_MAINTENANCESERVICE'].methods_by_name['RebuildWorkspace']._serialized_options = b'\220\002\002'
   _globals['_MAINTENANCESERVICE'].methods_by_name['BackUp']._loaded_options = None
   _globals['_MAINTENANCESERVICE'].methods_by_name['BackUp']._serialized_options = b'\220\002\001'
-  _globals['_FAULTKIND']._serialized_start=1843
-  _globals['_FAULTKIND']._serialized_end=2063
+  _globals['_FAULTKIND']._serialized_start=1864
+  _globals['_FAULTKIND']._serialized_end=2084
   _globals['_PROGRESS']._serialized_start=87
   _globals['_PROGRESS']._serialized_end=140
   _globals['_DIFFERENCE']._serialized_start=142
@@ -56,35 +56,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STORESTATUS']._serialized_start=262
   _globals['_STORESTATUS']._serialized_end=340
   _globals['_GETSTATUSRESPONSE']._serialized_start=343
-  _globals['_GETSTATUSRESPONSE']._serialized_end=815
-  _globals['_BEHINDCOPY']._serialized_start=817
-  _globals['_BEHINDCOPY']._serialized_end=910
-  _globals['_WORKSPACEFAULTS']._serialized_start=912
-  _globals['_WORKSPACEFAULTS']._serialized_end=966
-  _globals['_SETASIDEWORKSPACE']._serialized_start=968
-  _globals['_SETASIDEWORKSPACE']._serialized_end=1025
-  _globals['_VERIFYWORKSPACEREQUEST']._serialized_start=1027
-  _globals['_VERIFYWORKSPACEREQUEST']._serialized_end=1070
-  _globals['_VERIFYWORKSPACERESPONSE']._serialized_start=1072
-  _globals['_VERIFYWORKSPACERESPONSE']._serialized_end=1196
-  _globals['_FAULT']._serialized_start=1199
-  _globals['_FAULT']._serialized_end=1342
-  _globals['_LISTFAULTSREQUEST']._serialized_start=1344
-  _globals['_LISTFAULTSREQUEST']._serialized_end=1439
-  _globals['_LISTFAULTSRESPONSE']._serialized_start=1441
-  _globals['_LISTFAULTSRESPONSE']._serialized_end=1522
-  _globals['_CHECKPUSHREQUEST']._serialized_start=1524
-  _globals['_CHECKPUSHREQUEST']._serialized_end=1603
-  _globals['_CHECKPUSHRESPONSE']._serialized_start=1605
-  _globals['_CHECKPUSHRESPONSE']._serialized_end=1660
-  _globals['_REBUILDWORKSPACEREQUEST']._serialized_start=1662
-  _globals['_REBUILDWORKSPACEREQUEST']._serialized_end=1706
-  _globals['_REBUILDWORKSPACERESPONSE']._serialized_start=1708
-  _globals['_REBUILDWORKSPACERESPONSE']._serialized_end=1775
-  _globals['_BACKUPREQUEST']._serialized_start=1777
-  _globals['_BACKUPREQUEST']._serialized_end=1807
-  _globals['_BACKUPRESPONSE']._serialized_start=1809
-  _globals['_BACKUPRESPONSE']._serialized_end=1840
-  _globals['_MAINTENANCESERVICE']._serialized_start=2066
-  _globals['_MAINTENANCESERVICE']._serialized_end=2611
+  _globals['_GETSTATUSRESPONSE']._serialized_end=836
+  _globals['_BEHINDCOPY']._serialized_start=838
+  _globals['_BEHINDCOPY']._serialized_end=931
+  _globals['_WORKSPACEFAULTS']._serialized_start=933
+  _globals['_WORKSPACEFAULTS']._serialized_end=987
+  _globals['_SETASIDEWORKSPACE']._serialized_start=989
+  _globals['_SETASIDEWORKSPACE']._serialized_end=1046
+  _globals['_VERIFYWORKSPACEREQUEST']._serialized_start=1048
+  _globals['_VERIFYWORKSPACEREQUEST']._serialized_end=1091
+  _globals['_VERIFYWORKSPACERESPONSE']._serialized_start=1093
+  _globals['_VERIFYWORKSPACERESPONSE']._serialized_end=1217
+  _globals['_FAULT']._serialized_start=1220
+  _globals['_FAULT']._serialized_end=1363
+  _globals['_LISTFAULTSREQUEST']._serialized_start=1365
+  _globals['_LISTFAULTSREQUEST']._serialized_end=1460
+  _globals['_LISTFAULTSRESPONSE']._serialized_start=1462
+  _globals['_LISTFAULTSRESPONSE']._serialized_end=1543
+  _globals['_CHECKPUSHREQUEST']._serialized_start=1545
+  _globals['_CHECKPUSHREQUEST']._serialized_end=1624
+  _globals['_CHECKPUSHRESPONSE']._serialized_start=1626
+  _globals['_CHECKPUSHRESPONSE']._serialized_end=1681
+  _globals['_REBUILDWORKSPACEREQUEST']._serialized_start=1683
+  _globals['_REBUILDWORKSPACEREQUEST']._serialized_end=1727
+  _globals['_REBUILDWORKSPACERESPONSE']._serialized_start=1729
+  _globals['_REBUILDWORKSPACERESPONSE']._serialized_end=1796
+  _globals['_BACKUPREQUEST']._serialized_start=1798
+  _globals['_BACKUPREQUEST']._serialized_end=1828
+  _globals['_BACKUPRESPONSE']._serialized_start=1830
+  _globals['_BACKUPRESPONSE']._serialized_end=1861
+  _globals['_MAINTENANCESERVICE']._serialized_start=2087
+  _globals['_MAINTENANCESERVICE']._serialized_end=2632
 # @@protoc_insertion_point(module_scope)

@@ -204,6 +204,7 @@ class GetStatusResponse(_message.Message):
     EMBEDDING_NOTICE_FIELD_NUMBER: _builtins.int
     GIT_REMOTE_URL_FIELD_NUMBER: _builtins.int
     COPIES_BEHIND_FIELD_NUMBER: _builtins.int
+    SIGNING_KEY_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The version of MemoTree."""
     workspace_count: _builtins.int
@@ -226,6 +227,8 @@ class GetStatusResponse(_message.Message):
     """What to do if the settings name another embedding model than the index has; else empty."""
     git_remote_url: _builtins.str
     """The setting of that name; empty without it."""
+    signing_key: _builtins.str
+    """The fingerprint of the key that signs commits; empty without one."""
     @_builtins.property
     def stores(self) -> _containers.RepeatedCompositeFieldContainer[Global___StoreStatus]:
         """The stores."""
@@ -260,10 +263,11 @@ class GetStatusResponse(_message.Message):
         embedding_notice: _builtins.str = ...,
         git_remote_url: _builtins.str = ...,
         copies_behind: _abc.Iterable[Global___BehindCopy] | None = ...,
+        signing_key: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["copies_behind", b"copies_behind", "embedding_dimensions", b"embedding_dimensions", "embedding_model", b"embedding_model", "embedding_notice", b"embedding_notice", "faults", b"faults", "git_remote_url", b"git_remote_url", "index_backlog", b"index_backlog", "max_content_bytes", b"max_content_bytes", "max_depth", b"max_depth", "max_message_bytes", b"max_message_bytes", "set_aside", b"set_aside", "stores", b"stores", "token_counter", b"token_counter", "version", b"version", "workspace_count", b"workspace_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["copies_behind", b"copies_behind", "embedding_dimensions", b"embedding_dimensions", "embedding_model", b"embedding_model", "embedding_notice", b"embedding_notice", "faults", b"faults", "git_remote_url", b"git_remote_url", "index_backlog", b"index_backlog", "max_content_bytes", b"max_content_bytes", "max_depth", b"max_depth", "max_message_bytes", b"max_message_bytes", "set_aside", b"set_aside", "signing_key", b"signing_key", "stores", b"stores", "token_counter", b"token_counter", "version", b"version", "workspace_count", b"workspace_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -26,6 +26,7 @@ from memotree_storage.errors import FailedPreconditionError, MemoTreeError, Unav
 from memotree_storage.git import restored, unpacking
 from memotree_storage.git.generations import read_mark, remove_erased_mark
 from memotree_storage.git.repository import GitRepository
+from memotree_storage.git.signing import Signer
 from memotree_storage.git.workspaces import Repositories
 from memotree_storage.index.indexer import Indexer
 from memotree_storage.index.model_index import ModelIndex
@@ -92,6 +93,7 @@ class Store:
         before_branch: A command that git asks before a branch of a strict workspace moves, likewise.
         max_depth: The greatest depth that a commit of a session may put a node at; none if it is ``None``.
         open_points: Opens the points of another model; without it, those of a model that is no longer used stay.
+        signer: Signs all commits and tags; nobody if it is ``None``.
     """
 
     def __init__(
@@ -108,14 +110,14 @@ class Store:
         before_branch: Sequence[str] = (),
         max_depth: int | None = None,
         open_points: OpenPoints | None = None,
+        signer: Signer | None = None,
     ) -> None:
         self.data_folder = data_folder
         self.max_depth = max_depth
         self.database = database
         self._committer_email = committer_email
-        self.repositories = Repositories(
-            data_folder / "workspaces", data_folder / "trash", after_push, before_push, before_branch
-        )
+        places, hooks = (data_folder / "workspaces", data_folder / "trash"), (after_push, before_push, before_branch)
+        self.repositories = Repositories(*places, *hooks, signer)
         self.entries = EntryReader(self.repositories)
         self.locks = StoreLocks()
         self.known_revisions = KnownRevisions(self.locks.workspaces)
@@ -133,8 +135,7 @@ class Store:
         """Compare what is cached of the rows of a workspace with the rows; `verify` calls them."""
         self.forgetting: list[Callable[[str], None]] = []
         """Forget what is kept of the rows of a workspace elsewhere than by generation, at once; given its id."""
-        self.noticing: list[Callable[[str], None]] = []
-        """Are told of each workspace that has a new commit or ref; they must not block."""
+        self.noticing: list[Callable[[str], None]] = []  # told of each workspace with a new commit or ref; never blocks
         self.unsettled: dict[str, str] = {}
         """Sessions with a commit that their rows may not show yet, and the workspace of each."""
         self._not_recovered: dict[str, str] = {}
@@ -324,7 +325,11 @@ class Store:
     async def index_rows(self, workspace_id: str, report: Report | None = None, *, meaning: bool = True) -> None:
         """Wait until the index has what the mirror has, and delete its points of lines that the mirror has not."""
         total = await self.indexer.pending(workspace_id)
-        tell = _told(report, "index", total)
+
+        def tell(done: int) -> None:
+            if report is not None:
+                report("index", done, total)
+
         tell(0)
         if meaning:
             await self.indexer.drain(workspace_id, tell)
@@ -444,8 +449,7 @@ class Store:
         taken_at = await in_store_thread(restored.backup_time, repository.path)
         if taken_at is None:
             return
-        workspace_id = info.workspace_id
-        rows = await in_store_thread(restored.restored_rows, repository.path)
+        workspace_id, rows = info.workspace_id, await in_store_thread(restored.restored_rows, repository.path)
         async with self.locks.workspaces.of(workspace_id), self.held(workspace_id) as conn:
             forgotten = await forget_lost(conn, workspace_id, repository, taken_at, rows)
             if forgotten.mirror_is_ahead:
@@ -486,11 +490,3 @@ class Store:
                 if workspace.workspace_id not in present:
                     _log.warning("a workspace no longer has a repository", workspace=workspace.name)
                     await projector.forget(conn, workspace.workspace_id)
-
-
-def _told(report: Report | None, step: str, total: int) -> Callable[[int], None]:
-    def tell(done: int) -> None:
-        if report is not None:
-            report(step, done, total)
-
-    return tell

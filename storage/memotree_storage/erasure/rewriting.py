@@ -34,6 +34,7 @@ from memotree_storage.git.generations import (
 from memotree_storage.git.maintenance import MaintenanceFailedError, no_maintenance, pack_whole
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.git.rewriting import HistoryRewriter
+from memotree_storage.git.signing import Signer
 from memotree_storage.maintenance.erased import follow_generation
 from memotree_storage.mirror.catch_up import Report
 from memotree_storage.model.erasure import ErasureTarget, Redaction
@@ -153,7 +154,8 @@ async def _switch(
         await projector.forget(conn, workspace_id)  # from here on no session can be opened on an old commit
         refs = await in_store_thread(all_refs, repository.path)
         refuse_names(redaction, refs)
-        stub, mark = await in_store_thread(_complete, order, repository.path, refs, rewriter)
+        signer = store.repositories.signer
+        stub, mark = await in_store_thread(_complete, order, repository.path, refs, rewriter, signer)
         faults.point("erase.completed")
         info = await in_store_thread(store.repositories.describe, workspace_id)
         with await in_store_thread(GitRepository.open, new_place(repository.path)) as draft:
@@ -170,7 +172,7 @@ def _redacted(info: WorkspaceInfo, redaction: Redaction) -> WorkspaceInfo:
 
 
 def _complete(
-    order: Order, place: Path, refs: dict[str, str], rewriter: HistoryRewriter
+    order: Order, place: Path, refs: dict[str, str], rewriter: HistoryRewriter, signer: Signer | None
 ) -> tuple[ErasureStub, ErasedMark]:
     """Rewrite what came meanwhile, and write refs, record and mark of the new generation."""
     draft = new_place(place)
@@ -201,7 +203,7 @@ def _complete(
         tags=len(found.tags),
         signatures=found.signatures,
     )
-    with GitRepository.open(draft) as repository:
+    with GitRepository.open(draft, signer=signer) as repository:
         write_erasure(repository, stub, found.commits, order.author)
     return stub, mark
 

@@ -28,6 +28,7 @@ KIND_NUMBERS: Final = {name: number for number, name in KIND_NAMES.items()}
 
 _HEX_ID = re.compile(r"[0-9a-f]{40}")
 _HEX_ID_BYTES = re.compile(rb"[0-9a-f]{40}")
+_TAG_SIGNATURE = re.compile(rb"^-----BEGIN (?:SSH|PGP) SIGNATURE-----$", re.MULTILINE)
 _CRUFT: Final = "<>\n\0"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_SECOND: Final = int((datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC) - _EPOCH).total_seconds())
@@ -351,6 +352,8 @@ def _codec(encoding: str) -> str:
 def parse_tag(data: bytes) -> TagDraft:
     """Parse an annotated tag as tolerantly as a commit; a missing tagger gets the time 1970."""
     head, _, message = data.partition(b"\n\n")
+    if (signature := _TAG_SIGNATURE.search(message)) is not None:
+        message = message[: signature.start()]
     fields = dict(_head_lines(head))
     return TagDraft(
         _decode(fields.get(b"tag", b"")[: _CHARACTER * LONGEST_IDENTITY], "utf-8"),

@@ -8,8 +8,15 @@ from memotree_storage.git.disk import disk_errors
 from memotree_storage.git.objects import COMMIT, TAG, encode_commit, encode_tag, parse_commit, raw_id
 from memotree_storage.git.pack import PackWriter
 from memotree_storage.git.refs import check_ref_name
+from memotree_storage.git.signing import Signer
 from memotree_storage.git.trees import TreeReader, TreeWriter
-from memotree_storage.ports import CommitDraft, WrittenCommit
+from memotree_storage.ports import CommitDraft, TagDraft, WrittenCommit
+
+
+def signed_tag(commit: bytes, draft: TagDraft, signer: Signer | None) -> bytes:
+    """A tag object for a commit, signed if there is somebody who signs."""
+    encoded = encode_tag(commit, draft)
+    return encoded if signer is None else signer.sign_tag(encoded)
 
 
 class GitOpenPack:
@@ -19,12 +26,16 @@ class GitOpenPack:
         objects: The objects of the repository.
         trees: Reads its trees.
         is_read: Whether what was written is read before the pack is finished. It is kept in memory then, raw.
+        signer: Signs commits and tags; nobody if it is ``None``.
     """
 
-    def __init__(self, objects: ObjectDatabase, trees: TreeReader, *, is_read: bool) -> None:
+    def __init__(
+        self, objects: ObjectDatabase, trees: TreeReader, *, is_read: bool, signer: Signer | None = None
+    ) -> None:
         self._objects = objects
         self._trees = trees
         self._is_read = is_read
+        self._signer = signer
         self._pack = PackWriter(objects.pack_folder)
         self._held: list[bytes] = []
         self._size = 0
@@ -65,8 +76,9 @@ class GitOpenPack:
             check_ref_name(f"refs/tags/{draft.tag.name}")
         with disk_errors("write a commit"):
             tree, blobs = TreeWriter(self._trees, self).apply(root, draft.changes)
-            commit = self.add(COMMIT, encode_commit(tree, parents, draft.author, draft.committer, draft.message))
-            tag = None if draft.tag is None else self.add(TAG, encode_tag(commit, draft.tag))
+            encoded = encode_commit(tree, parents, draft.author, draft.committer, draft.message)
+            commit = self.add(COMMIT, encoded if self._signer is None else self._signer.sign_commit(encoded))
+            tag = None if draft.tag is None else self.add(TAG, signed_tag(commit, draft.tag, self._signer))
         return WrittenCommit(commit.hex(), blobs, None if tag is None else tag.hex())
 
     def finish(self) -> None:

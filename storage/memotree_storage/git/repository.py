@@ -19,16 +19,16 @@ from memotree_storage.git.objects import (
     COMMIT,
     TAG,
     ObjectMissingError,
-    encode_tag,
     is_hex_id,
     parse_commit,
     parse_tag,
     raw_id,
 )
-from memotree_storage.git.open_pack import GitOpenPack
+from memotree_storage.git.open_pack import GitOpenPack, signed_tag
 from memotree_storage.git.pack import PackWriter
 from memotree_storage.git.recovery import LEFTOVER_AGE, recover
 from memotree_storage.git.refs import RefStore, check_ref_name
+from memotree_storage.git.signing import Signer
 from memotree_storage.git.trees import TreeReader
 from memotree_storage.ports import (
     CommitDraft,
@@ -66,16 +66,18 @@ class GitRepository:
     repository's write lock. The git program is not used, but it may read, push and repack at the same time.
     """
 
-    def __init__(self, path: Path, *, lock_timeout: float = 10.0) -> None:
+    def __init__(self, path: Path, *, lock_timeout: float = 10.0, signer: Signer | None = None) -> None:
         """Open the repository at ``path``; call `open` or `create` instead.
 
         Args:
             path: The folder of the bare repository.
             lock_timeout: Seconds to wait for another writer, or for a ref that git has locked.
+            signer: Signs the commits and tags that are written; nobody if it is ``None``.
         """
         check_layout(path)
         self.path = path
         self._is_replaced = False
+        self._signer = signer
         self._lock_timeout = lock_timeout
         self._lock = RepositoryLock(path)
         self._journal = LockJournal(path)
@@ -87,24 +89,24 @@ class GitRepository:
         self._roots: BoundedCache[str, bytes] = BoundedCache(_REMEMBERED)
 
     @classmethod
-    def create(cls, path: Path, *, description: str = "") -> "GitRepository":
+    def create(cls, path: Path, *, description: str = "", signer: Signer | None = None) -> "GitRepository":
         """Create a bare repository whose ``HEAD`` is ``refs/heads/main``. Atomic: it is created whole or not at all.
 
         Raises:
             RepositoryExistsError: There is already something at ``path``.
         """
         create_layout(path, description)
-        return cls(path)
+        return cls(path, signer=signer)
 
     @classmethod
-    def open(cls, path: Path, *, lock_timeout: float = 10.0) -> "GitRepository":
+    def open(cls, path: Path, *, lock_timeout: float = 10.0, signer: Signer | None = None) -> "GitRepository":
         """Open an existing repository.
 
         Raises:
             RepositoryMissingError: There is no repository at ``path``.
             RepositoryFormatError: It stores objects or refs in a way that this version does not support.
         """
-        return cls(path, lock_timeout=lock_timeout)
+        return cls(path, lock_timeout=lock_timeout, signer=signer)
 
     def close(self) -> None:
         """Release files and caches."""
@@ -129,14 +131,14 @@ class GitRepository:
             PathTakenError: The parent has a file where a folder is needed, or the other way round.
             RepositoryUnavailableError: The disk refused; nothing is left behind.
         """
-        with GitOpenPack(self._objects, self._trees, is_read=False) as pack:
+        with GitOpenPack(self._objects, self._trees, is_read=False, signer=self._signer) as pack:
             written = pack.write_commit(draft)
             pack.finish()
         return written
 
     def open_pack(self) -> GitOpenPack:
         """Begin a pack of several commits. What is written into it is kept in memory until it is finished or left."""
-        return GitOpenPack(self._objects, self._trees, is_read=True)
+        return GitOpenPack(self._objects, self._trees, is_read=True, signer=self._signer)
 
     def write_tag(self, draft: TagDraft, commit_id: str) -> str:
         """Write an annotated tag object for a commit and return its id. No ref moves.
@@ -150,7 +152,7 @@ class GitRepository:
         commit = raw_id(commit_id, "commit")
         self._objects.read_kind(commit, COMMIT, "commit")
         with disk_errors("write a tag"), PackWriter(self._objects.pack_folder) as pack:
-            tag = pack.add(TAG, encode_tag(commit, draft))
+            tag = pack.add(TAG, signed_tag(commit, draft, self._signer))
             written = pack.finish()
             self._objects.register(written.name, written.offsets)
         return tag.hex()

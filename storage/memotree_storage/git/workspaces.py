@@ -28,6 +28,7 @@ from memotree_storage.git.generations import recover_generations
 from memotree_storage.git.hooks import install_check, install_guard, install_hook
 from memotree_storage.git.recovery import LEFTOVER_AGE
 from memotree_storage.git.repository import GitRepository
+from memotree_storage.git.signing import Signer
 from memotree_storage.model.node import is_id
 from memotree_storage.model.readme import FORMAT_VERSION, README_PATH, describe_layout, read_format_version
 from memotree_storage.model.trailers import Request, with_trailers
@@ -83,6 +84,7 @@ class Repositories:
         after_push: A command that git runs after each push (`memotree_storage.git.hooks`); none if it is empty.
         before_push: A command that git asks before each push, likewise.
         before_branch: A command that git asks before a branch of a strict workspace moves, likewise.
+        signer: Signs all commits and tags; nobody if it is ``None``.
     """
 
     def __init__(
@@ -92,12 +94,14 @@ class Repositories:
         after_push: Sequence[str] = (),
         before_push: Sequence[str] = (),
         before_branch: Sequence[str] = (),
+        signer: Signer | None = None,
     ) -> None:
         self._folder = folder
         self._trash = trash
         self._after_push = after_push
         self._before_push = before_push
         self._before_branch = before_branch
+        self.signer = signer
         self._open: dict[str, GitRepository] = {}
         self._lock = threading.Lock()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -124,7 +128,7 @@ class Repositories:
                 path = self.path(workspace_id)
                 if not is_id(workspace_id) or not path.is_dir():
                     raise WorkspaceNotFoundError(workspace_id)
-                repository = self._open[workspace_id] = GitRepository.open(path)
+                repository = self._open[workspace_id] = GitRepository.open(path, signer=self.signer)
                 if self._after_push:
                     install_hook(path, self._after_push)
                 if self._before_push:
@@ -145,7 +149,7 @@ class Repositories:
         """
         draft = self._folder / f".{info.workspace_id}{_UNFINISHED}"
         try:
-            with GitRepository.create(draft, description=info.name) as repository:
+            with GitRepository.create(draft, description=info.name, signer=self.signer) as repository:
                 self._write(repository, None, info, f"Create workspace {info.name}")
                 first = CommitDraft(
                     parent=None,

@@ -1,0 +1,100 @@
+"""With a key in the settings, everything that MemoTree commits is signed, whichever call made it."""
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from crash.service import start
+from integration.sides import Sides
+from integration.worlds import World
+from memotree_storage.erasure.rewriting import Order, rewrite_history
+from memotree_storage.git.signing import load_signer
+from memotree_storage.model.erasure import ERASURES_REF, ErasureTarget
+from memotree_storage.model.node import new_id
+from memotree_storage.model.workspace import service_signature
+from unit.storage.git.test_signing import made
+
+from memotree.client import AsyncClient
+from memotree.v1 import history_service_pb2
+
+pytestmark = [pytest.mark.requirement("GIT-11")]
+
+
+def git(repository: Path, allowed: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    options = ("-c", "safe.directory=*", "-c", "gpg.format=ssh", "-c", f"gpg.ssh.allowedSignersFile={allowed}")
+    command = ["git", "--git-dir", str(repository), *options, *arguments]
+    return subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603
+
+
+@pytest.fixture
+def allowed(world: World, tmp_path: Path) -> Path:
+    """The file of those who may sign, after the world got a key."""
+    key = made(tmp_path / "key")
+    world.store.repositories.signer = load_signer(key)
+    world.store.repositories.replaced(world.workspace)
+    file = tmp_path / "allowed-signers"
+    file.write_text(f"memotree@localhost {key.with_name('key.pub').read_text()}")
+    return file
+
+
+def unsigned(world: World, allowed: Path, *revisions: str) -> list[str]:
+    """The subjects of the commits without a good signature, the newest first."""
+    shown = git(world.repository.path, allowed, "log", "--format=%G? %s", *revisions).stdout.splitlines()
+    return [line[2:] for line in shown if not line.startswith("G ")]
+
+
+async def test_commits_merges_reverts_records_and_tags_are_signed(sides: Sides, world: World, allowed: Path) -> None:
+    before = await world.head()
+    one, two = world.nodes(2)
+    await sides.fork(one, two)
+    ours = await world.put(replace(one, title="Ours"), tag="v1")
+    await world.put(replace(two, title="Theirs"), branch="side")
+    await sides.merge()
+    await sides.revert(ours)
+    world.store.repositories.update(world.store.repositories.describe(world.workspace), "Describe it again")
+    await sides.history.create_tag(
+        history_service_pb2.CreateTagRequest(workspace=world.workspace, name="v2", message="The second")
+    )
+    assert unsigned(world, allowed, f"{before}..main") == []
+    assert unsigned(world, allowed, "-1", "refs/memotree/workspace") == []
+    for tag in ("v1", "v2"):
+        assert git(world.repository.path, allowed, "verify-tag", tag).returncode == 0
+
+
+async def test_after_an_erasure_rewritten_commits_have_no_signature_and_its_record_has_one(
+    world: World, allowed: Path
+) -> None:
+    kept, node = world.nodes(2)
+    await world.put(kept, message="Before")
+    await world.put(replace(node, content="Tulpenzwiebel-7731"), message="With it")
+    await world.put(replace(kept, title="Later"), message="After")
+    target = ErasureTarget(text="Tulpenzwiebel-7731")
+    stub = await rewrite_history(
+        world.store, Order(new_id(), world.workspace, target, "ada", "It leaked.", service_signature())
+    )
+    assert unsigned(world, allowed, "-3", "main") == ["After", "With it"]
+    assert stub is not None
+    assert stub.signatures == 2
+    assert unsigned(world, allowed, "-1", ERASURES_REF) == []
+    await world.put(world.node("New", position="a9"), message="New")
+    assert unsigned(world, allowed, "-1", "main") == []
+
+
+async def test_a_server_signs_and_tells_with_which_key(tmp_path: Path) -> None:
+    key = made(tmp_path / "key")
+    allowed = tmp_path / "allowed-signers"
+    allowed.write_text(f"memotree@localhost {key.with_name('key.pub').read_text()}")
+    environment = {"MEMOTREE_SIGNING_KEY": str(key)}
+    service = await start(tmp_path / "data", tmp_path / "server.log", environment=environment)
+    try:
+        async with AsyncClient(service.address) as client:
+            await client.create_workspace("garden")
+            await client.workspace("garden").remember("Apples are picked in September.")
+            assert (await client.status()).signing_key == load_signer(key).fingerprint
+        (repository,) = (tmp_path / "data").glob("workspaces/*.git")
+        shown = git(repository, allowed, "log", "--all", "--format=%G?").stdout.split()
+        assert len(shown) >= 3
+        assert set(shown) == {"G"}
+    finally:
+        service.kill()
