@@ -7,7 +7,7 @@ from typing import Final
 
 MODULES: Final = MappingProxyType(
     {
-        "cli": ("rich", "tomlkit", "typer"),
+        "cli": ("rich", "tomlkit", "typer", "yaml"),
         "server": (
             "charset_normalizer",
             "dulwich",
@@ -23,7 +23,6 @@ MODULES: Final = MappingProxyType(
             "pydantic_settings",
             "pypdf",
             "Stemmer",
-            "yaml",
             "qdrant_client",
             "qdrant_edge",
             "regex",

@@ -115,7 +115,7 @@ class NodeOperations:
 
     async def get_tree(self, request: pb.GetTreeRequest) -> pb.GetTreeResponse:
         """Read the structure of a subtree or archive."""
-        level = min(level_or(request.level, TITLE), SUMMARY)
+        level = min(level_or(request.level, TITLE), DETAIL if request.page_size else SUMMARY)
         if request.max_depth < 0 or request.max_nodes < 0:
             raise InvalidInputError.at("max_depth" if request.max_depth < 0 else "max_nodes", "must be 0 or more.")
         if request.page_size < 0:

@@ -4,17 +4,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from memotree_storage.mirror.contents import read_nodes
+from memotree_storage.model.node import SUMMARY_TYPE
+from memotree_storage.model.tokens import CHARS_PER_TOKEN, in_pieces
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.tree import Branching, Snapshot
 from memotree_storage.postgres.tree_pages import PagedNode, Place, Top, page
 from memotree_storage.store import Store
 
 from memotree.canvas.node_messages import nodes_at
-from memotree.request.messages import Level
+from memotree.request.messages import DETAIL, SUMMARY, Level
 from memotree.v1 import node_service_pb2 as pb
 
 CURSOR: Final[Mapping[str, type]] = {"after": str, "home": str, "position": str}
 """The place of the last node shown. So a token has the same size at any depth."""
+
+_MOST_BYTES: Final = 4 << 20
+"""A page with contents ends with the node that makes them this long together."""
+
+_READ_AT_ONCE: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +57,14 @@ async def one_page(
     """
     after = Place(cursor["after"], cursor["home"], cursor["position"]) if cursor else None
     found = await page(snapshot, top, size, after)
-    nodes = await _messages(snapshot, store, top, list(map(_shown, found.nodes)), level)
-    last = found.nodes[-1].place if found.has_more else None
+    nodes = await _messages(snapshot, store, top, list(map(_shown, found.nodes)), min(level, SUMMARY))
+    count = len(found.nodes)
+    if level >= DETAIL:
+        last_id = await _add_contents(snapshot, store, nodes)
+        count = next((place + 1 for place, node in enumerate(found.nodes) if node.place.entry_id == last_id), count)
+        kept = {node.place.entry_id for node in found.nodes[:count]}
+        nodes = [each for each in nodes if each.node.id in kept]
+    last = found.nodes[count - 1].place if found.has_more or count < len(found.nodes) else None
     more = {"after": last.entry_id, "home": last.home_id, "position": last.position} if last is not None else None
     return pb.GetTreeResponse(nodes=nodes), more
 
@@ -66,6 +80,29 @@ async def _messages(
         for item in found
         if item.entry_id in nodes  # not if a session removed it since
     ]
+
+
+async def _add_contents(snapshot: Snapshot, store: Store, nodes: Sequence[pb.TreeNode]) -> str:
+    """Put the contents into nodes, as far as the page may be long; returns the id of the last node that fits, or "".
+
+    A summary node has none: what would be joined for it stands in the nodes below, which the pages have as well.
+    """
+    versions = await tree.versions(snapshot, [each.node.id for each in nodes])
+    messages = {each.node.id: each.node for each in nodes}
+    present = [versions[entry_id] for entry_id in messages if entry_id in versions]
+    room = _MOST_BYTES
+    for piece in in_pieces(present, _READ_AT_ONCE, _MOST_BYTES // CHARS_PER_TOKEN):
+        own = [version for version in piece if version.tokens and version.type != SUMMARY_TYPE]
+        contents = await read_nodes(snapshot, store.entries, own)
+        for version in piece:
+            message = messages[version.entry_id]
+            message.level = DETAIL
+            if version.entry_id in contents:
+                message.content = contents[version.entry_id].content
+                room -= len(message.content.encode())
+            if room <= 0:
+                return version.entry_id
+    return ""
 
 
 def _shown(node: PagedNode) -> _Shown:

@@ -97,6 +97,8 @@ from memotree.client.history_values import (
     ValueChange,
 )
 from memotree.client.jobs import IngestedDocument, Ingestion, Job, ModelUsage, Renewal
+from memotree.client.markdown.folder_faults import MarkdownFolderError
+from memotree.client.markdown_values import MarkdownEdit, MarkdownExport, MarkdownImport
 from memotree.client.memory import MemoryResult, SimilarNode
 from memotree.client.node_values import (
     Archive,
@@ -208,6 +210,10 @@ __all__ = [
     "Job",
     "JobState",
     "Level",
+    "MarkdownEdit",
+    "MarkdownExport",
+    "MarkdownFolderError",
+    "MarkdownImport",
     "MemoTreeClientError",
     "MemoryResult",
     "MemoryTest",

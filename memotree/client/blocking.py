@@ -174,6 +174,7 @@ class Revision(_Twin):
     ask = _iterating(AsyncRevision.ask)
     suggest_archive_merges = _blocking(AsyncRevision.suggest_archive_merges)
     stale_summaries = _blocking(AsyncRevision.stale_summaries)
+    export_markdown = _blocking(AsyncRevision.export_markdown)
 
 
 class Session(Revision):
@@ -242,6 +243,7 @@ class Workspace(Revision):
     restore = _blocking(AsyncWorkspace.restore)
     apply = _blocking(AsyncWorkspace.apply)
     commit = _blocking(AsyncWorkspace.commit)
+    import_markdown = _blocking(AsyncWorkspace.import_markdown)
     info = _blocking(AsyncWorkspace.info)
     change = _blocking(AsyncWorkspace.change)
     remove = _blocking(AsyncWorkspace.remove)

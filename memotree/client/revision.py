@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
+from pathlib import Path
 
 from memotree.client.enums import (
     Level,
@@ -26,6 +27,7 @@ from memotree.client.history_values import (
     ValueChange,
 )
 from memotree.client.lists import several
+from memotree.client.markdown_values import MarkdownExport
 from memotree.client.node_values import (
     Archive,
     ArchiveRef,
@@ -256,6 +258,26 @@ class AsyncRevision(AsyncForestQueries):
         return pages(
             self._transport, request, maintenance.ListFaultsResponse, lambda page: map(Fault.from_wire, page.faults)
         )
+
+    async def export_markdown(
+        self, folder: str | Path, archives: Iterable[ArchiveRef] = (), *, replace: bool = False
+    ) -> MarkdownExport:
+        """Exports what is committed at this revision to a folder of Markdown files, for Obsidian, GitHub and editors.
+
+        Each archive is a folder, each node a file with its id, and `AsyncWorkspace.import_markdown` brings edits back.
+        The folder is replaced as a whole if it is an export that was not edited; what is hidden at its top stays.
+
+        Args:
+            folder: Where to.
+            archives: Only these; all if empty.
+            replace: Whether to replace an export whose files were edited.
+        """
+        from memotree.client.markdown.exporting import commit_of, export_to  # noqa: PLC0415 - few programs export
+
+        commit = await commit_of(self._transport, self._workspace, self._revision)
+        at = AsyncRevision(self._transport, self._workspace, commit)
+        chosen = several("archives", archives)
+        return await export_to(at, self._transport, self._workspace, Path(folder), chosen, replace=replace)
 
     def log(
         self,

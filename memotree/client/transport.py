@@ -8,11 +8,12 @@ UNAVAILABLE and what the server answers with `RetryInfo` is retried, and only fo
 call bounds all of its attempts together.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, ParamSpec, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import grpc
@@ -57,6 +58,8 @@ _CHANNEL_OPTIONS: Final = (
 _LOOPBACK: Final = ("127.", "localhost", "[::1]")
 
 AnswerT = TypeVar("AnswerT", bound=Message)
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def _channel_options(address: str) -> tuple[tuple[str, int], ...]:
@@ -120,6 +123,10 @@ class Transport(Protocol):
 
     def stream(self, request: Message, answer: type[AnswerT]) -> AsyncIterator[AnswerT]:
         """Sends ``request`` to its streaming method and yields the messages as they arrive; never retries."""
+        ...
+
+    async def in_thread(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Does work that waits for the disk, beside the event loop if there is one."""
         ...
 
     async def close(self) -> None:
@@ -247,6 +254,10 @@ class AioTransport:
         finally:
             call.cancel()
 
+    async def in_thread(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Does work that waits for the disk, in a thread."""
+        return await asyncio.to_thread(work, *args, **kwargs)
+
     async def close(self) -> None:
         """Closes the connection; running calls are cancelled."""
         self._closed = True
@@ -302,6 +313,10 @@ class BlockingTransport:
             raise _told(self._settings, decode_error(error, self.address), request) from None
         finally:
             call.cancel()
+
+    async def in_thread(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Does work that waits for the disk, in the thread of the caller."""
+        return work(*args, **kwargs)
 
     async def close(self) -> None:
         """Closes the connection; running calls are cancelled."""

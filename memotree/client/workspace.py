@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Generator, Iterable
 from datetime import timedelta
+from pathlib import Path
 from types import TracebackType
 
 from google.protobuf.duration_pb2 import Duration
@@ -11,7 +12,9 @@ from memotree.client.default_agent import default_agent
 from memotree.client.erasing import AsyncErasures
 from memotree.client.file_ingestion import AsyncFileIngestion
 from memotree.client.forest import AsyncForestChanges
+from memotree.client.history_values import Author
 from memotree.client.jobs import AsyncRebuilds
+from memotree.client.markdown_values import MarkdownImport
 from memotree.client.memory import AsyncMemory
 from memotree.client.paging import pages
 from memotree.client.refs import AsyncRefs
@@ -146,6 +149,52 @@ class AsyncWorkspace(
             commit=nodes.CommitAtOnce(branch=branch, agent=agent or default_agent(), message=message),
         )
         return CommittedChanges.from_wire(await self._transport.call(request, nodes.BatchChangeNodesResponse))
+
+    async def import_markdown(
+        self,
+        folder: str | Path,
+        *,
+        branch: str = "",
+        archive: str = "",
+        file_format: str = "",
+        delete: bool = False,
+        overwrite: bool = False,
+        preview: bool = False,
+        keep_conflicts: bool = False,
+        message: str = "",
+        agent: str = "",
+        author: Author | None = None,
+        refresh: bool = True,
+    ) -> MarkdownImport:
+        """Imports a folder of Markdown files: an export that was edited, or notes of another program.
+
+        Edits of an export are made at the commit that it shows and merged into the branch, so what was committed
+        meanwhile stays. Files with an id are the nodes that they were; others are new ones.
+
+        Args:
+            folder: The folder, or an agent file of Letta.
+            branch: The branch that gets the commit; the default branch if empty.
+            archive: For notes of another program: the archive that gets them; named like the folder if empty.
+            file_format: ``export``, ``plain``, ``basic-memory`` or ``letta``; detected if empty.
+            delete: Whether nodes whose files are gone are deleted; they stay otherwise.
+            overwrite: For notes of another program: whether a file replaces a node that was changed as well.
+            preview: Tells only what would change; nothing is written.
+            keep_conflicts: Whether a merge that ends in conflicts is kept in a session, to be resolved there.
+            message: The commit message; one that names the folder if empty.
+            agent: Who imports; ``MEMOTREE_AGENT``, else your login name, if empty.
+            author: The author of the commit; the agent if ``None``.
+            refresh: Whether an export is written again afterwards, at the new commit: new notes get their ids.
+
+        Raises:
+            MarkdownFolderError: Files cannot be read; ``violations`` has each with its line. Nothing was changed.
+            AbortedError: The branch has changed the same since; ``conflicts`` lists it. Nothing was changed.
+        """
+        from memotree.client.markdown.importing import ImportOptions, import_from  # noqa: PLC0415 - few programs import
+
+        options = ImportOptions(
+            branch, archive, file_format, delete, overwrite, preview, keep_conflicts, message, agent, author, refresh
+        )
+        return await import_from(self, self._transport, Path(folder), options)
 
     def resume(self, session_id: str) -> AsyncSession:
         """Continues a session that is open already; makes no call to the server."""

@@ -411,7 +411,9 @@ class GetTreeRequest(_message.Message):
     max_depth: _builtins.int
     """How many levels below the top; all when 0."""
     level: _types_pb2.LevelOfDetail.ValueType
-    """The level of detail of each node; TITLE when not given, at most SUMMARY."""
+    """The level of detail of each node; TITLE when not given, at most SUMMARY. With page_size also DETAIL; then a page
+    ends after about 4 MiB of contents, and a summary_node has none.
+    """
     max_nodes: _builtins.int
     """The most nodes; 1000 when 0, at most 10000. truncated counts the rest. Not used with page_size."""
     page_size: _builtins.int

@@ -100,6 +100,14 @@ COMMANDS: Final = {
         "backups",
         "Put the workspaces of a backup into a data folder; stop its server first. The next start mirrors them.",
     ),
+    "export": Entry(
+        "markdown_folders",
+        "Write archives to a folder of Markdown files, which Obsidian, GitHub and every editor read.",
+    ),
+    "import": Entry(
+        "markdown_folders",
+        "Bring a folder of Markdown into the workspace: an edited export, or notes of another program.",
+    ),
     "ws create": Entry("workspaces", "Create a workspace, and choose it."),
     "ws list": Entry("workspaces", "List the workspaces."),
     "ws show": Entry("workspaces", "Show one workspace."),

@@ -14,7 +14,7 @@ EPILOG: Final = (
 
 PANELS: Final = {
     "Remember and find": ("remember", "revise", "forget", "search", "recall", "ask", "explore", "node", "view"),
-    "Documents": ("ingest", "summaries"),
+    "Documents": ("ingest", "summaries", "export", "import"),
     "Sessions and commits": ("session", "commit"),
     "History": (
         "log",
@@ -60,6 +60,8 @@ EXAMPLES: Final = {
     "commit": 'commit --message "Note what we decided about regions"',
     "demo": "demo",
     "diff": "diff v1 main",
+    "export": "export notes-folder --archive notes",
+    "import": "import notes-folder --dry-run",
     "explore": "explore --archive notes",
     "forget": 'forget "We use region eu-west-1"',
     "ingest": "ingest docs/ --archive handbook",

@@ -1,0 +1,122 @@
+"""An export comes back whole: with equal ids in an empty workspace, and without any change in its own."""
+
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from entry_strategies import keys, sources, tags, texts, titles
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from integration.markdown.states import state
+from memotree_storage.model.node import new_id
+
+from memotree.client import Archive, Relation, Source, Workspace, changes
+
+NASTY = st.sampled_from(
+    [
+        "```\n# no heading\n```",
+        "---\nid: 4f8rjw2m6tq0x9ka\ntitle: not mine\n---\n",
+        "<!-- memotree: relations -->\n- EXTENDS 4f8rjw2m6tq0x9ka\n<!-- memotree: end -->\n",
+        "line\r\nline  \n\ttab\r\n",
+        "# A heading\n\ntext   \n\n\n",
+        "[[Retries]] ![[picture.png]] [a](b.md) #tag",
+        "👩\u200d🔬 \u202eabc\u202c e\u0301",
+        "\n\n",
+    ]
+)
+TITLES = st.one_of(
+    titles, st.sampled_from(["Notes", "notes", "NOTES", "a/b\\c", "con", "..", "x" * 200, "é" * 200, "a.md", "README"])
+)
+CONTENTS = st.one_of(NASTY, texts, st.just(""))
+SOURCE = ("document_id", "start", "end", "page", "heading", "sha256")
+TYPES = st.sampled_from(["note", "concept", "leaf_chunk", "summary_node", "task"])
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Nodes as arguments of `changes.create`, each with the number of its parent or ``None``, and its relations."""
+    found: list[dict[str, Any]] = []
+    for number in range(draw(st.integers(0, 7))):
+        kind = draw(TYPES)
+        source = draw(st.none() | sources())
+        found.append(
+            {
+                "title": draw(TITLES),
+                "content": "" if kind == "summary_node" else draw(CONTENTS),
+                "node_type": kind,
+                "parent": draw(st.none() | st.integers(0, number - 1)) if number else None,
+                "tags": draw(tags),
+                "attributes": draw(st.dictionaries(keys, texts, max_size=2)),
+                "brief": draw(st.none() | titles),
+                "summary": draw(st.none() | titles | NASTY),
+                "position": draw(st.none() | st.integers(0, 3)),
+                "source": Source(*(getattr(source, name) for name in SOURCE)) if source else None,
+                "relations": draw(
+                    st.dictionaries(
+                        st.tuples(st.sampled_from(["EXTENDS", "ABOUT"]), st.integers(0, number - 1)),
+                        st.one_of(st.just(""), titles),
+                        max_size=2,
+                    )
+                )
+                if number
+                else {},
+            }
+        )
+    return found
+
+
+ARCHIVES = st.lists(st.tuples(TITLES, CONTENTS, trees()), max_size=3, unique_by=lambda each: each[0])
+
+
+def creation(archive: Archive, node: dict[str, Any], ids: list[str], number: int) -> changes.Change:
+    given = dict(node)
+    parent, relations = given.pop("parent"), given.pop("relations")
+    return changes.create(
+        **given,
+        node_id=ids[number],
+        parent=None if parent is None else ids[parent],
+        archive=archive,
+        relations=[Relation(kind, ids[to], why) for (kind, to), why in relations.items()],
+    )
+
+
+def fill(workspace: Workspace, archives: list[Any]) -> None:
+    with workspace.session(agent="ada") as session:
+        for name, description, nodes in archives:
+            archive = session.create_archive(name, description=description)
+            ids = [new_id() for _ in nodes]
+            if nodes:
+                session.apply(creation(archive, node, ids, number) for number, node in enumerate(nodes))
+        if archives:
+            session.commit("Fill")
+
+
+@settings(
+    max_examples=max(1, settings().max_examples // 2),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(archives=ARCHIVES)
+def test_any_tree_comes_back_as_it_was(archives: list[Any], new_workspace: Callable[[], Workspace]) -> None:
+    workspace = new_workspace()
+    fill(workspace, archives)
+    with TemporaryDirectory() as name:
+        folder = Path(name) / "export"
+        exported = workspace.export_markdown(folder)
+        first = contents(folder)
+        assert workspace.import_markdown(folder).edits == ()
+        assert contents(folder) == first
+
+        empty = new_workspace()
+        imported = empty.import_markdown(folder)
+        assert state(empty) == state(workspace)
+        assert len(imported.edits) == exported.archives + exported.nodes
+        assert empty.import_markdown(folder).edits == ()
+
+        again = Path(name) / "again"
+        workspace.export_markdown(again)
+        assert contents(again) == first
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
