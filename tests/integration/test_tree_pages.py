@@ -13,7 +13,7 @@ from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.postgres.tree_pages import Top
 
 from memotree.canvas import NodeOperations, tree_pages
-from memotree.request.messages import TITLE
+from memotree.request.messages import DETAIL, SUMMARY, TITLE
 from memotree.v1 import node_service_pb2 as pb
 
 SMALL, LARGE = 300, 3000
@@ -146,3 +146,39 @@ async def test_a_page_whose_place_was_removed_with_its_parent_says_that_the_list
 
 async def titles(wire: Wire, **fields: Any) -> list[str]:
     return [item.node.title for item in (await wire("GetTree", **fields)).nodes]
+
+
+async def test_pages_with_contents_end_when_they_are_long(world: World) -> None:
+    archive = Archive(new_id(), "long", "", "")
+    long = [
+        Node(new_id(), archive.id, None, f"a{letter}", title=letter, content=letter * (1 << 20)) for letter in "bcdefg"
+    ]
+    top = Node(new_id(), archive.id, None, "aa", type="summary_node", title="top")
+    below = Node(new_id(), archive.id, top.id, "a0", title="below", content="Below.")
+    await commit_entries(world.store, world.workspace, "main", [archive, top, below, *long], "Import")
+    pages: list[list[pb.TreeNode]] = []
+    token = ""
+    while token or not pages:
+        request = pb.GetTreeRequest(
+            workspace=world.workspace, archive=archive.id, level=DETAIL, page_size=1000, page_token=token
+        )
+        answer = await NodeOperations(world.store, world.pages, world.limits).get_tree(request)
+        pages.append(list(answer.nodes))
+        token = answer.next_page_token
+    found = [each.node for page in pages for each in page]
+    assert [(node.title, node.content) for node in found] == [
+        ("top", ""),
+        ("below", "Below."),
+        *((node.title, node.content) for node in long),
+    ]
+    assert {node.level for node in found} == {DETAIL}
+    assert [len(page) for page in pages] == [6, 2]
+
+
+async def test_contents_are_given_in_pages_alone(world: World) -> None:
+    archive = Archive(new_id(), "short", "", "")
+    node = Node(new_id(), archive.id, None, "aa", title="one", content="Some text.")
+    await commit_entries(world.store, world.workspace, "main", [archive, node], "Import")
+    request = pb.GetTreeRequest(workspace=world.workspace, archive=archive.id, level=DETAIL)
+    answer = await NodeOperations(world.store, world.pages, world.limits).get_tree(request)
+    assert [(each.node.content, each.node.level) for each in answer.nodes] == [("", SUMMARY)]
