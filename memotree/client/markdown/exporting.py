@@ -32,11 +32,15 @@ async def export_to(
     folder: Path,
     chosen: Sequence[ArchiveRef],
     *,
-    replace: bool,
+    replace: bool = False,
+    expected: str = "",
 ) -> MarkdownExport:
-    """Exports the archives of a commit, all if none is chosen, in pages: once for the names, once for the texts."""
+    """Exports the archives of a commit, all if none is chosen, in pages: once for the names, once for the texts.
+
+    An export that is there is replaced if its files have the hash in its manifest, or the one that is ``expected``.
+    """
     info = await transport.call(workspaces.GetWorkspaceRequest(workspace=workspace), workspaces.GetWorkspaceResponse)
-    writing = await transport.in_thread(FolderWriting, folder, replace=replace)
+    writing = await transport.in_thread(FolderWriting, folder, replace=replace, expected=expected)
     try:
         structure = await structure_of(at, [await at.archive(each) for each in chosen])
         layout = await transport.in_thread(Layout.of, structure)

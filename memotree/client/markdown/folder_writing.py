@@ -32,19 +32,21 @@ class FolderWriting:
     Args:
         folder: Where it shall be.
         replace: Whether an export there may be replaced although its files were edited.
+        expected: The hash that its files must have to be replaced, in place of that in its manifest.
 
     Raises:
         ExportFolderError: Something else is there, an edited export, or it cannot be written.
     """
 
-    def __init__(self, folder: Path, *, replace: bool = False) -> None:
+    def __init__(self, folder: Path, *, replace: bool = False, expected: str = "") -> None:
         self._folder = Path(os.path.abspath(folder))  # noqa: PTH100 - a link to a folder shall not be followed
         self._new = self._folder.with_name(f".{self._folder.name}{_NEW}")
         self._old = self._folder.with_name(f".{self._folder.name}{_OLD}")
         self._made: set[str] = set()
+        self._replaced = ""
         try:
             self._recover()
-            self._check(replace=replace)
+            self._check(expected, replace=replace)
             self._clear(self._new)
             self._new.mkdir(parents=True)
         except OSError as error:
@@ -68,6 +70,8 @@ class FolderWriting:
         self.write(MANIFEST, whole.encode())
         try:
             if self._folder.is_dir():
+                if self._replaced and digest_of(self._folder) != self._replaced:
+                    raise self._edited()
                 self._folder.rename(self._old)
             self._new.rename(self._folder)
             self._recover()
@@ -92,7 +96,7 @@ class FolderWriting:
                     (self._old / path).rename(self._folder / path)
             self._clear(self._old)
 
-    def _check(self, *, replace: bool) -> None:
+    def _check(self, expected: str, *, replace: bool) -> None:
         if not os.path.lexists(self._folder):
             return
         if self._folder.is_symlink() or not self._folder.is_dir():
@@ -103,10 +107,15 @@ class FolderWriting:
                 raise ExportFolderError(
                     f"{self._folder.name} has files that are no export of MemoTree. Name a new or empty folder."
                 )
-        elif not replace and digest_of(self._folder) != manifest.digest:
-            raise ExportFolderError(
-                f"Files in {self._folder.name} were edited since it was exported. Import them first, or replace them."
-            )
+        else:
+            self._replaced = digest_of(self._folder)
+            if not replace and self._replaced != (expected or manifest.digest):
+                raise self._edited()
+
+    def _edited(self) -> ExportFolderError:
+        return ExportFolderError(
+            f"Files in {self._folder.name} were edited since it was exported. Import them first, or replace them."
+        )
 
     @staticmethod
     def _clear(folder: Path) -> None:

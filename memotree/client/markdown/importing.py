@@ -14,9 +14,10 @@ from memotree.client.markdown.agent_file import read_agent_file
 from memotree.client.markdown.edited_export import read_export
 from memotree.client.markdown.exporting import commit_of, export_to
 from memotree.client.markdown.folder_reading import find_markdown
+from memotree.client.markdown.folder_writing import ExportFolderError
 from memotree.client.markdown.foreign_notes import ForeignFolder
 from memotree.client.markdown.layout import Layout
-from memotree.client.markdown.manifest import Manifest, read_manifest
+from memotree.client.markdown.manifest import Manifest, digest_of, read_manifest
 from memotree.client.markdown.matching import match
 from memotree.client.markdown.planning import ImportPlan, plan_import
 from memotree.client.markdown.staging import stage
@@ -59,7 +60,8 @@ class _Read:
     file_format: str
     tree: WantedTree
     state: StoredState
-    is_own_export: bool = False
+    digest: str = ""
+    """Of an export of this workspace: the hash of its files, which are written again afterwards."""
 
 
 async def import_from(
@@ -91,10 +93,14 @@ async def import_from(
         return done
     message = options.message or _message(folder, plan)
     imported = await _commit(workspace, plan, done, branch, message, options)
-    if read.is_own_export and options.refresh and imported.commit_id:
+    if read.digest and options.refresh and imported.commit_id:
         at = workspace.at(imported.commit_id)
         archives = [each.id async for each in at.archives() if each.id in read.tree.archives]
-        await export_to(at, transport, workspace.name, folder, archives, replace=True)
+        try:
+            await export_to(at, transport, workspace.name, folder, archives, expected=read.digest)
+        except ExportFolderError as error:
+            told = f"the edits are committed, but the folder was not written again: {error.message}"
+            return replace(imported, warnings=(*imported.warnings, told))
     return imported
 
 
@@ -103,6 +109,7 @@ async def _read_export(
 ) -> _Read:
     """Reads an export: compared with the commit that it shows, or in another workspace with the head."""
     found = await transport.in_thread(find_markdown, folder)
+    digest = await transport.in_thread(digest_of, folder)
     is_own = manifest.workspace_id == workspace_id
     layout = None
     try:
@@ -121,8 +128,9 @@ async def _read_export(
         layout = await transport.in_thread(Layout.of, state.structure)
     tree = await transport.in_thread(read_export, found, state, layout, f"{workspace_id} {manifest.commit_id}")
     if not is_own:
+        _leave_out_relations(tree, state)
         _only_in(state, set(tree.archives), archives)
-    return _Read("export", tree, state, is_own)
+    return _Read("export", tree, state, digest if is_own else "")
 
 
 async def _read_notes(
@@ -145,6 +153,19 @@ def _foreign_folder(path: Path, file_format: str) -> tuple[ForeignFolder, str]:
     if path.is_file():
         return read_agent_file(path), path.stem
     return read_vault(find_markdown(path), file_format), path.resolve().name
+
+
+def _leave_out_relations(tree: WantedTree, state: StoredState) -> None:
+    """Leaves out relations to nodes that neither the export nor the workspace has."""
+    count = 0
+    for node_id, node in tree.nodes.items():
+        relations = node.relations or ()
+        kept = tuple(each for each in relations if each.target_id in tree.nodes or each.target_id in state.nodes)
+        count += len(relations) - len(kept)
+        if node.relations is not None:
+            tree.nodes[node_id] = replace(node, relations=kept)
+    if count:
+        tree.warnings.append(f"left out, since the workspace does not have their targets: {count:,} relations")
 
 
 def _only_in(state: StoredState, wanted: set[str], archives: Sequence[Archive]) -> None:

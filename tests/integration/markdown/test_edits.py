@@ -1,20 +1,23 @@
 """Edits of an export come back as exactly those edits, whatever was committed meanwhile; a preview tells them."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from integration.markdown.states import state
 
 from memotree.client import (
     AbortedError,
+    AsyncClient,
     FailedPreconditionError,
     MarkdownFolderError,
     MarkdownImport,
     MemoTreeClientError,
     Workspace,
 )
+from memotree.client.markdown import importing
 
 
 @pytest.fixture
@@ -282,3 +285,51 @@ def test_an_export_at_an_older_commit_shows_that_commit(workspace: Workspace, fo
     workspace.revise(first.id, "Two.")
     workspace.at(first.commit_id).export_markdown(folder)
     assert (folder / "notes/One.md").read_text().endswith("---\nOne.\n")
+
+
+def test_an_export_of_a_part_is_carried_to_another_workspace(
+    workspace: Workspace, new_workspace: Callable[[], Workspace], folder: Path
+) -> None:
+    one = workspace.remember("One.", title="One", archive="first")
+    two = workspace.remember("Two.", title="Two", archive="second")
+    with workspace.session() as session:
+        session.relate(two.id, "EXTENDS", one.id)
+        session.commit("Relate")
+    workspace.export_markdown(folder, ["second"])
+    assert workspace.import_markdown(folder).edits == ()
+    other = new_workspace()
+    done = other.import_markdown(folder)
+    assert done.warnings == ("left out, since the workspace does not have their targets: 1 relations",)
+    assert (other.node(two.id).content, other.node(two.id).relations) == ("Two.", ())
+
+
+def test_a_file_that_is_saved_while_the_edits_are_committed_is_not_replaced(
+    workspace: Workspace, folder: Path, ops: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edit(ops / "Plans.md", "None.", "Launch.")
+    real = importing.stage
+
+    async def stage(*args: Any) -> None:
+        await real(*args)
+        edit(ops / "Plans.md", "Launch.", "Launch in May.")
+
+    monkeypatch.setattr(importing, "stage", stage)
+    done = workspace.import_markdown(folder)
+    assert done.commit_id
+    assert "was not written again" in done.warnings[0]
+    assert "Launch in May." in (ops / "Plans.md").read_text()
+    monkeypatch.undo()
+    with pytest.raises(AbortedError):  # the two edits of one field are somebody's to decide
+        workspace.import_markdown(folder)
+    assert "Launch in May." in (ops / "Plans.md").read_text()
+
+
+async def test_the_asynchronous_client_does_the_same(
+    address: str, workspace: Workspace, folder: Path, ops: Path
+) -> None:
+    edit(ops / "Plans.md", "None.", "Launch.")
+    async with AsyncClient(address) as client:
+        same = client.workspace(workspace.name)
+        done = await same.import_markdown(folder)
+        assert [each.fields for each in done.edits] == [("content",)]
+        assert (await same.export_markdown(folder)).commit_id == done.commit_id
