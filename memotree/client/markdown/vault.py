@@ -1,6 +1,5 @@
 """Reads folders of notes: those of Obsidian and for GitHub, of basic-memory, and the memory folders of Letta."""
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
@@ -16,11 +15,6 @@ BASIC_MEMORY: Final = "basic-memory"
 LETTA: Final = "letta"
 
 _OF_FOLDER: Final = ("readme", "index")
-_RELATION: Final = re.compile(
-    r"^[ \t]*[-*+][ \t]+(?P<type>(?!\[)[^\[\]\n]*?)[ \t]*\[\[(?P<target>[^\[\]|\n]+)(?:\|[^\[\]\n]*)?\]\]"
-    r"(?:[ \t]*\((?P<context>[^\n]*)\))?[ \t]*$",
-    re.MULTILINE,
-)
 _TYPES_OF_RELATIONS: Final = {
     "extends": "EXTENDS",
     "depends_on": "DEPENDS_ON",
@@ -156,22 +150,31 @@ def one_line(text: str) -> str:
 
 def links(content: str, file_format: str) -> Iterator[ForeignLink]:
     """The links of a text; the relations of basic-memory have types."""
-    if file_format == LETTA:
-        for target, is_name in links_of(content):
-            yield ForeignLink(target, is_name)
-        return
-    text = without_code(content)
     typed: set[str] = set()
     if file_format == BASIC_MEMORY:
-        for found in _RELATION.finditer(text):
-            kind, context = found["type"].strip().strip("\"'"), found["context"] or ""
-            target = found["target"].partition("#")[0].strip()
-            typed.add(target)
-            known = _TYPES_OF_RELATIONS.get(kind.casefold().replace(" ", "_").replace("-", "_"), "")
-            told = [context] if known else [kind, f"({context})" if context else ""]
-            yield ForeignLink(
-                target, is_name=True, type=known or "REFERENCES", description=" ".join(filter(None, told))
-            )
+        for line in without_code(content).split("\n"):
+            link = _relation(line)
+            if link is not None:
+                typed.add(link.target)
+                yield link
     for target, is_name in links_of(content):
         if not (is_name and target in typed):
             yield ForeignLink(target, is_name)
+
+
+def _relation(line: str) -> ForeignLink | None:
+    """The relation of a line of basic-memory, ``- type [[Target]] (context)``."""
+    item = line.strip()
+    if item[:1] not in ("-", "*", "+") or not item[1:2].isspace():
+        return None
+    before, opening, rest = item[1:].partition("[[")
+    name, closing, after = rest.partition("]]")
+    kind, context = before.strip().strip("\"'"), after.strip()
+    target = name.partition("|")[0].partition("#")[0].strip()
+    if not (opening and closing and target) or "[" in before + name or "]" in before:
+        return None
+    if context and not (context.startswith("(") and context.endswith(")")):
+        return None
+    known = _TYPES_OF_RELATIONS.get(kind.casefold().replace(" ", "_").replace("-", "_"), "")
+    told = context[1:-1] if known else f"{kind} {context}".strip()
+    return ForeignLink(target, is_name=True, type=known or "REFERENCES", description=one_line(told))

@@ -1,5 +1,6 @@
 """An export comes back whole: with equal ids in an empty workspace, and without any change in its own."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,6 +13,7 @@ from integration.markdown.states import state
 from memotree_storage.model.node import new_id
 
 from memotree.client import Archive, Relation, Source, Workspace, changes
+from memotree.client.markdown.note_file import BEGIN
 
 NASTY = st.sampled_from(
     [
@@ -120,3 +122,60 @@ def test_any_tree_comes_back_as_it_was(archives: list[Any], new_workspace: Calla
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@settings(
+    max_examples=max(1, settings().max_examples // 2),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(archives=ARCHIVES, data=st.data())
+def test_any_edits_make_the_workspace_what_the_files_say(
+    archives: list[Any], data: st.DataObject, new_workspace: Callable[[], Workspace]
+) -> None:
+    """An import that compares with a commit, and one that makes all anew, give the same."""
+    workspace = new_workspace()
+    fill(workspace, archives)
+    with TemporaryDirectory() as name:
+        folder, copy = Path(name) / "export", Path(name) / "copy"
+        workspace.export_markdown(folder)
+        for _ in range(data.draw(st.integers(1, 4))):
+            change_a_file(folder, data)
+        shutil.copytree(folder, copy)
+        if data.draw(st.booleans()):
+            workspace.remember("Committed meanwhile.", archive="elsewhere")
+        told = workspace.import_markdown(folder, delete=True, preview=True)
+        done = workspace.import_markdown(folder, delete=True)
+        assert done.edits == told.edits
+
+        empty = new_workspace()
+        empty.import_markdown(copy)
+        assert {key: nodes for key, nodes in state(workspace).items() if key[1] != "elsewhere"} == state(empty)
+        assert workspace.import_markdown(folder, delete=True).edits == ()
+
+
+def change_a_file(folder: Path, data: st.DataObject) -> None:
+    """Edits, moves or removes the file of a node, as a person might."""
+    notes = sorted(path for path in folder.rglob("*.md") if path.parent != folder)
+    if not notes:
+        return
+    file = data.draw(st.sampled_from(notes))
+    head, body = file.read_bytes().decode().removeprefix("---\n").split("\n---\n", 1)
+    kind = data.draw(st.sampled_from(["content", "title", "tags", "move", "remove"]))
+    if kind == "content" and "type: summary_node" not in head and BEGIN not in body:
+        file.write_bytes(f"---\n{head}\n---\n{data.draw(CONTENTS)}\n".encode())
+    elif kind == "title":
+        lines = ["title: Another title" if line.startswith("title: ") else line for line in head.split("\n")]
+        file.write_bytes(("---\n" + "\n".join(lines) + f"\n---\n{body}").encode())
+    elif kind == "tags" and "\ntags:" not in head:
+        file.write_bytes(f"---\n{head}\ntags: [one, two]\n---\n{body}".encode())
+    elif kind == "move":
+        homes = sorted({path.with_suffix("") for path in notes} | {path.parent for path in notes})
+        home = data.draw(st.sampled_from(homes))
+        own = file.with_name(file.name[:-3])
+        if own not in (home, *home.parents) and not own.exists() and not (home / file.name).exists():
+            home.mkdir(exist_ok=True)
+            file.rename(home / file.name)
+    elif kind == "remove" and not file.with_name(file.name[:-3]).exists() and folder.name == "export":
+        others = "".join(path.read_bytes().decode() for path in notes if path != file)
+        if head.partition("id: ")[2].partition("\n")[0].strip('"') not in others:
+            file.unlink()
