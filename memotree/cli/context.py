@@ -224,8 +224,8 @@ class CliContext:
             return "The session was chosen by an earlier command; `memotree session use --none` stops using it."
         if error.reason == "MERGE_CONFLICT":
             return (
-                "With --resolve, `memotree branch merge`, `revert` and `cherry-pick` keep the conflicts in a session, "
-                "to be resolved there."
+                "With --resolve, `memotree branch merge`, `revert`, `cherry-pick` and `import` keep the conflicts in a "
+                "session, to be resolved there."
             )
         return ""
 

@@ -1,6 +1,7 @@
 """Reads the memory blocks of an agent file of Letta (``.af``), which is JSON; messages and tools are no memory."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -47,34 +48,33 @@ def _agents(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _notes(document: dict[str, Any]) -> Iterator[ForeignNote]:
+    """The blocks below their agents; what several agents share stands below the first, what none has at the top."""
+    taken: Counter[str] = Counter()
     if "blocks" not in document:  # the first version of the format
         for block in document["core_memory"]:
-            yield _note(block, "")
+            yield _note(block, "", taken)
         return
     blocks = {block["id"]: block for block in document["blocks"]}
     agents = _agents(document) if isinstance(document.get("agents"), list) else []
-    several = len(agents) > 1
-    taken: set[str] = set()
     for agent in agents:
-        home = f"{agent['id']}/" if several else ""
-        if several:
-            yield ForeignNote(
-                home, "", str(agent.get("name") or agent["id"]), brief=one_line(agent.get("description") or "") or None
-            )
-        for block_id in agent.get("block_ids") or ():
-            if block_id in blocks and block_id not in taken:
-                taken.add(block_id)
-                yield _note(blocks[block_id], home)
-    for block_id, block in blocks.items():
-        if block_id not in taken:
-            yield _note(block, "")
+        home = f"{agent['id']}/" if len(agents) > 1 else ""
+        if home:
+            described = one_line(agent.get("description") or "")
+            yield ForeignNote(home, "", str(agent.get("name") or agent["id"]), brief=described or None)
+        own = [blocks.pop(block_id) for block_id in agent.get("block_ids") or () if block_id in blocks]
+        for block in own:
+            yield _note(block, home, taken)
+    for block in blocks.values():
+        yield _note(block, "", taken)
 
 
-def _note(block: dict[str, Any], home: str) -> ForeignNote:
+def _note(block: dict[str, Any], home: str, taken: Counter[str]) -> ForeignNote:
     label = str(block["label"])
-    attributes = {key: json.dumps(block[key]) for key in _KEPT if block.get(key) not in (None, False)}
+    key = f"{home}{label}"
+    taken[key] += 1
+    attributes = {name: json.dumps(block[name]) for name in _KEPT if block.get(name) not in (None, False)}
     return ForeignNote(
-        key=f"{home}{label}",
+        key=key if taken[key] == 1 else f"{key} {taken[key]}",
         home=home,
         title=label,
         content=str(block.get("value") or ""),

@@ -69,6 +69,9 @@ def _read_files(reading: _Reading, found: FoundFiles) -> None:
     first: dict[str, str] = {}
     for file in found.paths:
         path = file[: -len(SUFFIX)]
+        if path in reading.ids:
+            reading.faults.add(file, "has the name of another file but for the case of .md; rename one of them")
+            continue
         try:
             data = read_file(found.folder, file)
             note = decode_note(data)

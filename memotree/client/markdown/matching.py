@@ -23,7 +23,7 @@ from memotree.client.markdown.foreign_notes import (
 )
 from memotree.client.markdown.note_file import given_texts, own_attributes
 from memotree.client.markdown.stored import StoredNode, StoredState
-from memotree.client.markdown.vault import links
+from memotree.client.markdown.vault import links_in
 from memotree.client.markdown.wanted import WantedArchive, WantedNode, WantedTree, derived_id
 from memotree.client.node_values import Relation
 
@@ -127,7 +127,7 @@ def _wanted(matching: _Matching, note: ForeignNote, directory: Directory) -> Wan
         before = stored.node.attributes.get(HASH, "")
         now = _hash_of(stored)
         if now == before:
-            old_links = links(stored.node.content, matching.folder.file_format)
+            old_links = links_in(stored.node.content, matching.folder.file_format)
             file = stored.node.attributes.get(FILE, note.key)
             old, _ = relations_of(old_links, file, matching.before, matching.ids_before)
         if note.hash == before:

@@ -125,7 +125,7 @@ def _foreign(file: str, home: str, name: str, note: PlainNote, file_format: str)
         tags=note.tags,
         attributes=attributes,
         names=(", ".join(note.aliases),),
-        links=tuple(links(note.content, file_format)),
+        links=tuple(links_in(note.content, file_format)),
     )
     if file_format == BASIC_MEMORY:
         return replace(found, names=(*found.names, attributes.get("permalink", "")))
@@ -148,7 +148,7 @@ def one_line(text: str) -> str:
     return " ".join(text.split())[:500]
 
 
-def links(content: str, file_format: str) -> Iterator[ForeignLink]:
+def links_in(content: str, file_format: str) -> Iterator[ForeignLink]:
     """The links of a text; the relations of basic-memory have types."""
     typed: set[str] = set()
     if file_format == BASIC_MEMORY:

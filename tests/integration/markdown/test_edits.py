@@ -227,6 +227,7 @@ def damaged(folder: Path, ops: Path) -> Iterator[Path]:
         ("Control.md", b"a\nb\x00c\n", "ops/Control.md:2: has a control character (U+0000)"),
         ("../Top.md", b"A note\n", "Top.md: is a new note; put it into the folder of an archive"),
         ("Type.md", b"---\nid: 4f8rjw2m6tq0x9ka\ntype: wrong kind\n---\n", "ops/Type.md: "),
+        ("Plans.MD", b"Another.\n", "ops/Plans.md: has the name of another file"),
         ("Huge.md", b"x" * ((16 << 20) + 1), "ops/Huge.md: has 16,777,217 bytes"),
         ("Large.md", b"x" * (1 << 21), "ops/Large.md: "),
     ],

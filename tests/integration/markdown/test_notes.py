@@ -213,6 +213,15 @@ def test_an_agent_file_gives_its_blocks(workspace: Workspace, tmp_path: Path) ->
     assert told(workspace.import_markdown(file)) == [("update", "human", ("attributes", "content"))]
 
 
+def test_blocks_of_one_label_are_kept_apart(workspace: Workspace, tmp_path: Path) -> None:
+    file = tmp_path / "twice.af"
+    blocks = [{"id": f"block-{number}", "label": "note", "value": text} for number, text in enumerate(["One", "Two"])]
+    file.write_text(json.dumps({"agents": [], "blocks": blocks}))
+    workspace.import_markdown(file)
+    assert [each.node.content for each in workspace.walk(archive="twice", level="DETAIL")] == ["One", "Two"]
+    assert workspace.import_markdown(file).edits == ()
+
+
 def test_an_agent_file_of_the_first_version_and_several_agents(workspace: Workspace, tmp_path: Path) -> None:
     old = tmp_path / "old.af"
     old.write_text(json.dumps({"name": "Old", "core_memory": [{"label": "human", "value": "Ada.", "limit": 2000}]}))
