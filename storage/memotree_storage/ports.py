@@ -367,17 +367,14 @@ class IndexUnavailableError(UnavailableError):
 
 
 class IndexWriter(Protocol):
-    """Writes vectors and weighted terms of committed versions to the index, and removes them.
-
-    Errors: ``IndexUnavailableError`` if the index does not answer.
-    """
+    """Writes vectors and terms of versions to the index; ``IndexUnavailableError`` if it does not answer."""
 
     async def prepare(self) -> None:
         """Create what is missing (collection, payload indexes, alias); safe to repeat."""
         ...
 
-    async def remove_if_empty(self) -> bool:
-        """Remove the index itself if it has no point of any workspace; return whether it is gone."""
+    async def remove(self, workspace_ids: Sequence[str]) -> bool:
+        """Remove the points of workspaces, and the index if it has no others; return whether it is gone."""
         ...
 
     async def upsert(self, points: Sequence[IndexPoint]) -> None:

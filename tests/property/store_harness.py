@@ -87,7 +87,9 @@ class MemoryIndex:
     async def prepare(self) -> None:
         return
 
-    async def remove_if_empty(self) -> bool:
+    async def remove(self, workspace_ids: Sequence[str]) -> bool:
+        for each in workspace_ids:
+            await self.delete(each)
         return not self._points
 
     async def upsert(self, points: Sequence[IndexPoint]) -> None:

@@ -110,15 +110,16 @@ class VectorIndexSuite:
         await index.prepare()
         assert len(await entries(index, workspace)) == 1
 
-    async def test_an_index_with_points_is_not_removed(self, index: VectorIndex, workspace: str) -> None:
+    async def test_an_index_with_points_of_others_is_not_removed(self, index: VectorIndex, workspace: str) -> None:
         """Whoever else uses the place keeps what is theirs; an index that is gone can be prepared again."""
-        await index.upsert([point(workspace)])
-        assert not await index.remove_if_empty()
-        assert len(await entries(index, workspace)) == 1
-        await index.delete(workspace)
-        if await index.remove_if_empty():  # the tests may share one
-            assert await index.remove_if_empty(), "it is gone already"
+        other = f"workspace-{new_id()}"
+        await index.upsert([point(workspace), point(other)])
+        assert not await index.remove([workspace])
+        assert (len(await entries(index, workspace)), len(await entries(index, other))) == (0, 1)
+        if await index.remove([workspace, other]):  # the tests may share one
+            assert await index.remove([workspace, other]), "it is gone already"
             await index.prepare()
+        assert len(await entries(index, other)) == 0
         await index.upsert([point(workspace)])
         assert len(await entries(index, workspace)) == 1
 

@@ -185,7 +185,10 @@ class Indexes:
         await self._delete_rows(workspaces, old)
         faults.point("reindex.rows-deleted")
         if self.open_points is not None and not any(one.is_alike(old) for one in records.in_use):
-            await _delete_points(self.open_points(old.model, old.dimensions), workspaces)
+            points = self.open_points(old.model, old.dimensions)
+            if not await points.remove(workspaces):
+                await points.flush()
+                _log.info("the index of a model has points of others, and stays", model=old.model)
         faults.point("reindex.points-deleted")
         async with self._database.transaction() as conn:
             now = await indexes.read_begun(conn)
@@ -206,12 +209,3 @@ class Indexes:
         while after is not None:
             async with self._database.transaction() as conn:
                 after = await indexes.delete_leaf_features(conn, old.number, after)
-
-
-async def _delete_points(points: VectorIndex, workspaces: list[str]) -> None:
-    await points.prepare()  # it may be gone already
-    for workspace_id in workspaces:
-        await points.delete(workspace_id)
-    await points.flush()
-    if not await points.remove_if_empty():
-        _log.info("the index of a model has points of others, and stays")

@@ -110,13 +110,20 @@ class QdrantIndex:
         if all(alias.alias_name != ALIAS for alias in aliases):
             await self.make_current()
 
-    async def remove_if_empty(self) -> bool:
-        """Remove the collection if it has no point; others may use the same server. Return whether it is gone."""
+    async def remove(self, workspace_ids: Sequence[str]) -> bool:
+        """Remove the points of workspaces, and the index if it has no others; return whether it is gone.
+
+        Others may use the same server. To delete a collection takes the engine a moment, and to delete its points long.
+        """
         with failures(self._collection):
             if not await self._client.collection_exists(self._collection):
                 return True
-            if (await self._client.count(self._collection, exact=True)).count:
-                return False
+            total = (await self._client.count(self._collection, exact=True)).count
+        if total > sum([await self.count(each) for each in workspace_ids]):
+            for each in workspace_ids:
+                await self.delete(each)
+            return False
+        with failures(self._collection):
             await self._client.delete_collection(self._collection)
         return True
 
