@@ -1,6 +1,8 @@
 """ChangeEmbedding on a real server: the job, its cancellation, and what answers meanwhile."""
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -105,6 +107,21 @@ async def test_a_cancelled_change_leaves_the_old_model_and_nothing_of_the_new_on
     assert await differences(garden) == []
     assert (await over(client, await client.resume_job(job))).state is JobState.SUCCEEDED
     assert (await client.status()).embedding_model == "wordllama-l2-128"
+    assert await differences(garden) == []
+
+
+async def test_a_killed_engine_loses_nothing_of_either_index(client: AsyncClient, service: Service) -> None:
+    garden = await filled(client, "garden", 800)
+    job = await client.change_embedding("wordllama-l2", dimensions=128)
+    async with asyncio.timeout(DEADLINE):
+        async for each in client.watch_job(job):
+            if each.progress is not None and each.progress.done:
+                break
+    os.kill(service.child("memotree_storage.qdrant.engine"), signal.SIGKILL)
+    job = await over(client, job)
+    assert job.state is JobState.SUCCEEDED, job.message
+    assert (await client.status()).embedding_model == "wordllama-l2-128"
+    assert len(collections(service)) == 1
     assert await differences(garden) == []
 
 

@@ -10,6 +10,7 @@ import structlog
 
 from memotree_storage import faults
 from memotree_storage.concurrency.locks import StoreLocks
+from memotree_storage.errors import UnavailableError
 from memotree_storage.index.model_index import ModelIndex
 from memotree_storage.model.workspace import WorkspaceNotFoundError
 from memotree_storage.ports import VectorIndex
@@ -124,11 +125,14 @@ class Indexes:
         earlier = self.current
         self._earlier.append(earlier)
         self.current, self._next, self._beside = made, None, None
-        for tell in self.when_switched:
-            await tell(made)
         made.indexer.start()
         await earlier.indexer.stop()
         _log.info("another index answers", was=earlier.label, now=made.label)
+        for tell in self.when_switched:
+            try:
+                await tell(made)
+            except UnavailableError as error:
+                _log.warning("not all have heard that another index answers; the next start tells", why=error.message)
 
     async def abandon(self) -> bool:
         """Delete the index that was begun, if there is one that nobody makes now; return whether there was."""
