@@ -18,6 +18,7 @@ from bench import (
     comparing,
     curves,
     growth,
+    keeping,
     merges,
     past,
     recall_changes,
@@ -43,6 +44,7 @@ _PARTS = (
     "past",
     "merges",
     "comparing",
+    "keeping",
     "scale",
     "recall",
     "growth",
@@ -147,6 +149,13 @@ async def _histories(parts: list[str], *, quick: bool, rounds: int) -> list[Row]
             rows += await merges.run(
                 place, nodes=200 if quick else 2_000, changed=29 if quick else 290, rounds=3 if quick else 15
             )
+    if "keeping" in parts:
+        say.print("branches, erasure, backup …")
+        async with world() as place:
+            rows += await keeping.branches(place, rounds=rounds)
+            rows += await keeping.erasure(place, commits=200 if quick else 10_000)
+        async with world() as place:
+            rows += await keeping.backups(place, nodes=2_000 if quick else 100_000)
     if "comparing" in parts:
         say.print("comparing …")
         async with world() as place:

@@ -19,6 +19,8 @@ from memotree.client import (
 )
 from memotree.client.markdown import importing
 
+pytestmark = pytest.mark.requirement("GIT-11")
+
 
 @pytest.fixture
 def ops(workspace: Workspace, folder: Path) -> Path:

@@ -8,6 +8,8 @@ import pytest
 
 from memotree.client import MarkdownFolderError, MarkdownImport, Node, Workspace
 
+pytestmark = pytest.mark.requirement("GIT-11")
+
 VAULT = {
     "Home.md": "Start at [[Projects/Plan|the plan]] or [here](Projects/Sub/Deep%20note.md#top). #start #no1 #12\n"
     "```\n#code [[Missing]]\n```\n`#code`\n",

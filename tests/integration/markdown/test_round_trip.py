@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
 from entry_strategies import keys, sources, tags, texts, titles
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,8 @@ from memotree_storage.model.node import new_id
 
 from memotree.client import Archive, Relation, Source, Workspace, changes
 from memotree.client.markdown.note_file import BEGIN
+
+pytestmark = pytest.mark.requirement("GIT-11")
 
 NASTY = st.sampled_from(
     [

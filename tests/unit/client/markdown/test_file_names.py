@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from memotree.client.markdown.file_names import file_name, names_in_folder, same_name_key, width_at
 
+pytestmark = pytest.mark.requirement("GIT-11")
+
 NOT_ALLOWED = re.compile(r'[<>:"/\\|?*#^\[\]\x00-\x1f]')
 DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{number}" for port in ("com", "lpt") for number in range(10))}
 

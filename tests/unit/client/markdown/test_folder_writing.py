@@ -9,6 +9,8 @@ import pytest
 from memotree.client.markdown.folder_writing import ExportFolderError, FolderWriting
 from memotree.client.markdown.manifest import Manifest, digest_of, read_manifest
 
+pytestmark = pytest.mark.requirement("GIT-11")
+
 MANIFEST = Manifest("w", "c", ("a",))
 
 

@@ -20,6 +20,8 @@ from memotree.client.markdown.note_file import (
     given_texts,
 )
 
+pytestmark = pytest.mark.requirement("GIT-11")
+
 ID = "4f8rjw2m6tq0x9ka"
 OTHER = "9d3kq7hm1c5wzx8r"
 
