@@ -16,6 +16,7 @@ from memotree.client.markdown.note_file import given_texts, own_attributes
 from memotree.client.markdown.stored import StoredNode, StoredState
 from memotree.client.markdown.wanted import WantedArchive, WantedNode, WantedTree
 from memotree.client.markdown_values import MarkdownEdit
+from memotree.client.node_values import Relation
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def plan_import(tree: WantedTree, state: StoredState, *, delete: bool) -> Import
     for home in [*tree.archives, *tree.nodes]:
         _plan_children(plan, tree, state, places, home)
     for node in tree.nodes.values():
-        _plan_relations(plan, state, node)
+        _plan_relations(plan, state, places, node)
     _plan_deletions(plan, tree, state, places, delete=delete)
     return plan
 
@@ -83,11 +84,18 @@ def _plan_archive(plan: ImportPlan, state: StoredState, wanted: WantedArchive) -
 
 
 class _Places:
-    """The order below each archive and node, as the changes so far leave it."""
+    """What the changes so far leave: the order below each archive and node, and the relations of new nodes."""
 
     def __init__(self, state: StoredState) -> None:
+        self.related: dict[str, tuple[Relation, ...]] = {}
         self._children = {home: list(ids) for home, ids in state.children.items()}
         self._homes = {node_id: home for home, ids in state.children.items() for node_id in ids}
+
+    def relate_new(self, node: WantedNode) -> tuple[Relation, ...]:
+        """The relations that a new node can have at once: those to nodes that exist when it is created."""
+        possible = tuple(each for each in node.relations or () if each.target_id in self._homes)
+        self.related[node.id] = possible
+        return possible
 
     def with_others(self, gone: set[str]) -> set[str]:
         """The nodes among ``gone`` that have others below them."""
@@ -126,8 +134,9 @@ def _plan_children(plan: ImportPlan, tree: WantedTree, state: StoredState, place
     for node_id in wanted:
         node, stored = tree.nodes[node_id], state.nodes.get(node_id)
         if stored is None:
+            relations = places.relate_new(node)
             index = places.put(node_id, home, after, last=not tree.is_export)
-            plan.changes.append(PlannedChange(_creation(node, parent, archive, index), node.file))
+            plan.changes.append(PlannedChange(_creation(node, parent, archive, index, relations), node.file))
             plan.edits.append(MarkdownEdit("create", node_id, node.title or "", node.file))
         else:
             if node_id not in staying and node_id not in tree.fixed:
@@ -159,7 +168,9 @@ def _staying(wanted: Sequence[str], stored: Sequence[str]) -> set[str]:
     return staying
 
 
-def _creation(node: WantedNode, parent: str | None, archive: str | None, index: int | None) -> Change:
+def _creation(
+    node: WantedNode, parent: str | None, archive: str | None, index: int | None, relations: Iterable[Relation]
+) -> Change:
     return changes.create(
         node.title or "",
         node.content or "",
@@ -170,6 +181,7 @@ def _creation(node: WantedNode, parent: str | None, archive: str | None, index: 
         summary=node.summary or None,
         tags=node.tags or (),
         attributes=node.attributes,
+        relations=relations,
         source=node.source,
         position=index,
         node_id=node.id,
@@ -210,11 +222,12 @@ def _new_values(node: WantedNode, stored: StoredNode) -> dict[str, object]:
     return new
 
 
-def _plan_relations(plan: ImportPlan, state: StoredState, node: WantedNode) -> None:
+def _plan_relations(plan: ImportPlan, state: StoredState, places: _Places, node: WantedNode) -> None:
     if node.relations is None:
         return
     stored = state.nodes.get(node.id)
-    now = {(each.type, each.target_id): each.description for each in stored.node.relations} if stored else {}
+    before = stored.node.relations if stored is not None else places.related[node.id]
+    now = {(each.type, each.target_id): each.description for each in before}
     wanted = {(each.type, each.target_id): each.description for each in node.relations}
     old = node.old_relations
     removable = set(now) if old is None else {(each.type, each.target_id) for each in old}

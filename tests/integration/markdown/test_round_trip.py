@@ -53,8 +53,9 @@ def trees(draw: st.DrawFn) -> list[dict[str, Any]]:
                 "parent": draw(st.none() | st.integers(0, number - 1)) if number else None,
                 "tags": draw(tags),
                 "attributes": draw(st.dictionaries(keys, texts, max_size=2)),
-                "brief": draw(st.none() | titles),
-                "summary": draw(st.none() | titles | NASTY),
+                # Not what MemoTree itself makes of a text: it takes that for its own.
+                "brief": draw(st.none() | titles.map("Given: {}".format)),
+                "summary": draw(st.none() | (titles | NASTY).map("Given: {}".format)),
                 "position": draw(st.none() | st.integers(0, 3)),
                 "source": Source(*(getattr(source, name) for name in SOURCE)) if source else None,
                 "relations": draw(
@@ -97,6 +98,7 @@ def fill(workspace: Workspace, archives: list[Any]) -> None:
             session.commit("Fill")
 
 
+@pytest.mark.timeout(600)
 @settings(
     max_examples=max(1, settings().max_examples // 2),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
@@ -127,8 +129,9 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.timeout(600)
 @settings(
-    max_examples=max(1, settings().max_examples // 2),
+    max_examples=max(1, settings().max_examples // 4),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(archives=ARCHIVES, data=st.data())
@@ -158,7 +161,7 @@ def test_any_edits_make_the_workspace_what_the_files_say(
 
 def change_a_file(folder: Path, data: st.DataObject) -> None:
     """Edits, moves or removes the file of a node, as a person might."""
-    notes = sorted(path for path in folder.rglob("*.md") if path.parent != folder)
+    notes = sorted(path for path in folder.rglob("*.md") if path.parent != folder and path.is_file())
     if not notes:
         return
     file = data.draw(st.sampled_from(notes))
