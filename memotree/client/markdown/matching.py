@@ -22,7 +22,7 @@ from memotree.client.markdown.foreign_notes import (
     relations_of,
 )
 from memotree.client.markdown.note_file import given_texts, own_attributes
-from memotree.client.markdown.stored import StoredNode, StoredState
+from memotree.client.markdown.stored import StoredNode, StoredState, text_hash
 from memotree.client.markdown.vault import links_in
 from memotree.client.markdown.wanted import WantedArchive, WantedNode, WantedTree, derived_id
 from memotree.client.node_values import Relation
@@ -97,23 +97,23 @@ def _before(state: StoredState) -> Directory:
 
 
 def _known(folder: ForeignFolder, state: StoredState) -> dict[str, str]:
-    """The id of each note: of the node with its path, else of one that lost its file and said the same, else new."""
+    """The id of each note: of the node with its path, else of one that lost its file and has its text, else new."""
     by_file = _ids_by_file(state)
     keys = {note.key for note in folder.notes}
     gone = {node_id: state.nodes[node_id] for file, node_id in by_file.items() if file not in keys}
-    by_hash = _once({node_id: node.node.attributes.get(HASH, "") for node_id, node in gone.items()})
-    hashes = Counter(note.hash for note in folder.notes if note.key not in by_file)
-    ids = {}
-    for note in folder.notes:
-        renamed = by_hash.get(note.hash, "") if hashes[note.hash] == 1 and note.content else ""
-        ids[note.key] = by_file.get(note.key) or renamed or derived_id(secrets.token_hex(20))
-    return ids
+    by_text = _once({node_id: node.content for node_id, node in gone.items()})
+    new = {note.key: text_hash(note.content) for note in folder.notes if note.content and note.key not in by_file}
+    renamed = {key: by_text.get(text, "") for text, key in _once(new).items()}
+    return {
+        note.key: by_file.get(note.key) or renamed.get(note.key) or derived_id(secrets.token_hex(20))
+        for note in folder.notes
+    }
 
 
-def _once(values: Mapping[str, str]) -> dict[str, str]:
+def _once(values: Mapping[str, bytes]) -> dict[bytes, str]:
     """The keys by those values that only one of them has."""
     count = Counter(values.values())
-    return {value: key for key, value in values.items() if value and count[value] == 1}
+    return {value: key for key, value in values.items() if count[value] == 1}
 
 
 def _wanted(matching: _Matching, note: ForeignNote, directory: Directory) -> WantedNode:

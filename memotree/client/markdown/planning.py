@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from memotree.client import changes
 from memotree.client.changes import Change
-from memotree.client.enums import UpdateMode
+from memotree.client.enums import RelationName, UpdateMode
 from memotree.client.markdown.foreign_notes import FILE
 from memotree.client.markdown.note_file import given_texts, own_attributes
 from memotree.client.markdown.stored import StoredNode, StoredState
@@ -222,6 +222,10 @@ def _new_values(node: WantedNode, stored: StoredNode) -> dict[str, object]:
     return new
 
 
+def _descriptions(relations: Iterable[Relation]) -> dict[tuple[RelationName, str], str]:
+    return {(each.type, each.target_id): each.description for each in relations}
+
+
 def _plan_relations(plan: ImportPlan, state: StoredState, places: _Places, node: WantedNode) -> None:
     if node.relations is None:
         return
@@ -229,16 +233,18 @@ def _plan_relations(plan: ImportPlan, state: StoredState, places: _Places, node:
     before = stored.node.relations if stored is not None else places.related[node.id]
     now = {(each.type, each.target_id): each.description for each in before}
     wanted = {(each.type, each.target_id): each.description for each in node.relations}
-    old = node.old_relations
-    removable = set(now) if old is None else {(each.type, each.target_id) for each in old}
+    old = (
+        now
+        if node.old_relations is None
+        else {(each.type, each.target_id): each.description for each in node.old_relations}
+    )
     steps: list[Change] = [
-        changes.unrelate(node.id, kind, target) for kind, target in now if (kind, target) in removable - wanted.keys()
+        changes.unrelate(node.id, kind, target) for kind, target in now if (kind, target) in old.keys() - wanted.keys()
     ]
-    steps += [
-        changes.relate(node.id, kind, target, description=why)
-        for (kind, target), why in wanted.items()
-        if now.get((kind, target)) != why
-    ]
+    for key, why in wanted.items():
+        is_changed = key in old and why not in {old[key], now.get(key)}  # else the description is somebody else's
+        if key not in now or is_changed:
+            steps.append(changes.relate(node.id, *key, description=why))
     plan.changes += [PlannedChange(step, node.file) for step in steps]
     if steps and stored is not None:
         plan.edits.append(MarkdownEdit("update", node.id, node.title or stored.node.title, node.file, ("relations",)))

@@ -151,6 +151,26 @@ def test_what_was_changed_here_stays_unless_the_file_changed_as_well(workspace: 
     assert related(nodes, "B") == {("REFERENCES", "A", "")}
 
 
+def test_a_renamed_note_keeps_its_id_and_what_agents_said_of_it(workspace: Workspace, tmp_path: Path) -> None:
+    folder = write(tmp_path / "vault", {"A.md": "Some text.", "B.md": "See [[A]]."})
+    workspace.import_markdown(folder)
+    before = tree(workspace, "vault")
+    with workspace.session() as session:
+        session.relate(before["B"].id, "REFERENCES", before["A"].id, description="as Ada said")
+        session.relate(before["B"].id, "EXTENDS", before["A"].id)
+        session.commit("Say why")
+    (folder / "A.md").rename(folder / "Another name.md")
+    (folder / "B.md").write_text("Now see [[Another name]].")
+    done = workspace.import_markdown(folder)
+    assert told(done) == [
+        ("update", "Another name.md", ("attributes", "title")),
+        ("update", "B.md", ("attributes", "content")),
+    ]
+    after = tree(workspace, "vault")
+    assert after["Another name"].id == before["A"].id
+    assert related(after, "B") == {("REFERENCES", "Another name", "as Ada said"), ("EXTENDS", "Another name", "")}
+
+
 def test_basic_memory_keeps_its_relations_with_their_types(workspace: Workspace, tmp_path: Path) -> None:
     folder = write(tmp_path / "basic", BASIC_MEMORY)
     done = workspace.import_markdown(folder, archive="knowledge")
