@@ -75,7 +75,7 @@ def import_folder(
     ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would change.")] = False,
     delete: Annotated[
-        bool, typer.Option("--delete", help="Delete nodes whose files are gone; they stay else.")
+        bool, typer.Option("--delete", help="Delete nodes whose files are gone; they stay otherwise.")
     ] = False,
     overwrite: Annotated[
         bool,
@@ -101,7 +101,8 @@ def import_folder(
     if file_format and file_format not in FORMATS:
         raise UnknownFormatError(f"{file_format!r} is no format; give {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
     try:
-        done = cli.workspace_or_first().import_markdown(
+        workspace = cli.workspace if dry_run else cli.workspace_or_first()
+        done = workspace.import_markdown(
             folder,
             branch=branch,
             archive=archive,
