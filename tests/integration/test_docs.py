@@ -352,6 +352,7 @@ class Reader:
     def _as_shown(self, told: str) -> str:
         told = told.replace(self.address, ADDRESS).replace(self.http_address, HTTP_ADDRESS)
         told = re.sub(r"(?m)^(remote: .*?) +$", r"\1", told)  # git pads what a hook says
+        told = re.sub(r'(?m)^\{.*"level": "warning".*\}\n', "", told)  # of the workspaces of other pages
         return told.replace(str(self.home), HOME)
 
 
