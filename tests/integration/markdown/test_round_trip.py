@@ -168,7 +168,7 @@ def change_a_file(folder: Path, data: st.DataObject) -> None:
     head, body = file.read_bytes().decode().removeprefix("---\n").split("\n---\n", 1)
     kind = data.draw(st.sampled_from(["content", "title", "tags", "move", "remove"]))
     if kind == "content" and "type: summary_node" not in head and BEGIN not in body:
-        file.write_bytes(f"---\n{head}\n---\n{data.draw(CONTENTS)}\n".encode())
+        file.write_bytes(f"---\n{head}\n---\n{data.draw(CONTENTS.filter(lambda text: BEGIN not in text))}\n".encode())
     elif kind == "title":
         lines = ["title: Another title" if line.startswith("title: ") else line for line in head.split("\n")]
         file.write_bytes(("---\n" + "\n".join(lines) + f"\n---\n{body}").encode())
