@@ -17,27 +17,17 @@ import psycopg
 import structlog
 from google.protobuf.message import Message
 from memotree_storage import faults
-from memotree_storage.concurrency.cancellation import cancel_and_wait, retry_until_done
+from memotree_storage.concurrency.cancellation import cancel_and_wait
 from memotree_storage.errors import MemoTreeError, NotFoundError, UnavailableError
 from memotree_storage.ports import IndexUnavailableError
 from memotree_storage.postgres import jobs
 from memotree_storage.postgres.database import Database, ServerBusyError, TransactionRacedError
-from memotree_storage.postgres.jobs import (
-    CANCELLED,
-    FAILED,
-    QUEUED,
-    RUNNING,
-    STOPPED,
-    SUCCEEDED,
-    Job,
-    JobFilter,
-    NewJob,
-    Outcome,
-)
+from memotree_storage.postgres.jobs import CANCELLED, FAILED, QUEUED, SUCCEEDED, Job, NewJob, Outcome
 from memotree_storage.postgres.reach import DatabaseUnavailableError
 from memotree_storage.postgres.requests import begin_request, end_request
 
 from memotree.jobs.job_context import JobContext
+from memotree.jobs.leftovers import Leftovers
 from memotree.jobs.outcomes import outcome_of
 from memotree.jobs.watchers import Watchers
 from memotree.request.idempotency import check_request_id
@@ -67,8 +57,6 @@ _log = structlog.get_logger(__name__)
 
 Work: TypeAlias = Callable[[JobContext], Awaitable[Message | None]]
 """Does the work of a job and returns its result, a protobuf message, or ``None`` if it has no result."""
-
-_NEEDING: Final = (QUEUED, RUNNING, STOPPED)
 
 Why: TypeAlias = Literal["", "cancel", "stop", "gone"]
 
@@ -129,7 +117,7 @@ class JobRunner:
         self._pauses = tuple(pauses)
         self._owner = jobs.make_owner()
         self._works: dict[str, Work] = {}
-        self._clean: dict[str, Callable[[], Awaitable[object]]] = {}
+        self._leftovers = Leftovers(database)
         self._active: dict[str, _Active] = {}
         self._watchers = Watchers()
         self._background: set[asyncio.Task[None]] = set()
@@ -153,7 +141,7 @@ class JobRunner:
             raise ValueError(message)
         self._works[kind] = work
         if when_none_is_left is not None:
-            self._clean[kind] = when_none_is_left
+            self._leftovers.register(kind, when_none_is_left)
 
     async def start(self) -> None:
         """Requeues the jobs that the last process left running, then starts to run jobs in the background.
@@ -174,8 +162,8 @@ class JobRunner:
                 times=job.crashes,
             )
         self._loop = asyncio.create_task(self._run_loop(), name="memotree-jobs")
-        for kind in self._clean:
-            self._in_background(self._clean_up(kind))
+        for kind in self._leftovers.kinds:
+            self._clean_up(kind)
 
     def begin_stop(self) -> None:
         """Stops claiming jobs, cancels running ones (they return to the queue) and ends watching; does not wait."""
@@ -317,7 +305,7 @@ class JobRunner:
                 async with asyncio.timeout(_CANCEL_PATIENCE):
                     await active.done.wait()
         elif job.over:
-            self._in_background(self._clean_up(job.kind))
+            self._clean_up(job.kind)
         self._changed(job_id)
         return await self.get(job_id)
 
@@ -428,7 +416,7 @@ class JobRunner:
             del self._active[job_id]
             active.done.set()
             self._changed(job_id)
-            self._in_background(self._clean_up(active.context.job.kind))
+            self._clean_up(active.context.job.kind)
 
     async def _finish(self, active: _Active, outcome: Outcome | None) -> None:
         """Records an outcome, retrying while PostgreSQL is down; a stop of the server leaves it to the next start."""
@@ -452,18 +440,9 @@ class JobRunner:
             active.why = why
             self._in_background(cancel_and_wait([active.work]))
 
-    async def _clean_up(self, kind: str) -> None:
-        """Removes what jobs of a kind have left, unless one of them may still need it."""
-        if kind not in self._clean or self._stopping:
-            return
-
-        async def clean() -> None:
-            async with self._database.connection() as conn:
-                left = await jobs.list_jobs(conn, JobFilter(states=_NEEDING, kind=kind), before=None, limit=1)
-            if not left:
-                await self._clean[kind]()
-
-        await retry_until_done(f"what jobs of the kind {kind} have left stays", clean)
+    def _clean_up(self, kind: str) -> None:
+        if not self._stopping:
+            self._in_background(self._leftovers.remove(kind))
 
     def _in_background(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)

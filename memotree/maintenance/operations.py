@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import aclosing
 from importlib.metadata import version
+from typing import Final
 
 import structlog
 from memotree_storage.backup.writing import write_backup
@@ -25,6 +26,9 @@ from memotree.request.messages import timestamp
 from memotree.request.pages import PageTokens
 from memotree.sessions.pushed import mirror_pushed
 from memotree.v1 import maintenance_service_pb2 as pb
+
+_CHECKS: Final = 2
+"""Pushes that are checked at once, since each may change as much as a workspace has; others wait."""
 
 _log = structlog.get_logger(__name__)
 
@@ -66,6 +70,7 @@ class MaintenanceOperations:
         self._max_message_bytes = max_message_bytes
         self._embedded = frozenset(embedded)
         self._copies = copies
+        self._checking = asyncio.Semaphore(_CHECKS)
         self._asking: asyncio.Task[list[pb.StoreStatus]] | None = None
         self._rebuilding: dict[str, asyncio.Task[None]] = {}
         self._taking_in: dict[str, asyncio.Task[None]] = {}
@@ -136,7 +141,8 @@ class MaintenanceOperations:
         """The faults that a branch would get by a commit that git has received."""
         workspace_id = await self._workspace(request.workspace)
         await self._take_in(workspace_id)
-        return await check_push(self._store, workspace_id, request)
+        async with self._checking:
+            return await check_push(self._store, workspace_id, request)
 
     async def _take_in(self, workspace_id: str) -> None:
         """Mirror what was pushed; it goes on if the caller leaves, so that a long push is taken in once."""

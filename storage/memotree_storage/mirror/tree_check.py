@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from memotree_storage.concurrency.threads import in_store_thread_if
+from memotree_storage.concurrency.threads import in_store_thread_if, in_turns
 from memotree_storage.conflicts import Absence, ChildValue, Conflict, ConflictKind, FieldValue, Place
 from memotree_storage.errors import FailedPreconditionError
 from memotree_storage.model.field_values import entry_value, place_value
@@ -19,7 +19,7 @@ from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import Snapshot, State
 
 _FEW: Final = 1000
-"""The ways of more nodes are followed in a thread, so that other calls can run."""
+"""More nodes are checked in a thread, so that other calls can run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +102,17 @@ class _Check:
 
     async def run(self, at_head: Mapping[str, Version]) -> TreeCheckResult:
         self._at_head = at_head
-        placed = [node for node in self._nodes.values() if self._is_placed_anew(node)]
-        for node in self._nodes.values():
-            self._check_parent(node)
+        placed = await in_store_thread_if(len(self._nodes) > _FEW, self._check_parents)
         await self._check_ways(placed)
         await self._check_children(placed)
         await self._check_archives()
         return self._verdict
+
+    def _check_parents(self) -> list[Node]:
+        """Check what the nodes stand below; return those that get another place."""
+        for node in self._nodes.values():
+            self._check_parent(node)
+        return [node for node in self._nodes.values() if self._is_placed_anew(node)]
 
     def _is_placed_anew(self, node: Node) -> bool:
         before = self._at_head.get(node.id)
@@ -162,7 +166,7 @@ class _Check:
         moved = [node.id for node in below if node.id in self._at_head]
         above = await tree.ancestors(Snapshot(self._conn, self._head), parents.union(moved))
         depths = await in_store_thread_if(len(below) > _FEW, self._depths, below, above)
-        for node in below:
+        async for node in in_turns(below):
             depth = depths[node.id]
             if depth is None:
                 if node.id in self._at_head:
