@@ -201,11 +201,14 @@ class Reader:
             "MEMOTREE_HTTP_PORT": "0",
         }
         self._server: subprocess.Popen[bytes] | None = None
+        self._has_settings = False
         self._log = home / "server.log"
         self.begin()
 
     def begin(self) -> None:
-        """Begin a page: in the home folder, without exported variables and bindings."""
+        """Begin a page: in the home folder, without exported variables and bindings, and a server that had some."""
+        if self._server is not None and self._has_settings:
+            self.stop()
         self.environment = dict(self._base)
         self.folder = self.home
         self.names: dict[str, Any] = {"__name__": "__main__"}
@@ -267,6 +270,8 @@ class Reader:
         with self._log.open("wb") as log:
             command = [sys.executable, "-m", "memotree.cli", *arguments]
             environment = {**self.environment, "COLUMNS": "1000"}  # a test folder has a longer name than a home folder
+            exported = self.environment.keys() - self._base.keys()
+            self._has_settings = any(name.startswith("MEMOTREE_") for name in exported)
             self._server = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder, env=environment)  # noqa: S603 - ourselves
         for _ in range(int(START_SECONDS / 0.05)):
             announced = read_announcement(folder)
