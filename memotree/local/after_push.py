@@ -13,23 +13,15 @@ from shlex import quote
 from typing import Final
 
 from memotree.client.blocking import Client
-from memotree.client.enums import FaultKind
 from memotree.client.errors import MemoTreeClientError, NotFoundError
-from memotree.client.workspace_values import Fault
+from memotree.local.push_output import BRANCHES, MOST_FAULTS, SECONDS, fault_lines, folder_of, write_lines
 from memotree.server.announcement import read_announcement
-
-BRANCHES: Final = "refs/heads/"
-"""What the full names of branches begin with."""
 
 _DEFAULT: Final = ""
 """The revision that is the default branch."""
 
-_MOSTBRANCHES: Final = 10
+_MOST_BRANCHES: Final = 10
 """Branches of one push whose faults are told; all are taken in."""
-
-_MOST_FAULTS: Final = 20
-SECONDS: Final = 120.0
-"""How long whoever pushes waits for the answer about one branch."""
 
 
 def branches(updates: Iterable[str]) -> list[str]:
@@ -60,10 +52,10 @@ def told(data_folder: Path, workspace_id: str, pushed: list[str]) -> Iterator[st
         return
     with Client(announced.address, timeout=SECONDS, attempts=1) as client:
         workspace = client.workspace(workspace_id)
-        for branch in pushed[:_MOSTBRANCHES] or [_DEFAULT]:
+        for branch in pushed[:_MOST_BRANCHES] or [_DEFAULT]:
             revision = f"{BRANCHES}{branch}" if branch else _DEFAULT
             try:
-                faults = list(islice(workspace.at(revision).faults(), _MOST_FAULTS + 1))
+                faults = list(islice(workspace.at(revision).faults(), MOST_FAULTS + 1))
             except NotFoundError as error:
                 yield f"MemoTree does not have {branch or workspace_id}: {error}"
                 continue
@@ -72,41 +64,10 @@ def told(data_folder: Path, workspace_id: str, pushed: list[str]) -> Iterator[st
                 return
             if branch:
                 yield f"MemoTree has taken in {branch}{_remark(len(faults))}"
-                yield from map(fault_line, faults[:_MOST_FAULTS])
-                if len(faults) > _MOST_FAULTS:
-                    yield f"  There are more: memotree faults --workspace {workspace_id} --at {quote(branch)}"
-        if len(pushed) > _MOSTBRANCHES:
-            yield f"There are {len(pushed) - _MOSTBRANCHES} more branches; memotree faults lists their faults."
-
-
-def fault_line(fault: Fault) -> str:
-    """A fault as compilers write it; what is said about a file that cannot be read begins with its path."""
-    if fault.kind is FaultKind.UNREADABLE:
-        return f"  {fault.description}"
-    place = f"{fault.path}:{fault.line}" if fault.line else fault.path
-    return f"  {place}: {fault.description} {fault.way_out}"
-
-
-def folder_of(data_folder: Path, repository: Path) -> Path:
-    """The folder of the server to ask: in a copy of a data folder its own one, not that of the original.
-
-    Args:
-        data_folder: The folder of the server that wrote the hook.
-        repository: Where the hook runs.
-    """
-    is_original = _is_same(data_folder / "workspaces" / repository.name, repository)
-    return data_folder if is_original else repository.parent.parent
-
-
-def write_lines(lines: Iterable[str]) -> int:
-    """Write lines to standard output as they come, without control characters; return how many there were."""
-    output = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", errors="replace")
-    count = 0
-    for line in lines:
-        output.write("".join(each if each.isprintable() else "\ufffd" for each in line) + "\n")
-        output.flush()
-        count += 1
-    return count
+                more = f"  There are more: memotree faults --workspace {workspace_id} --at {quote(branch)}"
+                yield from fault_lines(faults, more)
+        if len(pushed) > _MOST_BRANCHES:
+            yield f"There are {len(pushed) - _MOST_BRANCHES} more branches; memotree faults lists their faults."
 
 
 def _remark(count: int) -> str:
@@ -125,13 +86,6 @@ def main(data_folder: Path, repository: Path) -> None:
     updates = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace")
     folder = folder_of(data_folder, repository)
     write_lines(told(folder, repository.name.removesuffix(".git"), branches(updates)))
-
-
-def _is_same(one: Path, other: Path) -> bool:
-    try:
-        return one.samefile(other)
-    except OSError:
-        return False
 
 
 if __name__ == "__main__":

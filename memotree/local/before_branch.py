@@ -7,16 +7,12 @@ without one, a strict workspace takes no pushes.
 
 import sys
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
-from typing import Final
 
 from memotree.client.blocking import Client
 from memotree.client.errors import MemoTreeClientError
-from memotree.local.after_push import BRANCHES, SECONDS, fault_line, folder_of, write_lines
+from memotree.local.push_output import BRANCHES, SECONDS, fault_lines, folder_of, write_lines
 from memotree.server.announcement import read_announcement
-
-_MOST_FAULTS: Final = 20
 
 
 def refusals(data_folder: Path, workspace_id: str, name: str, old: str, new: str) -> Iterator[str]:
@@ -42,9 +38,7 @@ def refusals(data_folder: Path, workspace_id: str, name: str, old: str, new: str
             return
     if faults:
         yield f"{branch} takes no faults, and this push would bring some. Mend them, and push again:"
-        yield from map(fault_line, islice(faults, _MOST_FAULTS))
-        if len(faults) > _MOST_FAULTS:
-            yield "  There are more."
+        yield from fault_lines(faults, "  There are more.")
 
 
 def main(data_folder: Path, repository: Path, name: str, old: str, new: str) -> int:

@@ -8,7 +8,6 @@ server.
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final
 
 from memotree_storage.errors import MemoTreeError
 from memotree_storage.git.protections import refuse_protected
@@ -16,7 +15,7 @@ from memotree_storage.git.push_policies import read_push_policy
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.ports import CommitReader
 
-_BRANCHES: Final = "refs/heads/"
+from memotree.local.push_output import BRANCHES, write_lines
 
 
 def refusals(repository: CommitReader, updates: Iterable[str], rewound: Sequence[str] = ()) -> list[str]:
@@ -30,9 +29,9 @@ def refusals(repository: CommitReader, updates: Iterable[str], rewound: Sequence
     found = []
     for update in updates:
         old, _, name = update.split(" ", 2)
-        if name.startswith(_BRANCHES) and old.strip("0"):
+        if name.startswith(BRANCHES) and old.strip("0"):
             try:
-                refuse_protected(repository, name.removeprefix(_BRANCHES))
+                refuse_protected(repository, name.removeprefix(BRANCHES))
             except MemoTreeError as error:
                 found.append(error.message)
     if not rewound:
@@ -44,7 +43,7 @@ def refusals(repository: CommitReader, updates: Iterable[str], rewound: Sequence
     return found + [
         f"{branch} would be rewound: commits that it has would be on it no more. Pull and merge, and push again; or "
         f"let pushes rewind it: memotree branch pushes --rewindable {branch}"
-        for branch in (name.removeprefix(_BRANCHES) for name in rewound)
+        for branch in (name.removeprefix(BRANCHES) for name in rewound)
         if not policy.may_rewind(branch)
     ]
 
@@ -55,9 +54,7 @@ def main() -> int:
     end = lines.index("") if "" in lines else len(lines)
     with GitRepository.open(Path.cwd()) as repository:
         told = refusals(repository, lines[:end], [line for line in lines[end:] if line])
-    for line in told:
-        sys.stdout.write("".join(each if each.isprintable() else "\ufffd" for each in line) + "\n")
-    return 1 if told else 0
+    return 1 if write_lines(told) else 0
 
 
 if __name__ == "__main__":

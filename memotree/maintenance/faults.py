@@ -73,7 +73,7 @@ async def check_push(store: Store, workspace_id: str, request: pb.CheckPushReque
     """The faults that a branch would get by a push.
 
     Raises:
-        NotFoundError: There is no such commit, or the old one is not mirrored.
+        NotFoundError: There is no such commit.
         InvalidInputError: An id is none.
     """
     for field, value in (("commit_id", request.commit_id), ("old_commit_id", request.old_commit_id)):

@@ -8,7 +8,7 @@ import asyncio
 import random
 import subprocess
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -102,7 +102,7 @@ def push(clone: Clone, told: Told, branch: str, node_id: str, text: str) -> None
         (path,) = clone.folder.glob(f"nodes/*/*/{node_id}*")
         node = decode_entry(path.relative_to(clone.folder).as_posix(), path.read_bytes())
         assert isinstance(node, Node)
-        path.write_bytes(encode_entry(Node(**{**_fields(node), "content": text})))
+        path.write_bytes(encode_entry(replace(node, content=text)))
         clone.commit()
         commit_id = (clone.folder / ".git" / "refs" / "heads" / branch).read_text().strip()
         try:
@@ -116,10 +116,6 @@ def push(clone: Clone, told: Told, branch: str, node_id: str, text: str) -> None
             told.values[branch, node_id] = text
             told.outcomes["push"] += 1
             return
-
-
-def _fields(node: Node) -> dict[str, object]:
-    return {name: getattr(node, name) for name in node.__dataclass_fields__}
 
 
 async def pusher(clone: Clone, told: Told, own: dict[str, str], seed: int) -> None:

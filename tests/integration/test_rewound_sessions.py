@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import psycopg
 import pytest
 from integration.pushes import OpenAgain, push, rewind, session_of
 from integration.worlds import World
@@ -83,3 +84,25 @@ async def test_a_branch_that_moves_on_or_comes_back_rewinds_no_session(world: Wo
     await world.store.close()
     async with again() as store:
         assert (await session_of(world.on(store), at_head)).rewound, "it outlives the server"
+
+
+async def test_a_rewind_is_noticed_although_the_mirror_was_lost_meanwhile(
+    world: World, again: OpenAgain, database_url: str
+) -> None:
+    first = await world.head()
+    await world.put(world.node())
+    session_id, other = await world.open(), await world.open()
+    await world.stage(session_id, world.node("Mine"))
+    await world.store.close()
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as conn:
+        await conn.execute("drop schema mirror cascade")
+    name = "refs/heads/main"
+    assert world.repository.move_ref(name, world.repository.ref(name), first)
+    async with again() as store:
+        reopened = world.on(store)
+        assert (await session_of(reopened, session_id)).rewound
+        assert (await session_of(reopened, other)).rewound
+        with pytest.raises(SessionRewoundError):
+            await reopened.commit(session_id)
+        await store.rebuild(world.workspace)
+        assert (await session_of(reopened, session_id)).rewound, "a rebuild forgets nothing of it"

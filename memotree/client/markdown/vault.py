@@ -78,7 +78,8 @@ def _warnings(found: FoundFiles, read: Mapping[str, PlainNote]) -> Iterator[str]
 def _in_order(read: Mapping[str, PlainNote], file_format: str) -> Iterator[ForeignNote]:
     """The notes, parents first; in a folder by name."""
     folders = {folder for file in read for folder in homes_of(file)}
-    own = {folder: _file_of_folder(folder, read) for folder in folders}
+    lowered = {file.casefold(): file for file in read}
+    own = {folder: _file_of_folder(folder, lowered) for folder in folders}
     of_folder = {file: folder for folder, file in own.items() if file}
     below: dict[str, list[tuple[str, str, str]]] = {}
     for file in read:
@@ -102,10 +103,9 @@ def _in_order(read: Mapping[str, PlainNote], file_format: str) -> Iterator[Forei
         pending += reversed(further)
 
 
-def _file_of_folder(folder: str, read: Mapping[str, PlainNote]) -> str:
-    """The file that is the note of a folder; empty if there is none."""
+def _file_of_folder(folder: str, lowered: Mapping[str, str]) -> str:
+    """The file that is the note of a folder, of the files by their names without case; empty if there is none."""
     name = folder.rpartition("/")[2]
-    lowered = {file.casefold(): file for file in read}
     inside = (f"{folder}/{each}{SUFFIX}" for each in (name, *_OF_FOLDER))
     return next((lowered[path.casefold()] for path in (folder + SUFFIX, *inside) if path.casefold() in lowered), "")
 

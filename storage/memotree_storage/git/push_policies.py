@@ -31,6 +31,7 @@ def write_push_policy(repository: CommitStore, policy: PushPolicy, author: Signa
         RecordRacedError: Another program changed it at the same moment.
     """
     said = "Refuse pushes with faults" if policy.strict else "Take in pushes with faults"
-    rewindable = "; let nothing be rewound" if not policy.rewindable else f"; let {len(policy.rewindable)} be rewound"
-    new = NewRecord({POLICY_FILE: encode_push_policy(policy)}, said + rewindable, author, committer)
+    rewindable = "".join(f"- {pattern}\n" for pattern in policy.rewindable)
+    rewinds = f"They may rewind:\n{rewindable}" if rewindable else "They may rewind no branch.\n"
+    new = NewRecord({POLICY_FILE: encode_push_policy(policy)}, f"{said}\n\n{rewinds}", author, committer)
     write_record(repository, PUSHES_REF, repository.ref(PUSHES_REF), new, _ABOUT)

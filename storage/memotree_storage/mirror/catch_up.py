@@ -229,9 +229,9 @@ async def follow_refs(
         await join_lines(conn, workspace_id, default, moved[BRANCHES + default][1])
     branches = [name.removeprefix(BRANCHES) for name in peeled if name.startswith(BRANCHES)]
     await sessions.detach_without_branch(conn, workspace_id, branches)
-    for branch, head in before.items():
+    for branch in in_use:
         now = moved.get(BRANCHES + branch)
-        if now is not None and now[1] != head:
+        if now is not None and now[1] != before.get(branch):
             await sessions.note_rewound(conn, workspace_id, branch, await history_of(conn, workspace_id, now[1]))
     await _follow_erasures(conn, workspace_id, repository)
 
@@ -402,7 +402,12 @@ async def _read_changes(
 
 
 def changes_of(repository: CommitReader, commit: CommitInfo) -> tuple[list[EntryChange], dict[str, str]]:
-    """What a commit changes against its first parent, and why files in it cannot be read as entries, by path.
+    """What a commit changes against its first parent; see `changes_between`."""
+    return changes_between(repository, commit.parents[0] if commit.parents else None, commit.commit_id)
+
+
+def changes_between(repository: CommitReader, old: str | None, new: str) -> tuple[list[EntryChange], dict[str, str]]:
+    """What one commit changes against another, and why files that differ cannot be read as entries, by path.
 
     The entry of an unreadable file counts as not alive, and the first of several files with one id is the entry, so
     that the state is a function of the commit alone. A file that only got another name is no change.
@@ -410,7 +415,7 @@ def changes_of(repository: CommitReader, commit: CommitInfo) -> tuple[list[Entry
     changes: list[EntryChange] = []
     broken: dict[str, str] = {}
     decoder = EntryDecoder(repository)
-    for found in diff_entries(repository, commit.parents[0] if commit.parents else None, commit.commit_id):
+    for found in diff_entries(repository, old, new):
         if isinstance(found, SecondFile):
             broken[shown_path(found.path)] = found.fault
         elif found.old != found.new:

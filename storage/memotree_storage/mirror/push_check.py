@@ -5,8 +5,8 @@ from typing import Final
 
 from memotree_storage.concurrency.threads import in_store_thread
 from memotree_storage.conflicts import ArchiveValue, ChildValue, Conflict, ConflictKind
-from memotree_storage.git.entry_files import EntryDecoder, SecondFile, diff_entries, entry_files
-from memotree_storage.git.objects import ObjectMissingError
+from memotree_storage.git.entry_files import entry_files
+from memotree_storage.mirror.catch_up import changes_between
 from memotree_storage.mirror.tree_check import check_tree
 from memotree_storage.mirror.tree_faults import (
     MEND_FILE,
@@ -17,9 +17,7 @@ from memotree_storage.mirror.tree_faults import (
     TreeFault,
     tell_fault,
 )
-from memotree_storage.model.codec import InvalidFileError
 from memotree_storage.model.node import Archive, Entry, Node
-from memotree_storage.model.paths import shown_path
 from memotree_storage.ports import CommitReader
 from memotree_storage.postgres import projector, tree
 from memotree_storage.postgres.database import Connection
@@ -79,31 +77,15 @@ async def push_faults(
     Raises:
         ObjectMissingError: There is no such commit.
     """
-    entries, unreadable = await in_store_thread(_changed, repository, snapshot.state.commit_id or None, commit_id)
+    old = snapshot.state.commit_id or None
+    changes, unreadable = await in_store_thread(changes_between, repository, old, commit_id)
+    entries = {change.entry_id: change.entry for change in changes}
     found = [TreeFault(UNREADABLE, "", "", path, 0, why, MEND_FILE) for path, why in sorted(unreadable.items())[:limit]]
     checked = await check_tree(snapshot, entries, set(), max_depth=max_depth, is_merge=True)
     rows = [_row(conflict, entries) for conflict in checked.conflicts[: limit - len(found)]]
     before = await tree.versions(snapshot, [row.entry_id for row in rows if not row.title])
     rows = [row._replace(title=before[row.entry_id].title) if row.entry_id in before else row for row in rows]
     return found + await in_store_thread(_told, repository, commit_id, rows)
-
-
-def _changed(repository: CommitReader, old: str | None, new: str) -> tuple[dict[str, Entry | None], dict[str, str]]:
-    """The entries that differ, ``None`` for those without a file that can be read; and why files cannot be, by path."""
-    entries: dict[str, Entry | None] = {}
-    unreadable: dict[str, str] = {}
-    decoder = EntryDecoder(repository)
-    for found in diff_entries(repository, old, new):
-        if isinstance(found, SecondFile):
-            unreadable[shown_path(found.path)] = found.fault
-        elif not found.same_entry:
-            entries[found.entry_id] = None
-            if found.new is not None:
-                try:
-                    entries[found.entry_id] = decoder.decode(found.new)
-                except (InvalidFileError, ObjectMissingError) as error:
-                    unreadable[shown_path(found.new.path)] = error.message
-    return entries, unreadable
 
 
 def _row(conflict: Conflict, entries: Mapping[str, Entry | None]) -> FaultRow:

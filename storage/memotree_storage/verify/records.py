@@ -3,7 +3,7 @@
 Only Git has these records. What is lost of them comes back from a clone with all refs, or from a backup.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Final
 
 from memotree_storage.concurrency.threads import in_store_thread
@@ -13,6 +13,7 @@ from memotree_storage.git.proposals import ProposalIndex, read_index, read_propo
 from memotree_storage.git.protections import read_protections
 from memotree_storage.git.push_policies import read_push_policy
 from memotree_storage.git.repository import GitRepository
+from memotree_storage.model.erasure import ERASURES_REF
 from memotree_storage.model.proposal import EventKind, Proposal, ProposalStatus
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.erasures import rewritten_rows
@@ -24,28 +25,33 @@ _AT_ONCE: Final = 100
 _RESTORE: Final = "Fetch that ref and its commits from a clone with all refs (git clone --mirror) or restore a backup."
 
 
-async def check_records(conn: Connection, workspace_id: str, repository: GitRepository) -> AsyncIterator[Difference]:
+async def check_records(
+    conn: Connection, workspace_id: str, repository: GitRepository, refs: Mapping[str, str]
+) -> AsyncIterator[Difference]:
     """Compare the records with the commits of the repository, and what the mirror follows of them with the records.
 
     Args:
         conn: With a snapshot of the mirror.
         workspace_id: The workspace.
         repository: Its repository.
+        refs: The refs of the same moment.
     """
     readers: tuple[Callable[[GitRepository], object], ...] = (read_protections, read_push_policy, read_erasures)
     for read in readers:
         for told in await in_store_thread(_unreadable, read, repository):
             yield told
-    for told in await in_store_thread(_unreadable, read_index, repository):
-        yield told
+    if await in_store_thread(repository.ref, ERASURES_REF) == refs.get(ERASURES_REF):  # else one came meanwhile
+        async for told in _rewritten(conn, workspace_id, repository):
+            yield told
+    try:
+        index = await in_store_thread(read_index, repository)
+    except MemoTreeError as error:
+        yield in_git("record", error.message)
         return
-    index = await in_store_thread(read_index, repository)
     for first in range(1, index.next_number, _AT_ONCE):
         numbers = range(first, min(first + _AT_ONCE, index.next_number))
         for told in await in_store_thread(lambda some: list(_of_proposals(repository, index, some)), numbers):
             yield told
-    async for told in _rewritten(conn, workspace_id, repository):
-        yield told
 
 
 def _unreadable(read: Callable[[GitRepository], object], repository: GitRepository) -> list[Difference]:

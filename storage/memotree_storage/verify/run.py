@@ -51,7 +51,7 @@ async def _verify(store: Store, workspace_id: str) -> AsyncGenerator[Difference 
     wrong = False
     with await in_store_thread(GitRepository.open, opened.path) as repository:
         async with _snapshot(store, workspace_id, repository) as (conn, refs):
-            async for difference in check_records(conn, workspace_id, repository):
+            async for difference in check_records(conn, workspace_id, repository, refs):
                 yield difference
             async for found in _check_rows(conn, store, workspace_id, repository, refs):
                 wrong = wrong or (isinstance(found, Difference) and found.store in {"postgres", "cache"})

@@ -1,0 +1,62 @@
+"""After an erasure, the rows follow the new history: sessions go on in it, and verify names what leads elsewhere."""
+
+from datetime import UTC, datetime
+
+import pytest
+from integration.damage import change, differences
+from integration.pushes import rewind, session_of
+from integration.worlds import World
+from memotree_storage.erasure.rewriting import Order, rewrite_history
+from memotree_storage.model.erasure import ErasureTarget
+from memotree_storage.model.node import new_id
+from memotree_storage.model.workspace import service_signature
+
+pytestmark = pytest.mark.requirement("GIT-10", "STORE-4")
+
+DAMAGE = {
+    "a row leads to another commit": "update mirror.rewritten set new_commit = repeat('a', 40)",
+    "a row is missing": (
+        "delete from mirror.rewritten where old_commit in (select min(old_commit) from mirror.rewritten)"
+    ),
+    "a row is of a commit that was not rewritten": (
+        "insert into mirror.rewritten select workspace_id, repeat('b', 40), new_commit from mirror.rewritten limit 1"
+    ),
+}
+
+
+async def erase(world: World, text: str) -> None:
+    by = service_signature(datetime.now(UTC).replace(microsecond=0))
+    await rewrite_history(
+        world.store, Order(new_id(), world.workspace, ErasureTarget(text=text), "ada", "It leaked.", by)
+    )
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_a_wrong_row_of_an_erased_commit_is_named_and_repaired(world: World, damage: str) -> None:
+    await world.put(world.node(content="The word is tulip."))
+    await erase(world, "tulip")
+    assert await differences(world) == []
+    await change(world, DAMAGE[damage])
+    found = await differences(world)
+    assert {(one.store, one.what) for one in found} == {("postgres", "commit")}
+    assert "which an erasure rewrote, leads to" in found[0].description
+    await world.store.rebuild(world.workspace)
+    assert await differences(world) == []
+
+
+async def test_an_open_session_goes_on_after_an_erasure(world: World) -> None:
+    await world.put(world.node(content="The word is tulip."))
+    session_id = await world.open()
+    await world.stage(session_id, world.node("Mine"))
+    await erase(world, "tulip")
+    assert not (await session_of(world, session_id)).rewound
+    assert await world.commit(session_id) == await world.head()
+
+
+async def test_a_rewound_session_stays_so_after_an_erasure(world: World) -> None:
+    first = await world.put(world.node(content="The word is tulip."))
+    await world.put(world.node())
+    session_id = await world.open()
+    await rewind(world, first)
+    await erase(world, "tulip")
+    assert (await session_of(world, session_id)).rewound
