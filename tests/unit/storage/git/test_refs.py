@@ -327,3 +327,27 @@ def test_a_ref_that_is_replaced_repeatedly_is_always_read_correctly(
         assert store.refs() == {MAIN: ids[number % 2]}
     path.unlink()
     assert store.refs() == {}
+
+
+@pytest.mark.requirement("GIT-2")
+def test_packed_refs_are_decoded_once_although_they_were_just_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A young file is read again each time; decoding it each time would let a new branch cost what all refs cost."""
+    decoded = 0
+    decode = refs._decode_packed
+
+    def counted(data: bytes) -> object:
+        nonlocal decoded
+        decoded += 1
+        return decode(data)
+
+    monkeypatch.setattr(refs, "_decode_packed", counted)
+    with GitRepository.create(tmp_path / "a.git") as store:
+        (one,) = commits(store, 1)
+        assert store.move_ref(MAIN, None, one)
+        assert store.pack_refs() == 1
+        for number in range(20):
+            assert store.move_ref(f"refs/heads/new-{number}", None, one)
+            assert len(store.refs()) == number + 2
+    assert decoded == 1
