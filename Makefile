@@ -12,6 +12,9 @@ WORKERS ?= logical
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 8 --dist worksteal
 ON_SYSTEM_POSTGRES := $(addprefix tests/integration/,test_commits.py test_searching.py test_history.py test_diff.py)
 
+# The tests start hundreds of processes; each would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help run demo test fuzz test-all lint format proto docs site bench bench-peers plots recall-bench clean
 
 help:                     ## Show the targets
@@ -39,8 +42,8 @@ test: $(WEIGHTS)          ## Run the tests on all processors, without the long c
 fuzz: $(WEIGHTS)          ## Try random inputs for long: make fuzz TIMES=1000 ON=tests/fuzz/test_documents.py
 	@MEMOTREE_TEST_FUZZ=$(or $(TIMES),100) $(PYTEST) --timeout 0 $(or $(ON),tests/fuzz)
 
-test-all: test            ## Run the campaigns too, and a part once more on a PostgreSQL of the machine if there is one
-	@$(PYTEST) -m campaign
+test-all: $(WEIGHTS)      ## Run the campaigns too, and a part once more on a PostgreSQL of the machine if there is one
+	@$(PYTEST)
 	@MEMOTREE_TEST_POSTGRES=system $(PYTEST) $(ON_SYSTEM_POSTGRES)
 
 lint: $(STAMP)            ## Check style, types, layers, the wire contract, what is generated, and the documentation

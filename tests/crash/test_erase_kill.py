@@ -10,7 +10,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from crash.filled_folders import FilledFolders
 from crash.service import Service, start
+from fuzz.effort import TIMES
 from integration.leftovers import files_with
 
 from memotree.client import AsyncClient, Difference, JobState
@@ -93,9 +95,9 @@ async def ended(data: Path, log: Path, made: tuple[str, str, str, str]) -> None:
 @pytest.mark.parametrize(
     "point", [point if point in USUAL else pytest.param(point, marks=CAMPAIGN) for point in POINTS]
 )
-async def test_a_killed_erasure_is_ended_by_the_next_server(tmp_path: Path, point: str) -> None:
+async def test_a_killed_erasure_is_ended_by_the_next_server(filled: FilledFolders, tmp_path: Path, point: str) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
-    made = await prepare(data, log)
+    made = await filled.copy(data, prepare)
     service = await start(data, log, fault=point)
     try:
         async with AsyncClient(service.address) as client:
@@ -107,10 +109,12 @@ async def test_a_killed_erasure_is_ended_by_the_next_server(tmp_path: Path, poin
 
 
 @CAMPAIGN
-@pytest.mark.parametrize("seed", range(6))
-async def test_kills_at_random_moments_leave_the_old_or_the_new_history(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("seed", range(2 * (TIMES or 1)))
+async def test_kills_at_random_moments_leave_the_old_or_the_new_history(
+    filled: FilledFolders, tmp_path: Path, seed: int
+) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
-    made = await prepare(data, log)
+    made = await filled.copy(data, prepare)
     dice = random.Random(seed)
     service: Service = await start(data, log)
     try:

@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 import pytest
+from crash.filled_folders import FilledFolders
 from crash.service import DEADLINE, Service, start
 from integration.calls import Calls
 from memotree_storage.model.node import new_id
@@ -63,9 +64,11 @@ async def differences(calls: Calls) -> list[str]:
         *(pytest.param(point, marks=CAMPAIGN) for point in ("job.claimed", "index.put", "job.worked", "job.recorded")),
     ],
 )
-async def test_a_killed_rebuild_is_finished_by_the_next_server(tmp_path: Path, point: str) -> None:
+async def test_a_killed_rebuild_is_finished_by_the_next_server(
+    filled: FilledFolders, tmp_path: Path, point: str
+) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
-    await prepare(data, log)
+    await filled.copy(data, prepare)
     request = pb.StartRebuildRequest(workspace="garden", request_id=new_id())
     service = await start(data, log, fault=point)
     try:
@@ -92,9 +95,11 @@ async def test_a_killed_rebuild_is_finished_by_the_next_server(tmp_path: Path, p
 
 @CAMPAIGN
 @pytest.mark.timeout(180)
-async def test_a_job_that_crashes_every_server_is_not_run_again_and_the_server_keeps_running(tmp_path: Path) -> None:
+async def test_a_job_that_crashes_every_server_is_not_run_again_and_the_server_keeps_running(
+    filled: FilledFolders, tmp_path: Path
+) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
-    await prepare(data, log)
+    await filled.copy(data, prepare)
     service = await start(data, log, fault="job.claimed")
     try:
         async with service.channel() as channel:

@@ -6,6 +6,7 @@ from typing import Any
 
 import grpc
 import pytest
+from crash.filled_folders import FilledFolders
 from crash.service import start
 from integration.calls import Calls
 from unit.storage.git.judge import Judge
@@ -38,98 +39,142 @@ THEIRS = "It is red. It is huge."
 BOTH = "It is blue. It is huge."
 
 
-async def _prepared(channel: grpc.aio.Channel, *, ours: bool, content: str = THEIRS) -> tuple[Calls, str]:
-    """A node that a branch ``side`` has changed, and ``main`` as well if that is wanted."""
-    calls = await Calls(channel, WORKSPACE).begin()
-    node_id = await calls.create("It is red. It is small.")
-    await calls.commit()
-    await calls.history.CreateBranch(history_service_pb2.CreateBranchRequest(workspace=WORKSPACE, name="side"))
-    for branch, text in (("main", OURS), ("side", content))[not ours :]:
-        opened = await calls.sessions.OpenSession(
-            session_service_pb2.OpenSessionRequest(workspace=WORKSPACE, branch=branch)
-        )
-        calls.session = opened.session.id
-        await calls.nodes.UpdateNode(
-            node_service_pb2.UpdateNodeRequest(
-                workspace=WORKSPACE, session_id=calls.session, node_id=node_id, content=text
-            )
-        )
-        await calls.commit(f"Change it on {branch}")
-    return calls, node_id
-
-
-async def _killed(folder: Path, point: str, call: str, asked: Any, *, ours: bool, expected: str) -> list[str]:
-    """Kill the server at a point of a call, send it again twice, and check everything; the parents of the head.
-
-    ``asked`` is the request, or makes it for the node.
-    """
-    data, log = folder / "data", folder / "server.log"
+async def _prepare(data: Path, log: Path, first: str, content: str = THEIRS) -> tuple[str, str]:
+    """Make a node that the branches ``main`` and ``side`` have changed, or ``side`` alone; its id, the repository."""
     service = await start(data, log)
-    async with service.channel() as channel:
-        calls, node_id = await _prepared(channel, ours=ours)
-    request = asked(node_id) if callable(asked) else asked
-    assert await service.stop() == 0
-    service = await start(data, log, fault=point)
     try:
         async with service.channel() as channel:
-            with pytest.raises(grpc.aio.AioRpcError) as lost:
-                await getattr(Calls(channel, WORKSPACE).history, call)(request)
-            assert lost.value.code() is grpc.StatusCode.UNAVAILABLE
-        assert await service.exit_status() == -signal.SIGKILL
-        service = await start(data, log)
-        async with service.channel() as channel:
-            at = Calls(channel, WORKSPACE)
-            first, again = [await getattr(at.history, call)(request) for _ in range(2)]
-            assert first.commit_id == again.commit_id
-            assert await at.read(node_id, "main") == expected
-            head = await at.history.GetCommit(history_service_pb2.GetCommitRequest(workspace=WORKSPACE))
-            assert head.commit.id == first.commit_id
-            events = at.maintenance.VerifyWorkspace(maintenance_service_pb2.VerifyWorkspaceRequest(workspace=WORKSPACE))
-            assert [event.difference async for event in events if event.HasField("difference")] == []
-            tips = await at.history.ListBranches(history_service_pb2.ListBranchesRequest(workspace=WORKSPACE))
-        Judge(data / calls.repository).check()
+            calls = await Calls(channel, WORKSPACE).begin()
+            node_id = await calls.create("It is red. It is small.")
+            await calls.commit()
+            await calls.history.CreateBranch(history_service_pb2.CreateBranchRequest(workspace=WORKSPACE, name="side"))
+            for branch, text in (("main", OURS), ("side", content))[first != "main" :]:
+                opened = await calls.sessions.OpenSession(
+                    session_service_pb2.OpenSessionRequest(workspace=WORKSPACE, branch=branch)
+                )
+                calls.session = opened.session.id
+                await calls.nodes.UpdateNode(
+                    node_service_pb2.UpdateNodeRequest(
+                        workspace=WORKSPACE, session_id=calls.session, node_id=node_id, content=text
+                    )
+                )
+                await calls.commit(f"Change it on {branch}")
+        assert await service.stop() == 0
     finally:
         service.kill()
-    side = next(branch.commit_id for branch in tips.branches if branch.name == "side")
-    return ["side" if parent == side else "" for parent in head.commit.parent_ids]
+    return node_id, calls.repository
+
+
+async def _prepare_session(data: Path, log: Path) -> tuple[str, str, str]:
+    """Make a session that merges a branch with a conflict; a node, the repository and the session."""
+    node_id, repository = await _prepare(data, log, "main", "It is grey. It is huge.")
+    service = await start(data, log)
+    try:
+        async with service.channel() as channel:
+            at = Calls(channel, WORKSPACE)
+            opened = await at.sessions.OpenSession(session_service_pb2.OpenSessionRequest(workspace=WORKSPACE))
+            session = opened.session.id
+            staged = await at.history.MergeBranch(
+                history_service_pb2.MergeBranchRequest(workspace=WORKSPACE, source="side", session_id=session)
+            )
+            assert staged.conflict_count == 1
+        assert await service.stop() == 0
+    finally:
+        service.kill()
+    return node_id, repository, session
+
+
+class _Killing:
+    """Kills a server at a point of a call.
+
+    Args:
+        filled: The folders to copy.
+        folder: An empty folder.
+        point: Where the server kills itself.
+    """
+
+    def __init__(self, filled: FilledFolders, folder: Path, point: str) -> None:
+        self._filled = filled
+        self._folder = folder
+        self._point = point
+
+    async def __call__(self, call: str, asked: Any, *, ours: bool, expected: str) -> list[str]:
+        """Kill the server, send the call again twice, and check everything; the parents of the head.
+
+        ``asked`` is the request, or makes it for the node.
+        """
+        data, log = self._folder / "data", self._folder / "server.log"
+        node_id, repository = await self._filled.copy(data, _prepare, "main" if ours else "side")
+        request = asked(node_id) if callable(asked) else asked
+        service = await start(data, log, fault=self._point)
+        try:
+            async with service.channel() as channel:
+                with pytest.raises(grpc.aio.AioRpcError) as lost:
+                    await getattr(Calls(channel, WORKSPACE).history, call)(request)
+                assert lost.value.code() is grpc.StatusCode.UNAVAILABLE
+            assert await service.exit_status() == -signal.SIGKILL
+            service = await start(data, log)
+            async with service.channel() as channel:
+                at = Calls(channel, WORKSPACE)
+                first, again = [await getattr(at.history, call)(request) for _ in range(2)]
+                assert first.commit_id == again.commit_id
+                assert await at.read(node_id, "main") == expected
+                head = await at.history.GetCommit(history_service_pb2.GetCommitRequest(workspace=WORKSPACE))
+                assert head.commit.id == first.commit_id
+                events = at.maintenance.VerifyWorkspace(
+                    maintenance_service_pb2.VerifyWorkspaceRequest(workspace=WORKSPACE)
+                )
+                assert [event.difference async for event in events if event.HasField("difference")] == []
+                tips = await at.history.ListBranches(history_service_pb2.ListBranchesRequest(workspace=WORKSPACE))
+            Judge(data / repository).check()
+        finally:
+            service.kill()
+        side = next(branch.commit_id for branch in tips.branches if branch.name == "side")
+        return ["side" if parent == side else "" for parent in head.commit.parent_ids]
+
+
+@pytest.fixture
+def killed(filled: FilledFolders, tmp_path: Path, point: str) -> _Killing:
+    """Kills a server at the point of the test."""
+    return _Killing(filled, tmp_path, point)
 
 
 @pytest.mark.campaign
 @pytest.mark.requirement("GIT-6", "STORE-1", "STORE-2", "STORE-3")
 @pytest.mark.parametrize("point", POINTS)
-async def test_a_kill_during_a_merge(tmp_path: Path, point: str) -> None:
+async def test_a_kill_during_a_merge(killed: _Killing) -> None:
     request = history_service_pb2.MergeBranchRequest(workspace=WORKSPACE, source="side", request_id="once")
-    assert await _killed(tmp_path, point, "MergeBranch", request, ours=True, expected=BOTH) == ["", "side"]
+    assert await killed("MergeBranch", request, ours=True, expected=BOTH) == ["", "side"]
 
 
 @pytest.mark.campaign
 @pytest.mark.requirement("GIT-6", "STORE-1", "STORE-2", "STORE-3")
 @pytest.mark.parametrize("point", REF_POINTS)
-async def test_a_kill_during_a_fast_forward(tmp_path: Path, point: str) -> None:
+async def test_a_kill_during_a_fast_forward(killed: _Killing) -> None:
     style = history_service_pb2.MERGE_STYLE_FAST_FORWARD
     request = history_service_pb2.MergeBranchRequest(workspace=WORKSPACE, source="side", style=style, request_id="once")
-    await _killed(tmp_path, point, "MergeBranch", request, ours=False, expected=THEIRS)
+    await killed("MergeBranch", request, ours=False, expected=THEIRS)
 
 
 @pytest.mark.campaign
 @pytest.mark.requirement("GIT-7", "STORE-1", "STORE-2", "STORE-3")
 @pytest.mark.parametrize("point", POINTS)
-async def test_a_kill_during_a_revert(tmp_path: Path, point: str) -> None:
+async def test_a_kill_during_a_revert(killed: _Killing) -> None:
     request = history_service_pb2.RevertCommitRequest(workspace=WORKSPACE, revision="main", request_id="once")
     expected = "It is red. It is small."
-    assert await _killed(tmp_path, point, "RevertCommit", request, ours=True, expected=expected) == [""]
+    assert await killed("RevertCommit", request, ours=True, expected=expected) == [""]
 
 
 @pytest.mark.campaign
 @pytest.mark.requirement("GIT-7", "STORE-1", "STORE-2", "STORE-3")
 @pytest.mark.parametrize("point", POINTS)
-async def test_a_kill_during_a_restore(tmp_path: Path, point: str) -> None:
+async def test_a_kill_during_a_restore(killed: _Killing) -> None:
     def request(node_id: str) -> history_service_pb2.RestoreNodesRequest:
         return history_service_pb2.RestoreNodesRequest(
             workspace=WORKSPACE, node_ids=[node_id], revision="side", request_id="once"
         )
 
-    assert await _killed(tmp_path, point, "RestoreNodes", request, ours=True, expected=THEIRS) == [""]
+    assert await killed("RestoreNodes", request, ours=True, expected=THEIRS) == [""]
 
 
 SESSION_POINTS = (
@@ -175,18 +220,11 @@ class _Resolving:
 @pytest.mark.campaign
 @pytest.mark.requirement("GIT-6", "STORE-1", "STORE-2", "STORE-3")
 @pytest.mark.parametrize("point", ["stage.written", "stage.recorded", *SESSION_POINTS])
-async def test_a_kill_while_a_merge_is_resolved_and_committed_in_a_session(tmp_path: Path, point: str) -> None:
+async def test_a_kill_while_a_merge_is_resolved_and_committed_in_a_session(
+    filled: FilledFolders, tmp_path: Path, point: str
+) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
-    service = await start(data, log)
-    async with service.channel() as channel:
-        calls, node_id = await _prepared(channel, ours=True, content="It is grey. It is huge.")
-        opened = await calls.sessions.OpenSession(session_service_pb2.OpenSessionRequest(workspace=WORKSPACE))
-        session = opened.session.id
-        staged = await calls.history.MergeBranch(
-            history_service_pb2.MergeBranchRequest(workspace=WORKSPACE, source="side", session_id=session)
-        )
-        assert staged.conflict_count == 1
-    assert await service.stop() == 0
+    node_id, repository, session = await filled.copy(data, _prepare_session)
     service = await start(data, log, fault=point)
     try:
         async with service.channel() as channel:
@@ -211,6 +249,6 @@ async def test_a_kill_while_a_merge_is_resolved_and_committed_in_a_session(tmp_p
             assert (found.session.merge_commit_id, found.session.change_count) == ("", 0)
             events = at.maintenance.VerifyWorkspace(maintenance_service_pb2.VerifyWorkspaceRequest(workspace=WORKSPACE))
             assert [event.difference async for event in events if event.HasField("difference")] == []
-        Judge(data / calls.repository).check()
+        Judge(data / repository).check()
     finally:
         service.kill()

@@ -9,7 +9,9 @@ import signal
 from pathlib import Path
 
 import pytest
+from crash.filled_folders import FilledFolders
 from crash.service import DEADLINE, Service, start
+from fuzz.effort import TIMES
 
 from memotree.client import AsyncClient, Difference, Job, JobState
 from memotree.client.workspace import AsyncWorkspace
@@ -94,9 +96,11 @@ async def over(client: AsyncClient) -> Job:
 @pytest.mark.parametrize(
     "point", [point if point in USUAL else pytest.param(point, marks=CAMPAIGN) for point in (*BEFORE, *AFTER)]
 )
-async def test_a_killed_change_of_the_model_is_ended_by_the_next_server(tmp_path: Path, point: str) -> None:
+async def test_a_killed_change_of_the_model_is_ended_by_the_next_server(
+    filled: FilledFolders, tmp_path: Path, point: str
+) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
-    await prepare(data, log)
+    await filled.copy(data, prepare)
     service = await start(data, log, fault=point)
     try:
         async with AsyncClient(service.address) as client:
@@ -108,10 +112,10 @@ async def test_a_killed_change_of_the_model_is_ended_by_the_next_server(tmp_path
 
 
 @CAMPAIGN
-@pytest.mark.parametrize("seed", range(6))
-async def test_kills_at_random_moments_leave_one_whole_index(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize("seed", range(2 * (TIMES or 1)))
+async def test_kills_at_random_moments_leave_one_whole_index(filled: FilledFolders, tmp_path: Path, seed: int) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
-    await prepare(data, log)
+    await filled.copy(data, prepare)
     dice = random.Random(seed)
     service: Service = await start(data, log)
     try:
