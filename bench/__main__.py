@@ -65,6 +65,7 @@ def main() -> int:
         "--curves-archives", type=int, action="append", help="a number of archives of the curves; 1 and 100 by default"
     )
     parser.add_argument("--curves-commits", type=int, help="the most commits of the curves; 1,000 by default")
+    parser.add_argument("--kills", type=int, default=100, help="kills beside two writers, a tenth of them beside 32")
     parser.add_argument("--strict", action="store_true", help="fail when a budget of time or size is missed, too")
     arguments = parser.parse_args()
     parts = arguments.only or [*_PARTS]
@@ -72,6 +73,7 @@ def main() -> int:
     return_freed_memory()
     collect_rarely()
     rows = uvloop.run(_run(parts, quick=arguments.quick))
+    rows += _losses(parts, kills=10 if arguments.quick else arguments.kills, cuts=2 if arguments.quick else 100)
     if "curves" in parts:
         rows += _curves(arguments)
     show(rows)
@@ -132,7 +134,7 @@ async def _run(parts: list[str], *, quick: bool) -> list[Row]:
     if "growth" in parts:
         say.print("growth of what is not touched …")
         rows += await _growth(quick=quick)
-    return rows + await asyncio.to_thread(_losses, parts, quick=quick)
+    return rows
 
 
 async def _histories(parts: list[str], *, quick: bool, rounds: int) -> list[Row]:
@@ -165,22 +167,22 @@ async def _histories(parts: list[str], *, quick: bool, rounds: int) -> list[Row]
     return rows
 
 
-def _losses(parts: list[str], *, quick: bool) -> list[Row]:
+def _losses(parts: list[str], *, kills: int, cuts: int) -> list[Row]:
     """What kills and power cuts lose."""
     rows: list[Row] = []
     say = Console(stderr=True)
     if "kills" in parts:
         say.print("kills …")
-        from bench import kills
+        from bench import kills as killing
 
         # Checking all that many writers did takes most of the time, and more with each kill.
-        for writers, count in ((2, 10), (32, 4)) if quick else ((2, 1_000), (32, 50)):
-            rows += _kills(kills, count, writers)
+        for writers, count in ((2, kills), (32, max(1, kills // 10))):
+            rows += _kills(killing, count, writers)
     if "power" in parts:
         say.print("power cuts …")
         from bench import power_cut
 
-        rows += _power(power_cut, 2 if quick else 100)
+        rows += _power(power_cut, cuts)
     return rows
 
 
