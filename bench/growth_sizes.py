@@ -28,9 +28,9 @@ from bench.table import timed
 from bench.worlds import OPTIMISED_FROM, served_apart
 from memotree.client import AsyncClient, SearchType, changes
 from memotree.client.workspace import AsyncWorkspace
+from memotree.composition import open_store_and_models
 from memotree.forest.recall.recall import CACHE_BYTES
 from memotree.server.announcement import read_announcement
-from memotree.server.compose import open_store_and_models
 from memotree.settings import load_settings
 
 _MIB: Final = 2**20

@@ -12,6 +12,7 @@ from typing import Final
 
 from bench.evidence import EvaluationSet
 from bench.recall_asking import WORKSPACE, Ingested, Where, packed_parts, recall_of
+from memotree.composition import open_store_and_models
 from memotree.forest.recall.recall import CACHE_BYTES
 from memotree.forest.recall.scoring.packing import pack
 from memotree.forest.recall.scoring.scores import DEFAULT, Settings, score
@@ -21,7 +22,6 @@ from memotree.forest.recall.snapshot_cache import SnapshotCache
 from memotree.forest.recall.word_frequency import frequency_in_workspace, read_term_counts
 from memotree.models.builtin import WordllamaEmbedder
 from memotree.request import lookup
-from memotree.server.compose import open_store_and_models
 from memotree.settings import load_settings
 
 PARTS: Final[Mapping[str, Settings]] = {

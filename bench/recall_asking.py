@@ -14,8 +14,8 @@ from bench.evidence import Document, EvaluationSet, Question, Span, cost_of
 from memotree.client import AsyncClient, Job, Node, RecallResult, Turn
 from memotree.client.errors import MemoTreeClientError
 from memotree.client.workspace import AsyncWorkspace
+from memotree.composition import compose
 from memotree.server.app import Server
-from memotree.server.compose import compose
 from memotree.settings import load_settings
 
 WORKSPACE: Final = "recall"

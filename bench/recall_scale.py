@@ -19,8 +19,8 @@ from rich.console import Console
 from bench.recall_asking import WORKSPACE, private_server
 from bench.table import machine
 from memotree.client import AsyncClient
+from memotree.composition import open_store_and_models
 from memotree.models.builtin import WordllamaEmbedder
-from memotree.server.compose import open_store_and_models
 from memotree.settings import load_settings
 
 BUDGET_MS: Final = 60.0

@@ -20,13 +20,13 @@ from memotree_storage.store import Store
 
 from memotree.canvas import NodeOperations, ViewOperations
 from memotree.canvas.conflict_resolution import ConflictResolution
+from memotree.composition import open_store_and_models, service_limits
 from memotree.history import HistoryOperations
 from memotree.local.server_process import ServerProcess
 from memotree.maintenance import MaintenanceOperations
 from memotree.models.extractive import brief_of, summary_of
 from memotree.request.pages import PageTokens
 from memotree.server.app import Server
-from memotree.server.compose import open_store_and_models, service_limits
 from memotree.server.embedded import EmbeddedServers
 from memotree.sessions import SessionOperations
 from memotree.settings import Settings, load_settings

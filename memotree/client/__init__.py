@@ -125,6 +125,7 @@ from memotree.client.review_values import (
 )
 from memotree.client.revision import AsyncRevision
 from memotree.client.session import AsyncSession
+from memotree.client.tools import Tool, ToolCall, ToolError, ToolResult
 from memotree.client.transport import DEFAULT_ADDRESS
 from memotree.client.view import AsyncView
 from memotree.client.view_values import Collapse, ContextUsage, Expansion, Rendering, ViewInfo
@@ -273,6 +274,10 @@ __all__ = [
     "Tag",
     "TextPart",
     "TextPartKind",
+    "Tool",
+    "ToolCall",
+    "ToolError",
+    "ToolResult",
     "Tree",
     "TreeNode",
     "Turn",

@@ -10,6 +10,7 @@ from memotree.client.errors import AlreadyExistsError
 from memotree.client.jobs import AsyncJobs, Job
 from memotree.client.paging import pages
 from memotree.client.revision import MOST_PER_PAGE
+from memotree.client.tools import AsyncTools
 from memotree.client.transport import DEFAULT_ADDRESS, AioTransport, TransportSettings, log_warning
 from memotree.client.workspace import AsyncWorkspace
 from memotree.client.workspace_values import ServerStatus, WorkspaceInfo
@@ -23,6 +24,7 @@ from memotree.v1 import (
     node_service_pb2_grpc,
     review_service_pb2_grpc,
     session_service_pb2_grpc,
+    tool_service_pb2_grpc,
     view_service_pb2_grpc,
     workspace_service_pb2_grpc,
 )
@@ -54,6 +56,7 @@ class AsyncRawStubs:
     reviews: review_service_pb2_grpc.ReviewServiceAsyncStub
     erasures: erase_service_pb2_grpc.EraseServiceAsyncStub
     indexes: index_service_pb2_grpc.IndexServiceAsyncStub
+    tools: tool_service_pb2_grpc.ToolServiceAsyncStub
 
     @classmethod
     def over(cls, channel: aio.Channel) -> Self:
@@ -70,11 +73,12 @@ class AsyncRawStubs:
             review_service_pb2_grpc.ReviewServiceStub(channel),
             erase_service_pb2_grpc.EraseServiceStub(channel),
             index_service_pb2_grpc.IndexServiceStub(channel),
+            tool_service_pb2_grpc.ToolServiceStub(channel),
         )
         return cls(*stubs)
 
 
-class Calls(AsyncJobs):
+class Calls(AsyncJobs, AsyncTools):
     """Calls to the server as a whole, over any transport."""
 
     def __init__(self, transport: Transport) -> None:

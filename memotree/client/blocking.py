@@ -31,6 +31,7 @@ from memotree.v1 import (
     node_service_pb2_grpc,
     review_service_pb2_grpc,
     session_service_pb2_grpc,
+    tool_service_pb2_grpc,
     view_service_pb2_grpc,
     workspace_service_pb2_grpc,
 )
@@ -317,6 +318,7 @@ class RawStubs:
     reviews: review_service_pb2_grpc.ReviewServiceStub
     erasures: erase_service_pb2_grpc.EraseServiceStub
     indexes: index_service_pb2_grpc.IndexServiceStub
+    tools: tool_service_pb2_grpc.ToolServiceStub
 
     @classmethod
     def over(cls, channel: grpc.Channel) -> Self:
@@ -334,6 +336,7 @@ class RawStubs:
             review_service_pb2_grpc.ReviewServiceStub(channel),
             erase_service_pb2_grpc.EraseServiceStub(channel),
             index_service_pb2_grpc.IndexServiceStub(channel),
+            tool_service_pb2_grpc.ToolServiceStub(channel),
         )
 
 
@@ -396,4 +399,8 @@ class Client(_Twin):
     cancel_job = _blocking(Calls.cancel_job)
     resume_job = _blocking(Calls.resume_job)
     change_embedding = _blocking(Calls.change_embedding)
+    tools = _blocking(Calls.tools)
+    tool = _blocking(Calls.tool)
+    run_tool = _blocking(Calls.run_tool)
+    run_tools = _blocking(Calls.run_tools)
     close = _blocking(Calls.close)

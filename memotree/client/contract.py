@@ -24,6 +24,7 @@ from memotree.v1 import (
     node_service_pb2,
     review_service_pb2,
     session_service_pb2,
+    tool_service_pb2,
     view_service_pb2,
     workspace_service_pb2,
 )
@@ -73,6 +74,7 @@ def _methods() -> Iterator[tuple[Descriptor, Method]]:
         node_service_pb2,
         review_service_pb2,
         session_service_pb2,
+        tool_service_pb2,
         view_service_pb2,
         workspace_service_pb2,
     ):

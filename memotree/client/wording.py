@@ -50,6 +50,8 @@ METHODS: Final = {
     "DiscardSession": "session.discard",
     "DrillDown": "workspace.drill_down",
     "Erase": "workspace.erase",
+    "ExecuteTool": "client.run_tool",
+    "ExecuteTools": "client.run_tools",
     "ExpandNode": "view.expand",
     "Forget": "workspace.forget",
     "GetArchive": "workspace.archive",
@@ -61,6 +63,7 @@ METHODS: Final = {
     "GetSession": "session.info",
     "GetPushPolicy": "workspace.push_policy",
     "GetStatus": "client.status",
+    "GetTool": "client.tool",
     "GetTree": "workspace.tree",
     "GetWorkspace": "workspace.info",
     "IngestDocument": "workspace.ingest",
@@ -80,6 +83,7 @@ METHODS: Final = {
     "ListSessions": "workspace.sessions",
     "ListStaleSummaries": "workspace.stale_summaries",
     "ListTags": "workspace.tags",
+    "ListTools": "client.tools",
     "ListViews": "workspace.views",
     "ListWorkspaces": "client.workspaces",
     "MergeArchives": "workspace.merge_archives",
@@ -128,6 +132,7 @@ ORDINARY_WORDS: Final = frozenset({"Ask", "Forget", "Recall", "Remember", "Resto
 
 _COMMON: Final = {
     "archive_id": "archive",
+    "arguments_json": "arguments",
     "commit_message": "message",
     "create_tag": "tag",
     "job_id": "job",

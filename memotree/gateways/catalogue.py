@@ -20,7 +20,7 @@ from memotree.gateways.node_names import put_ids
 from memotree.gateways.readable_text import one_line, readable, refusal
 from memotree.gateways.results import Failure, Result
 from memotree.gateways.tool import Tool
-from memotree.gateways.tool_definitions import BY_NAME, TOOLS
+from memotree.gateways.tool_definitions import BY_NAME, CATEGORIES, TOOLS
 
 OnProgress = Callable[[float, str], Awaitable[None]]
 """Receives the progress of a call: a number that only grows, and what is done at the moment."""
@@ -36,6 +36,12 @@ class UnknownToolError(NotFoundError):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"There is no tool {name!r}; list the tools for their names.", "tool", name)
+
+
+class UnknownCategoryError(InvalidInputError):
+    """No tool has that category."""
+
+    reason = "UNKNOWN_CATEGORY"
 
 
 class InvalidArgumentsError(InvalidInputError):
@@ -61,6 +67,29 @@ class Catalogue:
         self.workspace = workspace
         self.tools = TOOLS
 
+    def listed(self, category: str = "") -> list[Tool]:
+        """The tools of a category, or all if it is empty.
+
+        Raises:
+            UnknownCategoryError: No tool has this category.
+        """
+        if category and category not in CATEGORIES:
+            raise UnknownCategoryError.at(
+                "category", f"{category!r} is no category; choose one of {', '.join(CATEGORIES)}."
+            )
+        return [tool for tool in self.tools if category in {"", tool.category}]
+
+    def find(self, name: str) -> Tool:
+        """A tool by its name.
+
+        Raises:
+            UnknownToolError: There is no such tool.
+        """
+        tool = BY_NAME.get(name)
+        if tool is None:
+            raise UnknownToolError(name)
+        return tool
+
     async def call(
         self, name: str, arguments: Mapping[str, Any], on_progress: OnProgress | None = None, *, agent: str = ""
     ) -> Result:
@@ -75,9 +104,7 @@ class Catalogue:
         Raises:
             UnknownToolError: There is no such tool.
         """
-        tool = BY_NAME.get(name)
-        if tool is None:
-            raise UnknownToolError(name)
+        tool = self.find(name)
         begin = time.perf_counter()
         metadata: dict[str, Any] = {"tool": name}
         try:

@@ -1,4 +1,7 @@
-"""The HTTP application: MCP at ``/mcp``, git at ``/git``, the tool of the memory forest's design, and its health."""
+"""The HTTP application: MCP at ``/mcp``, git at ``/git``, the tools at ``/api/tools``, and the server's health.
+
+The tool of the memory forest's design has a path and a format of its own.
+"""
 
 import json
 from collections.abc import Mapping
@@ -15,9 +18,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from memotree.error_statuses import HTTP_STATUSES
 from memotree.gateways.catalogue import Catalogue, InvalidArgumentsError, failure_of
 from memotree.gateways.git_http import PATHS
+from memotree.gateways.http_answers import refused
+from memotree.gateways.http_tools import ToolPaths
 from memotree.gateways.results import Failure
 from memotree.gateways.tool_definitions import BY_NAME
 from memotree.server.readiness import Readiness
@@ -45,10 +49,10 @@ def http_app(catalogue: Catalogue, mcp: ASGIApp, git: ASGIApp, readiness: Readin
         try:
             arguments = from_query(EXPLORE, request.query_params)
         except InvalidArgumentsError as error:
-            return _refused(failure_of(error))
+            return refused(failure_of(error))
         result = await catalogue.call(EXPLORE, arguments)
         if result.failure is not None:
-            return _refused(result.failure)
+            return refused(result.failure)
         return JSONResponse([explored(found) for found in (result.data or {}).get("nodes", ())])
 
     async def live(_request: Request) -> Response:
@@ -60,8 +64,12 @@ def http_app(catalogue: Catalogue, mcp: ASGIApp, git: ASGIApp, readiness: Readin
             return JSONResponse({"status": "ready"})
         return JSONResponse({"status": "not ready", "reasons": obstacles}, status_code=503)
 
+    tools = ToolPaths(catalogue, most_bytes)
     return Starlette(
         routes=[
+            Route("/api/tools", endpoint=tools.listed, methods=["GET"]),
+            Route("/api/tools/{name}", endpoint=tools.one, methods=["GET"]),
+            Route("/api/tools/{name}/execute", endpoint=tools.execute, methods=["POST"]),
             Route("/mcp", endpoint=TellsTooLarge(mcp, most_bytes)),
             *(Route(path, endpoint=git) for path in PATHS),
             Route(f"/tools/{EXPLORE}", endpoint=explore, methods=["GET"]),
@@ -162,16 +170,16 @@ class TellsTooLarge:
     def _refusal(self, scope: Scope) -> Response:
         declared = Headers(scope=scope).get("content-length", "")
         size = int(declared) if declared.isdecimal() else None
-        return _refused(failure_of(MessageTooLargeError(size, self._most_bytes)), status=_TOO_LARGE)
+        return refused(failure_of(MessageTooLargeError(size, self._most_bytes)), status=_TOO_LARGE)
 
 
 def _foreign(host: str, origin: str | None, site: str) -> Response | None:
     if _name_of(f"//{host}") not in LOCAL_NAMES:
         message = "The Host header does not name this machine; use 127.0.0.1 or localhost."
-        return _refused(Failure("FOREIGN_HOST", "PERMISSION_DENIED", message), status=421)
+        return refused(Failure("FOREIGN_HOST", "PERMISSION_DENIED", message), status=421)
     if site == "cross-site" if origin is None else _name_of(origin) not in LOCAL_NAMES:
         message = "The call comes from a web page of another site; only pages from this machine may call."
-        return _refused(Failure("FOREIGN_ORIGIN", "PERMISSION_DENIED", message))
+        return refused(Failure("FOREIGN_ORIGIN", "PERMISSION_DENIED", message))
     return None
 
 
@@ -182,18 +190,10 @@ def _name_of(url: str) -> str:
         return ""
 
 
-def _refused(failure: Failure, status: int | None = None) -> Response:
-    """The JSON response of a failure, with the HTTP status of its gRPC status."""
-    document: dict[str, Any] = {"code": failure.code, "status": failure.status, "message": failure.message}
-    if failure.details:
-        document |= {"details": failure.details}
-    return JSONResponse({"error": document}, status_code=status or HTTP_STATUSES.get(failure.status, 500))
-
-
 async def _no_such_path(request: Request, _error: Exception) -> Response:
-    return _refused(Failure("NO_SUCH_PATH", "NOT_FOUND", f"There is nothing at {request.url.path}."))
+    return refused(Failure("NO_SUCH_PATH", "NOT_FOUND", f"There is nothing at {request.url.path}."))
 
 
 async def _no_such_method(request: Request, _error: Exception) -> Response:
     message = f"{request.url.path} does not support the method {request.method}."
-    return _refused(Failure("NO_SUCH_METHOD", "UNIMPLEMENTED", message), status=405)
+    return refused(Failure("NO_SUCH_METHOD", "UNIMPLEMENTED", message), status=405)

@@ -142,6 +142,21 @@ def description(tool: Tool) -> str:
     return in_tools(" ".join(part for part in (text, tool.note) if part))
 
 
+def declaration(tool: Tool) -> dict[str, Any]:
+    """What a program is told about a tool."""
+    return {
+        "name": tool.name,
+        "title": tool.title,
+        "description": description(tool),
+        "category": tool.category,
+        "parameters": input_schema(tool),
+        "read_only": tool.read_only,
+        "destructive": tool.destructive,
+        "idempotent": tool.idempotent,
+        "examples": [tool.example] if tool.example else [],
+    }
+
+
 OUTPUT: Final[Mapping[str, Any]] = {
     "type": "object",
     "properties": {

@@ -57,6 +57,11 @@ class Tool:
         return self.call.split(".")[0]
 
     @property
+    def category(self) -> str:
+        """What it is about: the name of the service without its ending, such as ``node``."""
+        return self.service.removesuffix("Service").lower()
+
+    @property
     def rpc(self) -> str:
         """The name of the RPC."""
         return self.call.split(".")[1]

@@ -207,6 +207,9 @@ TOOLS: Final[tuple[Tool, ...]] = (
 
 BY_NAME: Final = {tool.name: tool for tool in TOOLS}
 
+CATEGORIES: Final = tuple(dict.fromkeys(tool.category for tool in TOOLS))
+"""What the tools are about."""
+
 
 ALL: Final = "all"
 DEFAULT_CHOICE: Final = "everyday"

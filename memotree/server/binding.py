@@ -28,6 +28,7 @@ from memotree.v1 import (
     node_service_pb2,
     review_service_pb2,
     session_service_pb2,
+    tool_service_pb2,
     view_service_pb2,
     workspace_service_pb2,
 )
@@ -45,6 +46,7 @@ _FILES: Final = (
     review_service_pb2,
     erase_service_pb2,
     index_service_pb2,
+    tool_service_pb2,
 )
 
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

@@ -1,6 +1,6 @@
 """Starts a server: the embedded servers begin first, and meanwhile a thread imports the rest, which takes a second.
 
-``compose`` is the composition root; whoever starts a server for itself imports this module instead.
+``memotree.composition`` is the composition root; whoever starts a server for itself imports this module instead.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from memotree.server.calls import RunningCalls
 from memotree.server.embedded import EmbeddedServers
 from memotree.settings import Settings
 
-COMPOSITION_ROOT: Final = "memotree.server.compose"
+COMPOSITION_ROOT: Final = "memotree.composition"
 """The module that builds the stores and operations."""
 
 _MOST_FILES: Final = 65_536

@@ -12,6 +12,7 @@ from memotree_storage.errors import FieldViolation, InvalidInputError
 from memotree.canvas import NodeOperations, ViewOperations
 from memotree.canvas.conflict_resolution import ConflictResolution
 from memotree.gateways.http_server import HttpServer
+from memotree.gateways.tool_operations import with_tools
 from memotree.history import HistoryOperations
 from memotree.memory import MemoryOperations
 from memotree.request.lookup import NodeNotFoundError
@@ -122,7 +123,8 @@ def operations(world: World, scripted: ScriptedForest) -> dict[str, object]:
 async def served(world: World, scripted: ScriptedForest, folder: Path, **given: Any) -> AsyncIterator[Server]:
     """A server with gRPC and HTTP, on ports of its own."""
     settings = Settings(data_folder=folder, port=0, **given)
-    server = Server(settings, operations(world, scripted), partial=True, side_server=HttpServer)
+    offered = with_tools(operations(world, scripted), settings.default_workspace)
+    server = Server(settings, offered, partial=True, side_server=HttpServer)
     await server.start()
     try:
         yield server

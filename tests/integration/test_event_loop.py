@@ -26,10 +26,10 @@ from property.store_harness import fresh_database
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import SecretStr
 
+from memotree.composition import compose
 from memotree.forest.documents import Document
 from memotree.server.app import Server
 from memotree.server.binding import contract
-from memotree.server.compose import compose
 from memotree.settings import Settings
 from memotree.v1 import forest_service_pb2 as forest
 from memotree.v1 import node_service_pb2 as nodes

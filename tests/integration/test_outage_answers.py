@@ -16,10 +16,10 @@ from integration.calls import reason
 from integration.scripted_postgres import ScriptedPostgres, in_front_of
 from memotree_storage.embedded.qdrant import EmbeddedQdrant
 
+from memotree.composition import compose
 from memotree.gateways.http_server import HttpServer
 from memotree.server.app import Server
 from memotree.server.binding import contract
-from memotree.server.compose import compose
 from memotree.server.health import Health
 from memotree.settings import load_settings
 from memotree.v1 import forest_service_pb2, maintenance_service_pb2, workspace_service_pb2

@@ -30,6 +30,7 @@ GROUPS: Final = {
     "memory-test": "Memory tests: questions, and what the answer must have; `memotree check` runs them.",
     "tag": "Tags: fixed names of commits.",
     "erasure": "Erasures: what stays of them.",
+    "tools": "Tools: the operations that agents call by name.",
     "jobs": "Jobs: long work that continues in the background.",
     "summaries": "Summaries: find and renew stale and pending ones.",
 }
@@ -207,6 +208,9 @@ COMMANDS: Final = {
     ),
     "erasure list": Entry("erasing", "List what stays of erasures, newest first."),
     "erasure show": Entry("erasing", "Show what stays of one erasure."),
+    "tools list": Entry("tools", "List the tools that agents can call, those of an agent's day first."),
+    "tools info": Entry("tools", "Show what a tool does, and its arguments."),
+    "tools run": Entry("tools", "Call a tool, as an agent would, and print what the agent would read."),
     "jobs list": Entry("jobs", "List the jobs of the workspace, newest first."),
     "jobs show": Entry("jobs", "Show a job: its progress, its result, or why it stopped."),
     "jobs watch": Entry(

@@ -19,12 +19,12 @@ from memotree_storage.verify import verify
 from memotree_storage.verify.report import Difference
 from psycopg.conninfo import conninfo_to_dict
 
+from memotree.composition import open_store_and_models
 from memotree.models.builtin import WordllamaEmbedder
 from memotree.models.gateway import Models
 from memotree.models.model_errors import ModelUnavailableError
 from memotree.request.limits import ServiceLimits
 from memotree.request.pages import PageTokens
-from memotree.server.compose import open_store_and_models
 from memotree.settings import load_settings
 
 pytestmark = pytest.mark.requirement("FOREST-12")

@@ -26,6 +26,7 @@ from memotree.v1 import (
     node_service_pb2,
     review_service_pb2,
     session_service_pb2,
+    tool_service_pb2,
     view_service_pb2,
     workspace_service_pb2,
 )
@@ -45,6 +46,7 @@ def rpcs() -> set[str]:
         *(session_service_pb2, view_service_pb2, workspace_service_pb2, memory_service_pb2, review_service_pb2),
         erase_service_pb2,
         index_service_pb2,
+        tool_service_pb2,
     ):
         file = descriptor_pb2.FileDescriptorProto()
         module.DESCRIPTOR.CopyToProto(file)

@@ -28,6 +28,7 @@ from memotree.v1 import (
     node_service_pb2,
     review_service_pb2,
     session_service_pb2,
+    tool_service_pb2,
     view_service_pb2,
     workspace_service_pb2,
 )
@@ -65,6 +66,7 @@ def requests() -> dict[str, Descriptor]:
         *(forest_service_pb2, history_service_pb2, job_service_pb2, maintenance_service_pb2, memory_service_pb2),
         erase_service_pb2,
         index_service_pb2,
+        tool_service_pb2,
         *(node_service_pb2, review_service_pb2, session_service_pb2, view_service_pb2, workspace_service_pb2),
     )
     services = [service for module in modules for service in module.DESCRIPTOR.services_by_name.values()]

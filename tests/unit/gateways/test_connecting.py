@@ -9,7 +9,7 @@ import pytest
 @pytest.mark.requirement("USE-5")
 def test_the_stores_are_not_loaded_before_a_client_may_connect() -> None:
     heavy = (
-        *("memotree.server.compose", "memotree.server.app", "memotree.server.starting", "memotree_storage.store"),
+        *("memotree.composition", "memotree.server.app", "memotree.server.starting", "memotree_storage.store"),
         *("qdrant_client", "langchain_text_splitters", "numpy", "openai", "wordllama", "psycopg"),
     )
     program = f"import sys, memotree.gateways.stdio; print([name for name in {heavy!r} if name in sys.modules])"

@@ -32,6 +32,7 @@ from memotree.forest.joining.join import ArchiveJoin
 from memotree.forest.operations import ForestOperations
 from memotree.forest.recall.recall import Recall
 from memotree.forest.summaries.renewal_job import SummaryRenewal
+from memotree.gateways.tool_operations import with_tools
 from memotree.history import HistoryOperations
 from memotree.jobs import JobOperations, JobRunner, rebuilds
 from memotree.maintenance import MaintenanceOperations, embedding_job
@@ -105,7 +106,7 @@ async def compose(settings: Settings, embedded: EmbeddedServers | None = None) -
         await runner.start()
         stack.push_async_callback(summaries.stop)
         summaries.start()
-        yield {
+        operations = {
             "MemoryService": MemoryOperations(store, limits, summaries),
             "WorkspaceService": WorkspaceOperations(store, pages, limits, runner.forget_workspace),
             "SessionService": sessions,
@@ -119,6 +120,7 @@ async def compose(settings: Settings, embedded: EmbeddedServers | None = None) -
             "EraseService": EraseOperations(store, pages, runner),
             "ReviewService": ReviewOperations(store, pages, limits, sessions, forest, summaries),
         }
+        yield with_tools(operations, settings.default_workspace)
 
 
 def forest_operations(

@@ -1,0 +1,258 @@
+"""Tools over gRPC, HTTP, MCP and the command line: one declaration, one result."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httpx2
+import pytest
+import pytest_asyncio
+from integration.mcp_clients import over_http
+from integration.scripted_server import MISSING, ScriptedForest, served
+from integration.worlds import World
+from jsonschema import Draft202012Validator
+from typer.testing import CliRunner
+
+from memotree.cli.app import app
+from memotree.client import AsyncClient, InvalidArgumentError, NotFoundError, ToolCall, ToolResult
+from memotree.gateways.json_schema import OUTPUT
+from memotree.gateways.tool_operations import MOST_CALLS
+from memotree.server.app import Server
+from memotree.v1 import tool_service_pb2 as pb
+
+pytestmark = pytest.mark.requirement("TOOL-2")
+
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("list_workspaces", {}),
+    ("search_nodes", {"query": "a tree", "max_results": 3}),
+    ("recall", {"query": "What is it?"}),
+    ("list_archives", {"page_size": 2}),
+    ("explore_memory_node", {"node_id": MISSING, "query": "b"}),
+    ("explore_memory_node", {"node_id": "fedcba9876543210", "query": "b", "threshold": 1.5}),
+    ("get_node", {}),
+    ("get_node", {"node_id": "nobody", "depth": 1}),
+    ("search_nodes", {"query": 1, "scope": "NOWHERE", "tags": "x"}),
+    ("list_archives", {"workspace": "nowhere"}),
+]
+"""Calls that change nothing, that succeed, fail, or have faults in their arguments."""
+
+
+@pytest_asyncio.fixture
+async def server(world: World, tmp_path: Path) -> AsyncIterator[Server]:
+    given = {"mcp_tools": "all", "default_workspace": world.workspace, "max_message_bytes": 100_000}
+    async with served(world, ScriptedForest(), tmp_path / "http", max_content_bytes=50_000, **given) as running:
+        yield running
+
+
+@pytest_asyncio.fixture
+async def client(server: Server) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient(server.address) as found:
+        yield found
+
+
+@pytest_asyncio.fixture
+async def http(server: Server) -> AsyncIterator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(base_url=server.url, timeout=60) as found:
+        yield found
+
+
+def as_json(result: ToolResult) -> dict[str, Any]:
+    """A result as HTTP and MCP give it."""
+    error = result.error
+    return {
+        "success": result.success,
+        "message": result.message,
+        "data": result.data,
+        "warnings": list(result.warnings),
+        "error": error
+        and {"code": error.code, "status": error.status, "message": error.message, "details": error.details},
+        "metadata": result.metadata,
+        "elapsed_ms": result.elapsed_ms,
+    }
+
+
+def untimed(result: dict[str, Any]) -> dict[str, Any]:
+    """A result without how long it took, which differs."""
+    Draft202012Validator(OUTPUT).validate(result)
+    return {name: value for name, value in result.items() if name != "elapsed_ms"}
+
+
+@pytest.mark.requirement("TOOL-10")
+async def test_tools_are_described_alike_everywhere(
+    server: Server, client: AsyncClient, http: httpx2.AsyncClient
+) -> None:
+    listed = await client.tools()
+    told = (await http.get("/api/tools")).json()["tools"]
+    assert [tool.name for tool in listed] == [tool["name"] for tool in told]
+    async with over_http(server) as agent:
+        over_mcp = {tool.name: tool for tool in (await agent.list_tools()).tools}
+    for tool, document in zip(listed, told, strict=True):
+        assert document == {
+            "name": tool.name,
+            "title": tool.title,
+            "description": tool.description,
+            "category": tool.category,
+            "parameters": tool.parameters,
+            "read_only": tool.read_only,
+            "destructive": tool.destructive,
+            "idempotent": tool.idempotent,
+            "examples": list(tool.examples),
+        }
+        assert (over_mcp[tool.name].description, over_mcp[tool.name].input_schema) == (
+            tool.description,
+            tool.parameters,
+        )
+        assert document == (await http.get(f"/api/tools/{tool.name}")).json()
+        Draft202012Validator.check_schema(dict(tool.parameters))
+        for example in tool.examples:
+            Draft202012Validator(dict(tool.parameters)).validate(example)
+
+
+async def test_tools_are_listed_by_category(client: AsyncClient, http: httpx2.AsyncClient) -> None:
+    everything = await client.tools()
+    for category in {tool.category for tool in everything}:
+        some = await client.tools(category)
+        assert some == tuple(tool for tool in everything if tool.category == category)
+        assert len((await http.get("/api/tools", params={"category": category})).json()["tools"]) == len(some)
+    with pytest.raises(InvalidArgumentError, match="choose one of memory, forest") as refused:
+        await client.tools("nonsense")
+    answer = await http.get("/api/tools", params={"category": "nonsense"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, refused.value.reason)
+
+
+@pytest.mark.requirement("CANVAS-7", "TOOL-10")
+@pytest.mark.parametrize(("name", "arguments"), CALLS)
+async def test_a_call_has_the_same_result_everywhere(
+    server: Server, client: AsyncClient, http: httpx2.AsyncClient, name: str, arguments: dict[str, Any]
+) -> None:
+    result = await client.run_tool(name, arguments)
+    over_grpc = untimed(as_json(result))
+    answer = await http.post(f"/api/tools/{name}/execute", json=arguments)
+    assert untimed(answer.json()) == over_grpc
+    assert (answer.status_code == 200) is result.success
+    async with over_http(server) as agent:
+        called = await agent.call_tool(name, arguments)
+    assert called.structured_content is not None
+    assert untimed(called.structured_content) == over_grpc
+    assert called.content[0].text == result.text
+    command = ["tools", "run", name, "--arguments", "-", "--json", "--address", server.address]
+    ran = await asyncio.to_thread(CliRunner().invoke, app, command, json.dumps(arguments))
+    assert (ran.exit_code == 0) is result.success
+    document, _ = json.JSONDecoder().raw_decode(ran.stdout[ran.stdout.index("{\n") :])  # beside the server's log
+    assert untimed({key: value for key, value in document.items() if key != "text"}) == over_grpc
+
+
+async def test_a_typed_call_fails_with_the_code_of_the_tool(client: AsyncClient, world: World) -> None:
+    result = await client.run_tool("get_node", {"node_id": MISSING, "workspace": world.workspace})
+    with pytest.raises(NotFoundError) as typed:
+        await client.workspace(world.workspace).node(MISSING)
+    assert result.error is not None
+    assert (result.error.code, result.error.status) == (typed.value.reason, "NOT_FOUND")
+
+
+async def test_a_batch_is_called_in_order_and_stops_at_the_first_that_fails(client: AsyncClient, world: World) -> None:
+    opened = await client.run_tool("open_session", {"agent": "bee"})
+    assert opened.data is not None
+    session = opened.data["session"]["id"]
+    calls = [
+        ToolCall("create_archive", {"session_id": session, "name": "batch"}),
+        ToolCall("create_archive", {"session_id": session, "name": ""}),
+        ToolCall("create_archive", {"session_id": session, "name": "later"}),
+    ]
+    results = await client.run_tools(calls, workspace=world.workspace)
+    assert [result.success for result in results] == [True, False]
+    names = {archive.name async for archive in client.workspace(world.workspace).at(session).archives()}
+    assert "batch" in names
+    assert "later" not in names
+    results = await client.run_tools(calls[1:], go_on=True)
+    assert [result.success for result in results] == [False, True]
+
+
+async def test_a_batch_with_an_unknown_tool_calls_none(client: AsyncClient, world: World) -> None:
+    before = [each.id async for each in client.workspace(world.workspace).sessions()]
+    with pytest.raises(NotFoundError, match="There is no tool 'nothing'") as refused:
+        await client.run_tools([ToolCall("open_session"), ToolCall("nothing")])
+    assert refused.value.reason == "UNKNOWN_TOOL"
+    assert [each.id async for each in client.workspace(world.workspace).sessions()] == before
+
+
+@pytest.mark.parametrize("count", [0, MOST_CALLS + 1])
+async def test_a_batch_has_a_number_of_calls_that_ends(client: AsyncClient, count: int) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"has {count} calls; give 1 to {MOST_CALLS}"):
+        await client.run_tools([ToolCall("list_workspaces")] * count)
+
+
+async def test_the_workspace_and_the_agent_of_a_call_are_those_given_beside_it(
+    client: AsyncClient, world: World
+) -> None:
+    made = await client.run_tool("remember", {"text": "Bees sleep."}, workspace=world.workspace, agent="bee")
+    assert made.data is not None
+    assert made.metadata == {"tool": "remember", "workspace": world.workspace}
+    (newest, *_) = [each async for each in client.workspace(world.workspace).log()]
+    assert (newest.id, newest.author.name) == (made.data["commit_id"], "bee")
+    elsewhere = await client.run_tool("list_archives", {"workspace": "nowhere"}, workspace=world.workspace)
+    assert elsewhere.error is not None, "what the arguments name counts"
+
+
+@pytest.mark.requirement("TOOL-10")
+@pytest.mark.parametrize(
+    "body", [b"[1]", b"{", b'"x"', b"\xff", b"[" * 50_000, b'{"a": "\\ud800"}', b'{"\\udfff": 1}', b'{"a": NaN}']
+)
+async def test_arguments_that_are_no_object_are_refused(
+    client: AsyncClient, http: httpx2.AsyncClient, body: bytes
+) -> None:
+    answer = await http.post("/api/tools/list_workspaces/execute", content=body)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (400, "INVALID_ARGUMENTS")
+    assert error["details"]["violations"][0]["field"] == "arguments"
+    request = pb.ExecuteToolRequest(name="list_workspaces", arguments_json=body.decode("utf-8", "replace"))
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await client.raw.tools.ExecuteTool(request)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.requirement("TOOL-10")
+async def test_what_http_cannot_answer_is_refused_in_one_form(http: httpx2.AsyncClient) -> None:
+    assert (await http.post("/api/tools/list_workspaces/execute")).json()["success"], "no body is no argument"
+    large = await http.post("/api/tools/list_workspaces/execute", content=b" " * 100_001)
+    assert (large.status_code, large.json()["error"]["code"]) == (413, "MESSAGE_TOO_LARGE")
+    for answer in (await http.get("/api/tools/nothing"), await http.post("/api/tools/nothing/execute", json={})):
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "UNKNOWN_TOOL")
+    wrong = await http.get("/api/tools/list_workspaces/execute")
+    assert (wrong.status_code, wrong.json()["error"]["code"]) == (405, "NO_SUCH_METHOD")
+    foreign = await http.post(
+        "/api/tools/list_workspaces/execute", json={}, headers={"origin": "https://elsewhere.example"}
+    )
+    assert foreign.status_code == 403
+
+
+@pytest.mark.requirement("TOOL-10", "TOOL-3")
+async def test_the_command_line_reads_values_as_the_tool_expects_them(server: Server) -> None:
+    async def ran(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
+        command = ["tools", *arguments, "--address", server.address]
+        result = await asyncio.to_thread(CliRunner().invoke, app, command, stdin)
+        return result.exit_code, result.stdout, result.stderr
+
+    code, out, _ = await ran("run", "remember", "text=2026", 'tags=["year"]', "--agent", "bee")
+    assert (code, "2026" in out) == (0, True), "a text may look like a number"
+    code, out, _ = await ran("run", "search_nodes", "query=2026", "max_results=1")
+    assert (code, "2026" in out) == (0, True)
+    code, _, error = await ran("run", "search_nodes", "query=x", "max_results=many")
+    assert (code, "max_results" in error) == (1, True)
+    assert (await ran("run", "search_nodes", "--arguments", "-", stdin='{"query": "2026"}'))[0] == 0
+    for wrong, told in (
+        (["query"], "has no value"),
+        (["query=a", "query=b"], "is given twice"),
+        (["--arguments", "[1]"], "no JSON object"),
+    ):
+        code, _, error = await ran("run", "search_nodes", *wrong)
+        assert (code, told in error) == (2, True)
+    code, out, _ = await ran("list", "--category", "history")
+    assert (code, "blame_node" in out, "remember" in out) == (0, True, False)
+    code, out, _ = await ran("info", "recall")
+    assert (code, "token_budget" in out, "memotree tools run recall" in out) == (0, True, True)
+    code, _, error = await ran("info", "nothing")
+    assert (code, "There is no tool" in error) == (1, True)
