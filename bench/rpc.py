@@ -1,7 +1,10 @@
 """Measures the cost of a call over gRPC, beside an empty call on the same server."""
 
 import itertools
+import json
 import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -10,12 +13,17 @@ from memotree_storage.model.node import Node
 
 from bench.table import Row, paired, timed
 from bench.worlds import Text, World, forest, served
+from memotree.gateways.tool_definitions import TOOLS
 from memotree.v1 import (
     node_service_pb2,
     node_service_pb2_grpc,
     session_service_pb2,
     session_service_pb2_grpc,
+    tool_service_pb2,
+    tool_service_pb2_grpc,
 )
+
+Call = Callable[[], Awaitable[object]]
 
 
 async def run(place: World, *, nodes: int, rounds: int, store_commit_ms: float | None) -> list[Row]:
@@ -70,6 +78,9 @@ async def run(place: World, *, nodes: int, rounds: int, store_commit_ms: float |
         ):
             ours, theirs = await paired(call, empty, rounds)
             rows.append(Row.of_times(f"{name} over gRPC", ours, "empty RPC", theirs, most=most))
+        place_of_new = {"session_id": session_id, "parent_id": ids[3], "title": "New", "content": "Some words."}
+        rows += await _by_name(channel, "GetNode", get, lambda: {"node_id": next(turn)}, rounds)
+        rows += await _by_name(channel, "CreateNode", create, lambda: place_of_new, rounds)
         samples = []
         await session.DiscardSession(
             session_service_pb2.DiscardSessionRequest(workspace="bench", session_id=session_id)
@@ -91,3 +102,20 @@ async def run(place: World, *, nodes: int, rounds: int, store_commit_ms: float |
         store = [] if store_commit_ms is None else [store_commit_ms / 1000]
         rows.append(Row.of_times("CommitChanges of 10 nodes over gRPC", samples, "store-level commit", store, most=4))
         return rows
+
+
+async def _by_name(
+    channel: grpc.aio.Channel, rpc: str, typed: Call, arguments: Callable[[], Mapping[str, Any]], rounds: int
+) -> list[Row]:
+    """Measure a call of a tool beside the typed call of the same RPC."""
+    tools = tool_service_pb2_grpc.ToolServiceStub(channel)
+    name = next(tool.name for tool in TOOLS if tool.rpc == rpc)
+
+    async def call() -> object:
+        request = tool_service_pb2.ExecuteToolRequest(
+            name=name, arguments_json=json.dumps(arguments()), workspace="bench"
+        )
+        return await tools.ExecuteTool(request)
+
+    ours, theirs = await paired(call, typed, rounds)
+    return [Row.of_times(f"{rpc} by ExecuteTool over gRPC", ours, rpc, theirs, most=1.3)]

@@ -21,6 +21,7 @@ from memotree_storage.store import Store
 from memotree.canvas import NodeOperations, ViewOperations
 from memotree.canvas.conflict_resolution import ConflictResolution
 from memotree.composition import open_store_and_models, service_limits
+from memotree.gateways.tool_operations import with_tools
 from memotree.history import HistoryOperations
 from memotree.local.server_process import ServerProcess
 from memotree.maintenance import MaintenanceOperations
@@ -109,7 +110,8 @@ async def served(place: World, *, asks_stores: bool = True) -> AsyncIterator[str
         "HistoryService": place.history,
         **({"MaintenanceService": maintenance} if asks_stores else {}),
     }
-    async with Server(place.settings, operations) as server:
+    offered = with_tools(operations, "bench", place.settings.max_message_bytes)
+    async with Server(place.settings, offered) as server:
         yield server.address
 
 

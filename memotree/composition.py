@@ -120,7 +120,7 @@ async def compose(settings: Settings, embedded: EmbeddedServers | None = None) -
             "EraseService": EraseOperations(store, pages, runner),
             "ReviewService": ReviewOperations(store, pages, limits, sessions, forest, summaries),
         }
-        yield with_tools(operations, settings.default_workspace)
+        yield with_tools(operations, settings.default_workspace, settings.max_message_bytes)
 
 
 def forest_operations(

@@ -140,7 +140,7 @@ class Settings(BaseSettings):
         description="The port for HTTP and MCP; the one after `port` (7320) when not given, 0 takes any free one.",
     )
     default_workspace: str = Field(
-        default="main", min_length=1, description="The workspace of a tool call over MCP or HTTP that names none."
+        default="main", min_length=1, description="The workspace of a tool call that names none."
     )
     mcp_tools: str = Field(
         default="everyday",

@@ -120,35 +120,57 @@ class AsyncTools:
         return Tool.from_wire(answer.tool)
 
     async def run_tool(
-        self, name: str, arguments: Mapping[str, Any] | None = None, *, workspace: str = "", agent: str = ""
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        workspace: str = "",
+        agent: str = "",
+        request_id: str = "",
     ) -> ToolResult:
-        """Calls a tool; if it fails, the result says why.
+        """Calls a tool; if it fails, the result says why. It may take as long as a streaming call.
 
         Args:
             name: The tool.
             arguments: Its arguments; those that are left out have their defaults.
             workspace: The workspace, when the arguments name none; the server's default workspace if empty.
-            agent: Who calls, for a tool that has an agent and is given none.
+            agent: Who calls, for a tool that has an agent and is given none; your agent if empty.
+            request_id: An id of your choice for this call; a new one if empty.
         """
-        text = json.dumps(arguments or {})
-        request = pb.ExecuteToolRequest(name=name, arguments_json=text, workspace=workspace, agent=agent)
-        return ToolResult.from_wire((await self._transport.call(request, pb.ExecuteToolResponse)).result)
+        request = pb.ExecuteToolRequest(
+            name=name, arguments_json=_text(arguments or {}), workspace=workspace, agent=agent, request_id=request_id
+        )
+        answer = await self._transport.call(request, pb.ExecuteToolResponse, waits=True)
+        return ToolResult.from_wire(answer.result)
 
     async def run_tools(
-        self, calls: Sequence[ToolCall], *, workspace: str = "", agent: str = "", go_on: bool = False
+        self,
+        calls: Sequence[ToolCall],
+        *,
+        workspace: str = "",
+        agent: str = "",
+        go_on: bool = False,
+        request_id: str = "",
     ) -> tuple[ToolResult, ...]:
-        """Calls tools one after the other, until one fails; the results of those that were called.
+        """Calls tools one after the other, until one fails; returns a result for each call that was made.
 
         Args:
             calls: The calls, at most 100.
             workspace: The workspace, when arguments name none; the server's default workspace if empty.
-            agent: Who calls, for tools that have an agent and are given none.
+            agent: Who calls, for tools that have an agent and are given none; your agent if empty.
             go_on: Whether to go on after a call that failed.
+            request_id: An id of your choice for this batch; a new one if empty.
         """
-        request = pb.ExecuteToolsRequest(calls=map(_call, calls), workspace=workspace, agent=agent, go_on=go_on)
-        answer = await self._transport.call(request, pb.ExecuteToolsResponse)
+        request = pb.ExecuteToolsRequest(
+            calls=[pb.ToolCall(name=call.name, arguments_json=_text(call.arguments)) for call in calls],
+            workspace=workspace,
+            agent=agent,
+            go_on=go_on,
+            request_id=request_id,
+        )
+        answer = await self._transport.call(request, pb.ExecuteToolsResponse, waits=True)
         return tuple(map(ToolResult.from_wire, answer.results))
 
 
-def _call(call: ToolCall) -> pb.ToolCall:
-    return pb.ToolCall(name=call.name, arguments_json=json.dumps(call.arguments))
+def _text(arguments: Mapping[str, Any]) -> str:
+    return json.dumps(arguments, ensure_ascii=False)

@@ -90,6 +90,10 @@ class TransportSettings:
     on_warning: Callable[[str], None] = log_warning
     contract_names: bool = False
 
+    def patience(self, *, waits: bool) -> float:
+        """Seconds for one call; ``waits`` as in `Transport.call`."""
+        return self.stream_timeout if waits else self.timeout
+
     def retry_options(self, *, repeatable: bool) -> dict[str, Any]:
         """The tenacity options for one call."""
         stop: stop_base = stop_after_attempt(self.attempts if repeatable else 1)
@@ -117,8 +121,14 @@ class Transport(Protocol):
 
     address: str
 
-    async def call(self, request: Message, answer: type[AnswerT]) -> AnswerT:
-        """Sends ``request`` to its method and returns the answer; retries where that is safe."""
+    async def call(self, request: Message, answer: type[AnswerT], *, waits: bool = False) -> AnswerT:
+        """Sends ``request`` to its method and returns the answer; retries where that is safe.
+
+        Args:
+            request: The request.
+            answer: The type of the answer.
+            waits: Whether the call may wait as long as a streaming one.
+        """
         ...
 
     def stream(self, request: Message, answer: type[AnswerT]) -> AsyncIterator[AnswerT]:
@@ -214,7 +224,7 @@ class AioTransport:
             self._channel = aio.insecure_channel(self.address, options=_channel_options(self.address))
         return self._channel
 
-    async def call(self, request: Message, answer: type[AnswerT]) -> AnswerT:
+    async def call(self, request: Message, answer: type[AnswerT], *, waits: bool = False) -> AnswerT:
         """Sends ``request`` to its method and returns the answer; retries where that is safe."""
         _refuse_if(self._closed, self.address)
         repeatable = make_repeatable(request)
@@ -222,7 +232,7 @@ class AioTransport:
         send = self.channel.unary_unary(
             method_of(request).path, request_serializer=_encode, response_deserializer=answer.FromString
         )
-        deadline = time.monotonic() + self._settings.timeout
+        deadline = time.monotonic() + self._settings.patience(waits=waits)
 
         async def attempt() -> AnswerT:
             try:
@@ -274,7 +284,7 @@ class BlockingTransport:
         self.channel = grpc.insecure_channel(address, options=_channel_options(address))
         self._closed = False
 
-    async def call(self, request: Message, answer: type[AnswerT]) -> AnswerT:
+    async def call(self, request: Message, answer: type[AnswerT], *, waits: bool = False) -> AnswerT:
         """Sends ``request`` to its method and returns the answer; retries where that is safe."""
         _refuse_if(self._closed, self.address)
         repeatable = make_repeatable(request)
@@ -282,7 +292,7 @@ class BlockingTransport:
         send = self.channel.unary_unary(
             method_of(request).path, request_serializer=_encode, response_deserializer=answer.FromString
         )
-        deadline = time.monotonic() + self._settings.timeout
+        deadline = time.monotonic() + self._settings.patience(waits=waits)
 
         def attempt() -> AnswerT:
             try:

@@ -13,7 +13,7 @@ import structlog
 from google.protobuf import message_factory
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
-from structlog.contextvars import bind_contextvars
+from structlog.contextvars import bind_contextvars, get_contextvars
 
 from memotree.client.errors import MemoTreeClientError, decode_error
 from memotree.client.transport import Transport
@@ -155,7 +155,8 @@ class LocalCaller:
     async def _guarded(self, method: MethodDescriptor, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run one call, count and log it; a failure is raised as the error that a client may see."""
         call_id, begin = secrets.token_hex(8), time.perf_counter()
-        bind_contextvars(call=call_id)  # each task has its own context
+        outer = get_contextvars().get("call")  # of a call of ToolService; each task has its own context
+        bind_contextvars(call=call_id, **({"within": outer} if outer else {}))
         with self._calls.running():
             try:
                 with self._calls.admitted():

@@ -1,32 +1,41 @@
 """Calls tools: checks the arguments, calls the operation, and returns the answer as a ``Result``."""
 
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
+import structlog
 from google.protobuf import message_factory
 from google.protobuf.message import Message
 from memotree_storage.errors import FieldViolation, InvalidInputError, MemoTreeError, NotFoundError
+from structlog.contextvars import get_contextvars
 
 from memotree.client.errors import AlreadyExistsError, MemoTreeClientError
 from memotree.gateways.callers import Caller, told
 from memotree.gateways.contract import method
-from memotree.gateways.json_messages import from_json, to_json
+from memotree.gateways.json_messages import MOST_FAULTS, from_json, to_json
 from memotree.gateways.json_schema import WORKSPACE, in_tools
+from memotree.gateways.json_texts import NotJsonError, parsed
 from memotree.gateways.leniency import as_meant
 from memotree.gateways.node_names import put_ids
 from memotree.gateways.readable_text import one_line, readable, refusal
 from memotree.gateways.results import Failure, Result
-from memotree.gateways.tool import Tool
+from memotree.gateways.tool import REQUEST_ID, Tool
 from memotree.gateways.tool_definitions import BY_NAME, CATEGORIES, TOOLS
 
 OnProgress = Callable[[float, str], Awaitable[None]]
 """Receives the progress of a call: a number that only grows, and what is done at the moment."""
 
+log = structlog.get_logger("memotree.tool")
+
+_LONGEST_NAME: Final = 100
+_BLANK: Final = " \t\n\r"
+"""What JSON allows around a value."""
+
 _WORKSPACE_MISSING: Final = "WORKSPACE_NOT_FOUND"
-_MOST_FAULTS: Final = 50
 
 
 class UnknownToolError(NotFoundError):
@@ -35,7 +44,8 @@ class UnknownToolError(NotFoundError):
     reason = "UNKNOWN_TOOL"
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"There is no tool {name!r}; list the tools for their names.", "tool", name)
+        shown = name[:_LONGEST_NAME]
+        super().__init__(f"There is no tool {shown!r}; list the tools for their names.", "tool", shown)
 
 
 class UnknownCategoryError(InvalidInputError):
@@ -50,8 +60,25 @@ class InvalidArgumentsError(InvalidInputError):
     reason = "INVALID_ARGUMENTS"
 
     def __init__(self, tool: str, violations: list[FieldViolation]) -> None:
-        faults = " ".join(f"{violation.field} {violation.description}" for violation in violations[:_MOST_FAULTS])
-        super().__init__(f"The arguments do not match {tool}: {faults}", violations)
+        told = violations[:MOST_FAULTS]
+        faults = " ".join(f"{violation.field} {violation.description}" for violation in told)
+        some = f" (the first {len(told)} faults of more)" if len(violations) > len(told) else ""
+        super().__init__(f"The arguments do not match {tool}{some}: {faults}", told)
+
+
+def arguments_of(tool: str, text: str) -> dict[str, Any]:
+    """The arguments in a text of JSON; none if it is empty.
+
+    Raises:
+        InvalidArgumentsError: It is no JSON object.
+    """
+    try:
+        found = parsed(text) if text.strip(_BLANK) else {}
+    except NotJsonError as error:
+        raise InvalidArgumentsError(tool, [FieldViolation("arguments", str(error))]) from None
+    if not isinstance(found, dict):
+        raise InvalidArgumentsError(tool, [FieldViolation("arguments", "must be a JSON object.")])
+    return found
 
 
 class Catalogue:
@@ -75,7 +102,7 @@ class Catalogue:
         """
         if category and category not in CATEGORIES:
             raise UnknownCategoryError.at(
-                "category", f"{category!r} is no category; choose one of {', '.join(CATEGORIES)}."
+                "category", f"{category[:_LONGEST_NAME]!r} is no category; choose one of {', '.join(CATEGORIES)}."
             )
         return [tool for tool in self.tools if category in {"", tool.category}]
 
@@ -91,7 +118,13 @@ class Catalogue:
         return tool
 
     async def call(
-        self, name: str, arguments: Mapping[str, Any], on_progress: OnProgress | None = None, *, agent: str = ""
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        on_progress: OnProgress | None = None,
+        *,
+        agent: str = "",
+        request_id: str = "",
     ) -> Result:
         """Call a tool; a failure is returned in the result.
 
@@ -100,6 +133,7 @@ class Catalogue:
             arguments: Its arguments.
             on_progress: Called with the progress of a long call.
             agent: Who calls, for a tool that has an agent and is given none.
+            request_id: Makes the call safe to repeat, if the RPC of the tool has a request id.
 
         Raises:
             UnknownToolError: There is no such tool.
@@ -109,10 +143,16 @@ class Catalogue:
         metadata: dict[str, Any] = {"tool": name}
         try:
             request = self.request(tool, arguments, agent)
+            if request_id and REQUEST_ID in tool.request.fields_by_name:
+                setattr(request, REQUEST_ID, request_id)
             metadata |= {WORKSPACE: found} if (found := getattr(request, WORKSPACE, "")) else {}
             answer = await self._answer(tool, request, arguments, _Progress(on_progress))
         except (MemoTreeError, MemoTreeClientError) as error:
             result = _failed(failure_of(error))
+        except Exception as error:
+            call_id = str(get_contextvars().get("call") or secrets.token_hex(8))
+            log.exception("tool", tool=name, failed_call=call_id)
+            result = _failed(failure_of(told(error, call_id)))
         else:
             result = _result(tool, answer)
         return replace(result, metadata=metadata, elapsed=time.perf_counter() - begin)

@@ -65,7 +65,7 @@ def http_app(catalogue: Catalogue, mcp: ASGIApp, git: ASGIApp, readiness: Readin
         return JSONResponse({"status": "not ready", "reasons": obstacles}, status_code=503)
 
     tools = ToolPaths(catalogue, most_bytes)
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/api/tools", endpoint=tools.listed, methods=["GET"]),
             Route("/api/tools/{name}", endpoint=tools.one, methods=["GET"]),
@@ -80,6 +80,8 @@ def http_app(catalogue: Catalogue, mcp: ASGIApp, git: ASGIApp, readiness: Readin
         middleware=[Middleware(LocalOnly)],
         exception_handlers={404: _no_such_path, 405: _no_such_method},
     )
+    app.router.redirect_slashes = False  # a path with a slash too many is answered as any other that does not exist
+    return app
 
 
 def explored(found: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ and stops at the first fault.
 import difflib
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
 from google.protobuf import message_factory
@@ -21,6 +22,11 @@ from memotree_storage.model.provenance import without_provenance
 from memotree.client.conflicts import Conflict
 from memotree.gateways.contract import Field, is_map, real_name, short_names
 from memotree.v1 import types_pb2
+
+MOST_FAULTS: Final = 50
+"""How many faults of the arguments of one call are told."""
+
+_LONGEST_NAME: Final = 64
 
 _INTEGERS: Final = {
     FieldDescriptor.CPPTYPE_INT32: (-(2**31), 2**31 - 1),
@@ -87,7 +93,9 @@ def _value_to_json(field: Field, value: Any) -> Any:
 def from_json(
     kind: Descriptor, values: Mapping[str, Any], hidden: Collection[str] = (), hidden_within: Collection[str] = ()
 ) -> tuple[Message, list[FieldViolation]]:
-    """The message built from JSON values, and every fault with its path. ``null`` counts as not given.
+    """The message built from JSON values, and its faults, each with its path. ``null`` counts as not given.
+
+    No more than `MOST_FAULTS` and one are looked for: nobody reads more, and each of them takes time.
 
     Args:
         kind: The type of the message.
@@ -96,7 +104,7 @@ def from_json(
         hidden_within: Fields that must not be given in nested messages.
     """
     message = message_factory.GetMessageClass(kind)()
-    return message, list(_fill(message, values, "", (hidden, hidden_within)))
+    return message, list(islice(_fill(message, values, "", (hidden, hidden_within)), MOST_FAULTS + 1))
 
 
 Hidden = tuple[Collection[str], Collection[str]]
@@ -111,7 +119,7 @@ def _fill(message: Message, values: Mapping[str, Any], path: str, hidden: Hidden
     for name, value in values.items():
         field = known.get(real_name(name, known))
         if field is None:
-            yield FieldViolation(path + name, f"is not an argument{_guess(name, known)}")
+            yield FieldViolation(path + _shown(name), f"is not an argument{_guess(name, known)}")
         elif value is not None:
             choice = one_of(field)
             if chosen.setdefault(choice, name) != name and choice:
@@ -138,9 +146,7 @@ def _set(message: Message, field: Field, value: Any, path: str, within: Collecti
     elif is_object and not isinstance(value, Mapping):
         yield FieldViolation(path, "must be an object.")
     elif is_map(field):
-        of = field.message_type.fields_by_name["value"]
-        for key, each in value.items():
-            yield from _put_scalar(getattr(message, field.name), of, each, f"{path}[{key!r}]", str(key))
+        yield from _fill_map(getattr(message, field.name), field, value, path)
     elif is_object:
         part = getattr(message, field.name)
         part.SetInParent()
@@ -153,6 +159,17 @@ def _set(message: Message, field: Field, value: Any, path: str, within: Collecti
             yield FieldViolation(path, fault)
         else:
             setattr(message, field.name, read)
+
+
+def _fill_map(container: Any, field: Field, values: Mapping[str, Any], path: str) -> Iterator[FieldViolation]:
+    """Put values into a map (the contract has only maps of scalars by text)."""
+    of = field.message_type.fields_by_name["value"]
+    for key, each in values.items():
+        fault = _text_fault(key)
+        if fault:
+            yield FieldViolation(f"{path}[{_shown(str(key))!r}]", fault)
+        else:
+            yield from _put_scalar(container, of, each, f"{path}[{key!r}]", key)
 
 
 def _add(container: Any, field: Field, value: Any, path: str, within: Collection[str]) -> Iterator[FieldViolation]:
@@ -230,7 +247,12 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
 
 
+def _shown(name: str) -> str:
+    """The beginning of a name that somebody has sent, as valid text."""
+    return name[:_LONGEST_NAME].encode("utf-8", "backslashreplace").decode()
+
+
 def _guess(name: str, known: Iterable[str]) -> str:
     names = list(known)
-    close = difflib.get_close_matches(name, names, n=1)
+    close = difflib.get_close_matches(name[:_LONGEST_NAME], names, n=1)
     return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(names)}."

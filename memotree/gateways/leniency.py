@@ -11,6 +11,7 @@ from typing import Any, Final
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from memotree.gateways.contract import Field, is_map, real_name, short_names
+from memotree.gateways.json_texts import NotJsonError, parsed
 
 _BY_COMMAS: Final = frozenset({"tags"})
 """Lists of words; titles and ids of nodes may have commas in them, or are one value."""
@@ -38,8 +39,8 @@ def as_meant(kind: Descriptor, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _value(field: Field, value: Any) -> Any:
     if is_map(field):
-        parsed = _parsed(value, dict)
-        return {key: _as_text(each) for key, each in parsed.items()} if isinstance(parsed, Mapping) else parsed
+        found = _parsed(value, dict)
+        return {key: _as_text(each) for key, each in found.items()} if isinstance(found, Mapping) else found
     if field.is_repeated:
         several = _several(field, value)
         return [_one(field, each) for each in several] if isinstance(several, list) else several
@@ -49,9 +50,9 @@ def _value(field: Field, value: Any) -> Any:
 def _several(field: Field, value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    parsed = _parsed(value, list)
-    if isinstance(parsed, list) or not value.strip():
-        return parsed if isinstance(parsed, list) else []
+    found = _parsed(value, list)
+    if isinstance(found, list) or not value.strip():
+        return found if isinstance(found, list) else []
     if field.name in _BY_COMMAS:
         return [part.strip() for part in value.split(",") if part.strip()]
     return [value]
@@ -59,8 +60,8 @@ def _several(field: Field, value: Any) -> Any:
 
 def _one(field: Field, value: Any) -> Any:
     if field.message_type is not None:
-        parsed = _parsed(value, dict)
-        return as_meant(field.message_type, parsed) if isinstance(parsed, Mapping) else parsed
+        found = _parsed(value, dict)
+        return as_meant(field.message_type, found) if isinstance(found, Mapping) else found
     if not isinstance(value, str):
         return value
     if field.enum_type is not None:
@@ -68,15 +69,20 @@ def _one(field: Field, value: Any) -> Any:
     return _READ.get(field.cpp_type, str)(value)
 
 
+def object_meant(value: Any) -> Any:
+    """The object that a text of JSON holds; another value as it is."""
+    return _parsed(value, dict)
+
+
 def _parsed(value: Any, kind: type) -> Any:
     """The list or object that a text of JSON holds; another value as it is."""
     if not isinstance(value, str) or not value.lstrip().startswith("[" if kind is list else "{"):
         return value
     try:
-        parsed = json.loads(value)
-    except (ValueError, RecursionError):
+        found = parsed(value)
+    except NotJsonError:
         return value
-    return parsed if isinstance(parsed, kind) else value
+    return found if isinstance(found, kind) else value
 
 
 def _as_text(value: Any) -> Any:

@@ -9,6 +9,7 @@ from google.protobuf.descriptor import Descriptor, MethodDescriptor
 
 from memotree.client.contract import is_read, is_repeatable
 from memotree.gateways.contract import Field, method, real_name
+from memotree.gateways.leniency import object_meant
 
 REQUEST_ID: Final = "request_id"
 
@@ -103,15 +104,17 @@ class Tool:
         A flattened message may also be given as a whole. Unknown names stay as they are, and are refused later.
         """
         given: dict[str, Any] = {}
+        parts: dict[str, dict[str, Any]] = {}
         for name, value in arguments.items():
             real = real_name(name, self.request.fields_by_name)
             home = next((outer for outer in self.flattened if name in self._within(outer)), None)
             if home is not None and real not in self.request.fields_by_name:
-                given[home] = {**given.get(home, {}), name: value}
-            elif name in self.flattened and isinstance(value, Mapping):
-                given[name] = {**value, **given.get(name, {})}
+                parts.setdefault(home, {})[name] = value
             else:
                 given[real] = value
+        for home, part in parts.items():
+            whole = object_meant(given.get(home, {}))
+            given[home] = {**whole, **part} if isinstance(whole, Mapping) else whole  # no object: it is refused later
         return given
 
     def listed_path(self, path: str) -> str:

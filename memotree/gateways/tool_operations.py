@@ -1,14 +1,14 @@
 """The operations of ToolService: the catalogue of tools for programs that call gRPC."""
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from memotree_storage.errors import InvalidInputError
 
 from memotree.gateways.callers import LocalCaller
-from memotree.gateways.catalogue import Catalogue
-from memotree.gateways.json_arguments import arguments_of, text_of
+from memotree.gateways.catalogue import Catalogue, arguments_of
 from memotree.gateways.json_schema import WORKSPACE, declaration
+from memotree.gateways.json_texts import text_of
 from memotree.gateways.results import Failure, Result
 from memotree.gateways.tool import Tool
 from memotree.v1 import tool_service_pb2 as pb
@@ -17,21 +17,29 @@ MOST_CALLS: Final = 100
 """The most calls of one batch. It counts as one of the calls that the server runs at once."""
 
 
-def with_tools(operations: Mapping[str, object], workspace: str) -> dict[str, object]:
+def with_tools(operations: Mapping[str, object], workspace: str, most_bytes: int) -> dict[str, object]:
     """The operations of a server with those of ToolService, whose tools call them.
 
     Args:
         operations: The object with the operations of each other service, by the service's short name.
         workspace: The default workspace.
+        most_bytes: How many bytes of answers end a batch.
     """
-    return {**operations, "ToolService": ToolOperations(Catalogue(LocalCaller(operations), workspace))}
+    catalogue = Catalogue(LocalCaller(operations), workspace)
+    return {**operations, "ToolService": ToolOperations(catalogue, most_bytes)}
 
 
 class ToolOperations:
-    """Lists the tools of a catalogue and calls them."""
+    """Lists the tools of a catalogue and calls them.
 
-    def __init__(self, catalogue: Catalogue) -> None:
+    Args:
+        catalogue: The tools.
+        most_bytes: How many bytes of answers end a batch.
+    """
+
+    def __init__(self, catalogue: Catalogue, most_bytes: int) -> None:
         self._catalogue = catalogue
+        self._most_bytes = most_bytes
 
     async def list_tools(self, request: pb.ListToolsRequest) -> pb.ListToolsResponse:
         """The tools of a category, or all."""
@@ -43,30 +51,55 @@ class ToolOperations:
 
     async def execute_tool(self, request: pb.ExecuteToolRequest) -> pb.ExecuteToolResponse:
         """Call one tool."""
-        call = pb.ToolCall(name=request.name, arguments_json=request.arguments_json)
-        (result,) = await self._execute([call], request)
+        tool = self._catalogue.find(request.name)
+        arguments = arguments_of(request.name, request.arguments_json)
+        result = await self._execute(tool, arguments, request, request.request_id)
         return pb.ExecuteToolResponse(result=result)
 
     async def execute_tools(self, request: pb.ExecuteToolsRequest) -> pb.ExecuteToolsResponse:
         """Call tools in order."""
         if not 0 < len(request.calls) <= MOST_CALLS:
             raise InvalidInputError.at("calls", f"has {len(request.calls)} calls; give 1 to {MOST_CALLS}.")
-        return pb.ExecuteToolsResponse(results=await self._execute(request.calls, request))
+        tools = [self._catalogue.find(call.name) for call in request.calls]
+        given = [arguments_of(call.name, call.arguments_json) for call in request.calls]
+        answer, size = pb.ExecuteToolsResponse(), 0
+        for number, (tool, arguments) in enumerate(zip(tools, given, strict=True)):
+            if size > self._most_bytes:
+                answer.results.append(result_message(_too_large(tool, number, size, self._most_bytes)))
+                break
+            request_id = f"{request.request_id}.{number}" if request.request_id else ""
+            result = await self._execute(tool, arguments, request, request_id)
+            size += result.ByteSize()
+            answer.results.append(result)
+            if not result.success and not request.go_on:
+                break
+        return answer
 
     async def _execute(
-        self, calls: Sequence[pb.ToolCall], request: pb.ExecuteToolRequest | pb.ExecuteToolsRequest
-    ) -> list[pb.ToolResult]:
-        given = [(self._catalogue.find(call.name), arguments_of(call.name, call.arguments_json)) for call in calls]
-        goes_on = isinstance(request, pb.ExecuteToolsRequest) and request.go_on
-        results: list[pb.ToolResult] = []
-        for tool, arguments in given:
-            if request.workspace and WORKSPACE in tool.arguments and not arguments.get(WORKSPACE):
-                arguments[WORKSPACE] = request.workspace
-            result = await self._catalogue.call(tool.name, arguments, agent=request.agent)
-            results.append(result_message(result))
-            if not result.success and not goes_on:
-                break
-        return results
+        self,
+        tool: Tool,
+        arguments: dict[str, Any],
+        request: pb.ExecuteToolRequest | pb.ExecuteToolsRequest,
+        request_id: str,
+    ) -> pb.ToolResult:
+        if request.workspace and WORKSPACE in tool.arguments and arguments.get(WORKSPACE) in {None, ""}:
+            arguments[WORKSPACE] = request.workspace
+        return result_message(
+            await self._catalogue.call(tool.name, arguments, agent=request.agent, request_id=request_id)
+        )
+
+
+def _too_large(tool: Tool, number: int, size: int, most: int) -> Result:
+    message = (
+        f"The answers of the {number} calls before this one have {size} bytes, over the limit of {most} (the server's "
+        "setting max_message_bytes). Neither this call nor those after it were made; send them in another batch."
+    )
+    return Result(
+        message,
+        message,
+        failure=Failure("ANSWERS_TOO_LARGE", "RESOURCE_EXHAUSTED", message),
+        metadata={"tool": tool.name},
+    )
 
 
 def tool_message(tool: Tool) -> pb.Tool:

@@ -111,7 +111,10 @@ class ToolError(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     DETAILS_JSON_FIELD_NUMBER: _builtins.int
     code: _builtins.str
-    """The stable error code, UPPER_SNAKE: the reason that the RPC of the tool fails with."""
+    """The stable error code, UPPER_SNAKE: the reason that the RPC of the tool fails with. If that was not called:
+    INVALID_ARGUMENTS, and NO_NODE_NAMED or AMBIGUOUS_NODE_NAME for a node that is given by name. Of a tool that waits for
+    a job: the reason that the job ended with.
+    """
     status: _builtins.str
     """The gRPC status of that error, such as "NOT_FOUND"."""
     message: _builtins.str
@@ -314,6 +317,7 @@ class ExecuteToolRequest(_message.Message):
     ARGUMENTS_JSON_FIELD_NUMBER: _builtins.int
     WORKSPACE_FIELD_NUMBER: _builtins.int
     AGENT_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The tool."""
     arguments_json: _builtins.str
@@ -322,6 +326,8 @@ class ExecuteToolRequest(_message.Message):
     """The workspace, by name or id, when the arguments name none; the default workspace of the server when empty."""
     agent: _builtins.str
     """Who calls, for a tool that has an agent and is given none."""
+    request_id: _builtins.str
+    """Makes the call safe to repeat, if the RPC of the tool has a request id."""
     def __init__(
         self,
         *,
@@ -329,10 +335,11 @@ class ExecuteToolRequest(_message.Message):
         arguments_json: _builtins.str = ...,
         workspace: _builtins.str = ...,
         agent: _builtins.str = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "arguments_json", b"arguments_json", "name", b"name", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "arguments_json", b"arguments_json", "name", b"name", "request_id", b"request_id", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -372,12 +379,15 @@ class ExecuteToolsRequest(_message.Message):
     WORKSPACE_FIELD_NUMBER: _builtins.int
     AGENT_FIELD_NUMBER: _builtins.int
     GO_ON_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
     """The workspace, by name or id, when the arguments name none; the default workspace of the server when empty."""
     agent: _builtins.str
     """Who calls, for tools that have an agent and are given none."""
     go_on: _builtins.bool
     """Whether to go on after a call that failed."""
+    request_id: _builtins.str
+    """Makes the calls safe to repeat whose RPCs have a request id."""
     @_builtins.property
     def calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___ToolCall]:
         """The calls, at most 100."""
@@ -389,10 +399,11 @@ class ExecuteToolsRequest(_message.Message):
         workspace: _builtins.str = ...,
         agent: _builtins.str = ...,
         go_on: _builtins.bool = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "calls", b"calls", "go_on", b"go_on", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "calls", b"calls", "go_on", b"go_on", "request_id", b"request_id", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -407,7 +418,7 @@ class ExecuteToolsResponse(_message.Message):
     RESULTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___ToolResult]:
-        """The results of the calls that were made, in their order. When it stopped, the last one is that of the call that failed."""
+        """The results in the order of the calls. If a failure ended the batch, it is the last one."""
 
     def __init__(
         self,

@@ -26,9 +26,9 @@ if _version_not_supported:
 
 
 class ToolServiceStub:
-    """The tools that MCP offers, for agents and programs that find operations by name and give their arguments as JSON.
-    A tool calls one RPC of another service. Its arguments and its result are the same over gRPC, MCP, HTTP and the command
-    line, so they are JSON texts here: a Struct would lose the order of the arguments and the digits of large integers.
+    """All tools, for programs that find operations by name and give their arguments as JSON. MCP lists some of them. A tool
+    calls one RPC of another service. Its arguments and its result are the same over gRPC, MCP, HTTP and the command line, so
+    they are JSON texts here: a Struct would lose the order of the arguments and the digits of large integers.
     """
 
     def __init__(self, channel):
@@ -60,9 +60,9 @@ class ToolServiceStub:
 
 
 class ToolServiceServicer:
-    """The tools that MCP offers, for agents and programs that find operations by name and give their arguments as JSON.
-    A tool calls one RPC of another service. Its arguments and its result are the same over gRPC, MCP, HTTP and the command
-    line, so they are JSON texts here: a Struct would lose the order of the arguments and the digits of large integers.
+    """All tools, for programs that find operations by name and give their arguments as JSON. MCP lists some of them. A tool
+    calls one RPC of another service. Its arguments and its result are the same over gRPC, MCP, HTTP and the command line, so
+    they are JSON texts here: a Struct would lose the order of the arguments and the digits of large integers.
     """
 
     def ListTools(self, request, context):
@@ -90,8 +90,10 @@ class ToolServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ExecuteTools(self, request, context):
-        """Calls tools one after the other, and stops at the first that fails unless it is to go on. What the calls before it did
-        stays.
+        """Calls tools one after the other. A call that fails ends the batch, unless `go_on` is set. The calls before it are not
+        undone. When their answers exceed the server's limit of a message (max_message_bytes), the next call fails with
+        ANSWERS_TOO_LARGE and ends the batch. If the batch itself ends with an error (at its deadline, say), nothing tells which
+        calls were made; repeat it with the same request id.
         Errors, before any tool is called: NOT_FOUND for a tool; INVALID_ARGUMENT for no call, for more than 100, and when
         arguments are no JSON object.
         """
@@ -131,9 +133,9 @@ def add_ToolServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ToolService:
-    """The tools that MCP offers, for agents and programs that find operations by name and give their arguments as JSON.
-    A tool calls one RPC of another service. Its arguments and its result are the same over gRPC, MCP, HTTP and the command
-    line, so they are JSON texts here: a Struct would lose the order of the arguments and the digits of large integers.
+    """All tools, for programs that find operations by name and give their arguments as JSON. MCP lists some of them. A tool
+    calls one RPC of another service. Its arguments and its result are the same over gRPC, MCP, HTTP and the command line, so
+    they are JSON texts here: a Struct would lose the order of the arguments and the digits of large integers.
     """
 
     @staticmethod

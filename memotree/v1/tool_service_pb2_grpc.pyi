@@ -27,9 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ToolServiceStub:
-    """The tools that MCP offers, for agents and programs that find operations by name and give their arguments as JSON.
-    A tool calls one RPC of another service. Its arguments and its result are the same over gRPC, MCP, HTTP and the command
-    line, so they are JSON texts here: a Struct would lose the order of the arguments and the digits of large integers.
+    """All tools, for programs that find operations by name and give their arguments as JSON. MCP lists some of them. A tool
+    calls one RPC of another service. Its arguments and its result are the same over gRPC, MCP, HTTP and the command line, so
+    they are JSON texts here: a Struct would lose the order of the arguments and the digits of large integers.
     """
 
     @_typing.overload
@@ -49,17 +49,19 @@ class ToolServiceStub:
     Errors: NOT_FOUND for the tool; INVALID_ARGUMENT when the arguments are no JSON object.
     """
     ExecuteTools: _grpc.UnaryUnaryMultiCallable[_tool_service_pb2.ExecuteToolsRequest, _tool_service_pb2.ExecuteToolsResponse]
-    """Calls tools one after the other, and stops at the first that fails unless it is to go on. What the calls before it did
-    stays.
+    """Calls tools one after the other. A call that fails ends the batch, unless `go_on` is set. The calls before it are not
+    undone. When their answers exceed the server's limit of a message (max_message_bytes), the next call fails with
+    ANSWERS_TOO_LARGE and ends the batch. If the batch itself ends with an error (at its deadline, say), nothing tells which
+    calls were made; repeat it with the same request id.
     Errors, before any tool is called: NOT_FOUND for a tool; INVALID_ARGUMENT for no call, for more than 100, and when
     arguments are no JSON object.
     """
 
 @_typing.type_check_only
 class ToolServiceAsyncStub(ToolServiceStub):
-    """The tools that MCP offers, for agents and programs that find operations by name and give their arguments as JSON.
-    A tool calls one RPC of another service. Its arguments and its result are the same over gRPC, MCP, HTTP and the command
-    line, so they are JSON texts here: a Struct would lose the order of the arguments and the digits of large integers.
+    """All tools, for programs that find operations by name and give their arguments as JSON. MCP lists some of them. A tool
+    calls one RPC of another service. Its arguments and its result are the same over gRPC, MCP, HTTP and the command line, so
+    they are JSON texts here: a Struct would lose the order of the arguments and the digits of large integers.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -76,16 +78,18 @@ class ToolServiceAsyncStub(ToolServiceStub):
     Errors: NOT_FOUND for the tool; INVALID_ARGUMENT when the arguments are no JSON object.
     """
     ExecuteTools: _aio.UnaryUnaryMultiCallable[_tool_service_pb2.ExecuteToolsRequest, _tool_service_pb2.ExecuteToolsResponse]  # type: ignore[assignment]
-    """Calls tools one after the other, and stops at the first that fails unless it is to go on. What the calls before it did
-    stays.
+    """Calls tools one after the other. A call that fails ends the batch, unless `go_on` is set. The calls before it are not
+    undone. When their answers exceed the server's limit of a message (max_message_bytes), the next call fails with
+    ANSWERS_TOO_LARGE and ends the batch. If the batch itself ends with an error (at its deadline, say), nothing tells which
+    calls were made; repeat it with the same request id.
     Errors, before any tool is called: NOT_FOUND for a tool; INVALID_ARGUMENT for no call, for more than 100, and when
     arguments are no JSON object.
     """
 
 class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
-    """The tools that MCP offers, for agents and programs that find operations by name and give their arguments as JSON.
-    A tool calls one RPC of another service. Its arguments and its result are the same over gRPC, MCP, HTTP and the command
-    line, so they are JSON texts here: a Struct would lose the order of the arguments and the digits of large integers.
+    """All tools, for programs that find operations by name and give their arguments as JSON. MCP lists some of them. A tool
+    calls one RPC of another service. Its arguments and its result are the same over gRPC, MCP, HTTP and the command line, so
+    they are JSON texts here: a Struct would lose the order of the arguments and the digits of large integers.
     """
 
     @_abc_1.abstractmethod
@@ -124,8 +128,10 @@ class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _tool_service_pb2.ExecuteToolsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_tool_service_pb2.ExecuteToolsResponse, _abc.Awaitable[_tool_service_pb2.ExecuteToolsResponse]]:
-        """Calls tools one after the other, and stops at the first that fails unless it is to go on. What the calls before it did
-        stays.
+        """Calls tools one after the other. A call that fails ends the batch, unless `go_on` is set. The calls before it are not
+        undone. When their answers exceed the server's limit of a message (max_message_bytes), the next call fails with
+        ANSWERS_TOO_LARGE and ends the batch. If the batch itself ends with an error (at its deadline, say), nothing tells which
+        calls were made; repeat it with the same request id.
         Errors, before any tool is called: NOT_FOUND for a tool; INVALID_ARGUMENT for no call, for more than 100, and when
         arguments are no JSON object.
         """

@@ -123,7 +123,7 @@ def operations(world: World, scripted: ScriptedForest) -> dict[str, object]:
 async def served(world: World, scripted: ScriptedForest, folder: Path, **given: Any) -> AsyncIterator[Server]:
     """A server with gRPC and HTTP, on ports of its own."""
     settings = Settings(data_folder=folder, port=0, **given)
-    offered = with_tools(operations(world, scripted), settings.default_workspace)
+    offered = with_tools(operations(world, scripted), settings.default_workspace, settings.max_message_bytes)
     server = Server(settings, offered, partial=True, side_server=HttpServer)
     await server.start()
     try:

@@ -14,12 +14,17 @@ from integration.mcp_clients import over_http
 from integration.scripted_server import MISSING, ScriptedForest, served
 from integration.worlds import World
 from jsonschema import Draft202012Validator
+from steps import Steps
 from typer.testing import CliRunner
 
 from memotree.cli.app import app
 from memotree.client import AsyncClient, InvalidArgumentError, NotFoundError, ToolCall, ToolResult
+from memotree.gateways.callers import LocalCaller
+from memotree.gateways.catalogue import Catalogue
+from memotree.gateways.json_messages import MOST_FAULTS
 from memotree.gateways.json_schema import OUTPUT
-from memotree.gateways.tool_operations import MOST_CALLS
+from memotree.gateways.tool_definitions import BY_NAME
+from memotree.gateways.tool_operations import MOST_CALLS, ToolOperations
 from memotree.server.app import Server
 from memotree.v1 import tool_service_pb2 as pb
 
@@ -40,11 +45,22 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 """Calls that change nothing, that succeed, fail, or have faults in their arguments."""
 
 
+@pytest.fixture
+def scripted() -> ScriptedForest:
+    return ScriptedForest()
+
+
 @pytest_asyncio.fixture
-async def server(world: World, tmp_path: Path) -> AsyncIterator[Server]:
+async def server(world: World, scripted: ScriptedForest, tmp_path: Path) -> AsyncIterator[Server]:
     given = {"mcp_tools": "all", "default_workspace": world.workspace, "max_message_bytes": 100_000}
-    async with served(world, ScriptedForest(), tmp_path / "http", max_content_bytes=50_000, **given) as running:
+    async with served(world, scripted, tmp_path / "http", max_content_bytes=50_000, **given) as running:
         yield running
+
+
+@pytest.fixture
+def catalogue() -> Catalogue:
+    """The tools, whose operations must not be reached."""
+    return Catalogue(LocalCaller({}), "main")
 
 
 @pytest_asyncio.fixture
@@ -57,6 +73,9 @@ async def client(server: Server) -> AsyncIterator[AsyncClient]:
 async def http(server: Server) -> AsyncIterator[httpx2.AsyncClient]:
     async with httpx2.AsyncClient(base_url=server.url, timeout=60) as found:
         yield found
+
+
+AS_JSON = {"content-type": "application/json"}
 
 
 def as_json(result: ToolResult) -> dict[str, Any]:
@@ -185,6 +204,110 @@ async def test_a_batch_has_a_number_of_calls_that_ends(client: AsyncClient, coun
         await client.run_tools([ToolCall("list_workspaces")] * count)
 
 
+async def test_a_batch_ends_when_its_answers_are_large(client: AsyncClient) -> None:
+    made = await client.run_tool("remember", {"text": "x" * 40_000, "title": "Long"})
+    assert made.success
+    results = await client.run_tools([ToolCall("get_node", {"node_id": "Long"})] * 20, go_on=True)
+    assert [result.success for result in results] == [True, True, False]
+    assert results[-1].error is not None
+    assert (results[-1].error.code, results[-1].error.status) == ("ANSWERS_TOO_LARGE", "RESOURCE_EXHAUSTED")
+    assert "send them in another batch" in results[-1].message
+
+
+async def test_a_repeated_call_has_its_effect_once(client: AsyncClient, world: World) -> None:
+    note = {"text": "Ants do not sleep."}
+    first, again = [await client.run_tool("remember", note, request_id="once") for _ in range(2)]
+    assert first.data is not None
+    assert first.data == again.data
+    calls = [ToolCall("remember", {"text": f"Wasp {number}."}) for number in range(2)]
+    one = await client.run_tools(calls, request_id="both")
+    before = [each.id async for each in client.workspace(world.workspace).log()]
+    two = await client.run_tools(calls, request_id="both")
+    assert [result.data for result in one] == [result.data for result in two]
+    assert [each.id async for each in client.workspace(world.workspace).log()] == before
+
+
+@pytest.mark.requirement("TOOL-3")
+@pytest.mark.parametrize(
+    ("name", "arguments", "field"),
+    [
+        ("recall", {"query": "x", "filter": "abc", "tags": ["a"]}, "filter"),
+        ("recall", {"query": "x", "tags": ["a"], "filter": [1]}, "filter"),
+        ("recall", {"tags": ["a"], "query": "x", "filter": 5}, "filter"),
+        ("remember", {"text": "a", "attributes": '{"\\ud800": "x"}'}, "attributes"),
+        ("remember", {"text": "a", "attributes": {"\ud800": "x"}}, "attributes['\\\\ud800']"),
+        ("add_relation", {"session_id": "s", "node_id": "n", "relation": '{"\\ud800": 1}'}, "relation"),
+        ("batch_change_nodes", {"session_id": "s", "changes": ['{"\\ud800": {}}']}, "changes[0]"),
+        ("remember", {"text": "a", "attributes": '{"a": NaN}'}, "attributes"),
+        ("remember", {"text": False, "workspace": False}, "workspace"),
+    ],
+)
+async def test_no_arguments_are_a_fault_of_the_server(
+    catalogue: Catalogue, name: str, arguments: dict[str, Any], field: str
+) -> None:
+    result = await catalogue.call(name, arguments)
+    assert result.failure is not None
+    assert result.failure.code == "INVALID_ARGUMENTS"
+    assert field in [each["field"] for each in result.failure.details["violations"]]
+    json.dumps(result.to_json(), ensure_ascii=False).encode()
+
+
+async def test_a_filter_may_be_given_as_a_whole_and_in_parts(catalogue: Catalogue) -> None:
+    request: Any = catalogue.request(BY_NAME["recall"], {"tags": ["a"], "query": "x", "filter": '{"model_id": "m"}'})
+    assert (list(request.filter.tags), request.filter.model_id) == (["a"], "m")
+
+
+async def test_many_faults_take_few_steps(catalogue: Catalogue) -> None:
+    few, many = [{f"pagesize_{number}": 1 for number in range(count)} for count in (100, 20_000)]
+    steps = []
+    for arguments in (few, many):
+        with Steps() as counted:
+            result = await catalogue.call("list_archives", arguments)
+        steps.append(counted.count)
+        assert result.failure is not None
+        assert 10 < len(result.failure.details["violations"]) <= MOST_FAULTS
+        assert "the first 50 faults of more" in result.message
+    assert steps[1] < 5 * steps[0]
+
+
+async def test_a_fault_of_ours_fails_one_call_of_a_batch(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    operations = ToolOperations(Catalogue(LocalCaller({}), world.workspace), 1 << 20)
+
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("a secret of ours")
+
+    monkeypatch.setattr(Catalogue, "request", broken)
+    calls = [pb.ToolCall(name="list_workspaces")] * 2
+    answer = await operations.execute_tools(pb.ExecuteToolsRequest(calls=calls, go_on=True))
+    assert [result.error.code for result in answer.results] == ["INTERNAL"] * 2
+    assert "a secret" not in str(answer)
+
+
+@pytest.mark.requirement("CANVAS-8")
+async def test_a_cancelled_call_cancels_its_operation(client: AsyncClient, scripted: ScriptedForest) -> None:
+    scripted.hold = asyncio.Event()
+    calls = [ToolCall("recall", {"query": "oaks"}), ToolCall("recall", {"query": "elms"})]
+    batch = asyncio.create_task(client.run_tools(calls))
+    await asyncio.wait_for(scripted.begun.wait(), 60)
+    batch.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await batch
+    await asyncio.wait_for(scripted.cancelled.wait(), 60)
+    scripted.hold = None
+    assert (await client.run_tool("recall", {"query": "birches"})).success
+    assert [request.query for request in scripted.requests] == ["oaks", "birches"], "the next call was not made"
+
+
+async def test_a_call_may_take_longer_than_other_calls(server: Server, scripted: ScriptedForest) -> None:
+    scripted.hold = asyncio.Event()
+    async with AsyncClient(server.address, timeout=0.05) as client:
+        call = asyncio.create_task(client.run_tool("ask", {"question": "What is the answer?"}))
+        await asyncio.wait_for(scripted.begun.wait(), 60)
+        await asyncio.sleep(0.2)
+        scripted.hold.set()
+        assert (await call).success
+
+
 async def test_the_workspace_and_the_agent_of_a_call_are_those_given_beside_it(
     client: AsyncClient, world: World
 ) -> None:
@@ -204,11 +327,11 @@ async def test_the_workspace_and_the_agent_of_a_call_are_those_given_beside_it(
 async def test_arguments_that_are_no_object_are_refused(
     client: AsyncClient, http: httpx2.AsyncClient, body: bytes
 ) -> None:
-    answer = await http.post("/api/tools/list_workspaces/execute", content=body)
+    answer = await http.post("/api/tools/list_workspaces/execute", content=body, headers=AS_JSON)
     error = answer.json()["error"]
     assert (answer.status_code, error["code"]) == (400, "INVALID_ARGUMENTS")
     assert error["details"]["violations"][0]["field"] == "arguments"
-    request = pb.ExecuteToolRequest(name="list_workspaces", arguments_json=body.decode("utf-8", "replace"))
+    request = pb.ExecuteToolRequest(name="list_workspaces", arguments_json=body.decode("utf-8", "replace") + "!")
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await client.raw.tools.ExecuteTool(request)
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
@@ -216,9 +339,18 @@ async def test_arguments_that_are_no_object_are_refused(
 
 @pytest.mark.requirement("TOOL-10")
 async def test_what_http_cannot_answer_is_refused_in_one_form(http: httpx2.AsyncClient) -> None:
-    assert (await http.post("/api/tools/list_workspaces/execute")).json()["success"], "no body is no argument"
-    large = await http.post("/api/tools/list_workspaces/execute", content=b" " * 100_001)
+    path = "/api/tools/list_workspaces/execute"
+    assert (await http.post(path, headers=AS_JSON)).json()["success"], "no body is no argument"
+    for headers in ({}, {"content-type": "text/plain"}):
+        plain = await http.post(path, content=b"{}", headers=headers)
+        assert (plain.status_code, plain.json()["error"]["code"]) == (415, "NOT_SENT_AS_JSON")
+    assert (
+        await http.post(path, content=b"{}", headers={"content-type": "Application/JSON; charset=utf-8"})
+    ).is_success
+    large = await http.post(path, content=b" " * 100_001, headers=AS_JSON)
     assert (large.status_code, large.json()["error"]["code"]) == (413, "MESSAGE_TOO_LARGE")
+    slashed = await http.get("/api/tools/")
+    assert (slashed.status_code, slashed.json()["error"]["code"]) == (404, "NO_SUCH_PATH")
     for answer in (await http.get("/api/tools/nothing"), await http.post("/api/tools/nothing/execute", json={})):
         assert (answer.status_code, answer.json()["error"]["code"]) == (404, "UNKNOWN_TOOL")
     wrong = await http.get("/api/tools/list_workspaces/execute")

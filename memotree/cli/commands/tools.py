@@ -1,6 +1,7 @@
 """``memotree tools``: the tools that agents call, listed, explained and called from the terminal."""
 
 import json
+import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -66,13 +67,17 @@ def run(
     agent: Annotated[str, typer.Option("--agent", help="Who calls.", envvar="MEMOTREE_AGENT")] = "",
 ) -> None:
     """Call a tool, as an agent would, and print what the agent would read."""
-    values = _object(sys.stdin.read() if arguments == "-" else arguments) if arguments else {}
+    values = _object(sys.stdin.read() if arguments == "-" else arguments)
     if given:
-        values |= _pairs(given, cli.client.tool(name).parameters.get("properties", {}))
+        pairs = _pairs(given, cli.client.tool(name).parameters.get("properties", {}))
+        twice = sorted(pairs.keys() & values.keys())
+        if twice:
+            raise ToolArgumentsError(f"{twice[0]} is given twice: by --arguments and by itself.")
+        values |= pairs
     result = cli.client.run_tool(name, values, workspace=cli.choice.workspace, agent=agent)
     cli.output.show(result, lambda: f"{result.text}\n" if result.success else None)
     if result.error is not None:
-        cli.output.error(result.error.message)
+        cli.output.error(result.text)
         raise typer.Exit(ExitCode.FAILED)
 
 
@@ -95,8 +100,8 @@ def _look(tool: "Tool") -> "RenderableType":
             empty="It has no arguments.",
         ),
     ]
-    examples = (json.dumps(each, ensure_ascii=False) for each in tool.examples)
-    return Group(*lines, *(Text(f"\nmemotree tools run {tool.name} --arguments '{each}'") for each in examples))
+    examples = (shlex.quote(json.dumps(each, ensure_ascii=False)) for each in tool.examples)
+    return Group(*lines, *(Text(f"\nmemotree tools run {tool.name} --arguments {each}") for each in examples))
 
 
 def _type(schema: "Mapping[str, Any]") -> str:
@@ -109,7 +114,7 @@ def _type(schema: "Mapping[str, Any]") -> str:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        found = json.loads(text) if text.strip() else {}
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
@@ -118,7 +123,11 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _pairs(given: "Iterable[str]", properties: "Mapping[str, Any]") -> dict[str, Any]:
-    """The arguments of ``name=value``; where the tool expects no text, the value is read as JSON if it is any."""
+    """The arguments of ``name=value``.
+
+    Where the tool is known to expect no text, the value is read as JSON if it is any. A tool takes some arguments under
+    other names, too; their values stay texts, and the server reads these as they are meant.
+    """
     found: dict[str, Any] = {}
     for pair in given:
         name, equals, text = pair.partition("=")
@@ -126,7 +135,7 @@ def _pairs(given: "Iterable[str]", properties: "Mapping[str, Any]") -> dict[str,
             raise ToolArgumentsError(f"{pair!r} has no value; write {pair}=VALUE.")
         if name in found:
             raise ToolArgumentsError(f"{name} is given twice; give it once, a list as JSON.")
-        found[name] = text if properties.get(name, {}).get("type") == "string" else _value(text)
+        found[name] = text if properties.get(name, {}).get("type", "string") == "string" else _value(text)
     return found
 
 

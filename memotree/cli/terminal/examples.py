@@ -105,7 +105,7 @@ EXAMPLES: Final = {
     "branch unprotect": "branch unprotect main",
     "tools info": "tools info recall",
     "tools list": "tools list --category history",
-    "tools run": "tools run search_nodes query=region page_size=5",
+    "tools run": "tools run search_nodes query=region max_results=5",
     "jobs cancel": "jobs cancel 3f9a2c",
     "jobs list": "jobs list",
     "jobs resume": "jobs resume 3f9a2c",

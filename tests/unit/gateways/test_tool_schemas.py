@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import tomllib
 from collections.abc import Sequence
 from importlib import resources
@@ -15,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from memotree.cli.terminal.examples import EXAMPLES
 from memotree.client.conflicts import Conflict
 from memotree.client.contract import is_read, is_repeatable
 from memotree.client.errors import AbortedError, DataLossError, MemoTreeClientError
@@ -103,8 +105,6 @@ def test_only_a_change_of_a_request_id_or_of_no_further_effect_is_repeated() -> 
     # A second deletion has no further effect, but its answer is that nothing is there: the caller should see that.
     deletions = {"DeleteBranch", "DeleteTag", "DeleteView", "DeleteWorkspace", "DiscardChanges", "DiscardSession"}
     deletions.add("UnprotectBranches")
-    # Whether a tool may be called again depends on the tool; its request id is among its arguments.
-    once -= {"ExecuteTool", "ExecuteTools"}
     assert once == {"CreateBranch", "CreateTag", "ResumeJob", *deletions}
 
 
@@ -201,6 +201,11 @@ def test_a_tool_of_the_day_says_when_to_use_it_with_an_example_that_is_valid(too
 
 
 @pytest.mark.requirement("USE-5")
+def test_the_example_of_the_command_line_is_a_valid_call(catalogue: Catalogue) -> None:
+    _, _, name, *pairs = shlex.split(EXAMPLES["tools run"])
+    assert catalogue.request(BY_NAME[name], dict(pair.split("=", 1) for pair in pairs))
+
+
 def test_a_choice_of_tools_is_a_list_or_names() -> None:
     assert chosen_tools("") == chosen_tools("everyday") == EVERYDAY
     assert chosen_tools("all") == TOOLS
