@@ -99,7 +99,7 @@ def untimed(result: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in result.items() if name != "elapsed_ms"}
 
 
-@pytest.mark.requirement("TOOL-10")
+@pytest.mark.requirement("TOOL-1", "TOOL-10")
 async def test_tools_are_described_alike_everywhere(
     server: Server, client: AsyncClient, http: httpx2.AsyncClient
 ) -> None:
