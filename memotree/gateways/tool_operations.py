@@ -11,6 +11,7 @@ from memotree.gateways.json_schema import WORKSPACE, declaration
 from memotree.gateways.json_texts import text_of
 from memotree.gateways.results import Failure, Result
 from memotree.gateways.tool import Tool
+from memotree.request.lookup import needed
 from memotree.v1 import tool_service_pb2 as pb
 
 MOST_CALLS: Final = 100
@@ -47,11 +48,11 @@ class ToolOperations:
 
     async def get_tool(self, request: pb.GetToolRequest) -> pb.GetToolResponse:
         """One tool."""
-        return pb.GetToolResponse(tool=tool_message(self._catalogue.find(request.name)))
+        return pb.GetToolResponse(tool=tool_message(self._catalogue.find(needed("name", request.name))))
 
     async def execute_tool(self, request: pb.ExecuteToolRequest) -> pb.ExecuteToolResponse:
         """Call one tool."""
-        tool = self._catalogue.find(request.name)
+        tool = self._catalogue.find(needed("name", request.name))
         arguments = arguments_of(request.name, request.arguments_json)
         result = await self._execute(tool, arguments, request, request.request_id)
         return pb.ExecuteToolResponse(result=result)
@@ -60,7 +61,10 @@ class ToolOperations:
         """Call tools in order."""
         if not 0 < len(request.calls) <= MOST_CALLS:
             raise InvalidInputError.at("calls", f"has {len(request.calls)} calls; give 1 to {MOST_CALLS}.")
-        tools = [self._catalogue.find(call.name) for call in request.calls]
+        tools = [
+            self._catalogue.find(needed(f"calls[{number}].name", call.name))
+            for number, call in enumerate(request.calls)
+        ]
         given = [arguments_of(call.name, call.arguments_json) for call in request.calls]
         answer, size = pb.ExecuteToolsResponse(), 0
         for number, (tool, arguments) in enumerate(zip(tools, given, strict=True)):

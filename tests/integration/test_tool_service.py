@@ -198,6 +198,12 @@ async def test_a_batch_with_an_unknown_tool_calls_none(client: AsyncClient, worl
     assert [each.id async for each in client.workspace(world.workspace).sessions()] == before
 
 
+async def test_a_call_without_a_name_says_that_it_is_needed(client: AsyncClient) -> None:
+    for call in (client.tool(""), client.run_tool(""), client.run_tools([ToolCall("list_workspaces"), ToolCall("")])):
+        with pytest.raises(InvalidArgumentError, match="name"):
+            await call
+
+
 @pytest.mark.parametrize("count", [0, MOST_CALLS + 1])
 async def test_a_batch_has_a_number_of_calls_that_ends(client: AsyncClient, count: int) -> None:
     with pytest.raises(InvalidArgumentError, match=f"has {count} calls; give 1 to {MOST_CALLS}"):
