@@ -78,9 +78,9 @@ async def run(place: World, *, nodes: int, rounds: int, store_commit_ms: float |
         ):
             ours, theirs = await paired(call, empty, rounds)
             rows.append(Row.of_times(f"{name} over gRPC", ours, "empty RPC", theirs, most=most))
-        place_of_new = {"session_id": session_id, "parent_id": ids[3], "title": "New", "content": "Some words."}
+        new_node = {"session_id": session_id, "parent_id": ids[3], "title": "New", "content": "Some words."}
         rows += await _by_name(channel, "GetNode", get, lambda: {"node_id": next(turn)}, rounds)
-        rows += await _by_name(channel, "CreateNode", create, lambda: place_of_new, rounds)
+        rows += await _by_name(channel, "CreateNode", create, lambda: new_node, rounds)
         samples = []
         await session.DiscardSession(
             session_service_pb2.DiscardSessionRequest(workspace="bench", session_id=session_id)

@@ -1,6 +1,7 @@
 """The operations of ToolService: the catalogue of tools for programs that call gRPC."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
 from memotree_storage.errors import InvalidInputError
@@ -86,7 +87,8 @@ class ToolOperations:
         request: pb.ExecuteToolRequest | pb.ExecuteToolsRequest,
         request_id: str,
     ) -> pb.ToolResult:
-        if request.workspace and WORKSPACE in tool.arguments and arguments.get(WORKSPACE) in {None, ""}:
+        given = arguments.get(WORKSPACE)
+        if request.workspace and WORKSPACE in tool.arguments and (given is None or given == ""):
             arguments[WORKSPACE] = request.workspace
         return result_message(
             await self._catalogue.call(tool.name, arguments, agent=request.agent, request_id=request_id)
@@ -106,8 +108,9 @@ def _too_large(tool: Tool, number: int, size: int, most: int) -> Result:
     )
 
 
+@cache
 def tool_message(tool: Tool) -> pb.Tool:
-    """A tool as a message."""
+    """A tool as a message, which nobody may change."""
     told = declaration(tool)
     parameters, examples = text_of(told.pop("parameters")), map(text_of, told.pop("examples"))
     return pb.Tool(parameters_json=parameters, examples_json=examples, **told)

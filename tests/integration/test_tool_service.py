@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -324,11 +325,20 @@ async def test_the_workspace_and_the_agent_of_a_call_are_those_given_beside_it(
     assert (newest.id, newest.author.name) == (made.data["commit_id"], "bee")
     elsewhere = await client.run_tool("list_archives", {"workspace": "nowhere"}, workspace=world.workspace)
     assert elsewhere.error is not None, "what the arguments name counts"
+    for wrong in ([], {}, False, 0):
+        refused = await client.run_tool("list_archives", {"workspace": wrong}, workspace=world.workspace)
+        assert refused.error is not None
+        assert refused.error.code == "INVALID_ARGUMENTS", "and is not repaired"
 
 
 @pytest.mark.requirement("TOOL-10")
 @pytest.mark.parametrize(
-    "body", [b"[1]", b"{", b'"x"', b"\xff", b"[" * 50_000, b'{"a": "\\ud800"}', b'{"\\udfff": 1}', b'{"a": NaN}']
+    "body",
+    [
+        *(b"[1]", b"{", b'"x"', b"\xff", b"[" * 50_000, b'{"a": NaN}', b'{"a": 1' + b"0" * 5_000 + b"}"),
+        *(b'{"a": "\\ud800"}', b'{"\\udfff": 1}', b"\xef\xbb\xbf{}", b'{"a": "\xed\xa0\x80"}', b"\xc2\xa0"),
+    ],
+    ids=lambda body: repr(body[:20]),
 )
 async def test_arguments_that_are_no_object_are_refused(
     client: AsyncClient, http: httpx2.AsyncClient, body: bytes
@@ -337,10 +347,11 @@ async def test_arguments_that_are_no_object_are_refused(
     error = answer.json()["error"]
     assert (answer.status_code, error["code"]) == (400, "INVALID_ARGUMENTS")
     assert error["details"]["violations"][0]["field"] == "arguments"
-    request = pb.ExecuteToolRequest(name="list_workspaces", arguments_json=body.decode("utf-8", "replace") + "!")
-    with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await client.raw.tools.ExecuteTool(request)
-    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    with suppress(UnicodeDecodeError):  # over gRPC there is no text that is not UTF-8
+        request = pb.ExecuteToolRequest(name="list_workspaces", arguments_json=body.decode())
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await client.raw.tools.ExecuteTool(request)
+        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 @pytest.mark.requirement("TOOL-10")

@@ -1,8 +1,8 @@
 """Makes a backup: each workspace with its Git history and its rows of the schema ``work`` as they were at one moment.
 
 A commit moves a ref and then changes rows, so a ref and rows of two moments may contradict each other. Commits of a
-workspace therefore wait until its refs are listed and PostgreSQL has taken a snapshot. The rows and
-objects are written after that, while commits go on; one workspace at a time is on the disk.
+workspace therefore wait until its refs are listed and PostgreSQL has taken a snapshot. The rows and objects are written
+after that, while commits go on; one workspace at a time is on the disk.
 """
 
 from collections.abc import AsyncGenerator, Iterator

@@ -45,14 +45,6 @@ _NAMED_BY_PEOPLE: Final = ("refs/heads/", "refs/tags/")
 _T = TypeVar("_T")
 
 
-class _KnownFile(NamedTuple, Generic[_T]):
-    """A file that was read: what identifies it (``None``: it may change unseen), its bytes, and what they mean."""
-
-    mark: tuple[int, ...] | None
-    data: bytes
-    value: _T
-
-
 class InvalidRefNameError(InvalidInputError):
     """Git refuses this name of a branch, tag or other ref."""
 
@@ -352,6 +344,14 @@ class RefStore:
             message = "The file packed-refs of the repository is damaged; restore it from a clone or a backup."
             raise PackedRefsDamagedError(message) from error
         return found or ({}, {})
+
+
+class _KnownFile(NamedTuple, Generic[_T]):
+    """A file that was read: what identifies it (``None``: it may change unseen), its bytes, and what they mean."""
+
+    mark: tuple[int, ...] | None
+    data: bytes
+    value: _T
 
 
 class _FileCache(Generic[_T]):

@@ -200,12 +200,12 @@ def test_a_tool_of_the_day_says_when_to_use_it_with_an_example_that_is_valid(too
     assert set(input_schema(tool, short=True)["properties"]) <= set(input_schema(tool)["properties"])
 
 
-@pytest.mark.requirement("USE-5")
 def test_the_example_of_the_command_line_is_a_valid_call(catalogue: Catalogue) -> None:
     _, _, name, *pairs = shlex.split(EXAMPLES["tools run"])
     assert catalogue.request(BY_NAME[name], dict(pair.split("=", 1) for pair in pairs))
 
 
+@pytest.mark.requirement("USE-5")
 def test_a_choice_of_tools_is_a_list_or_names() -> None:
     assert chosen_tools("") == chosen_tools("everyday") == EVERYDAY
     assert chosen_tools("all") == TOOLS
