@@ -26,7 +26,7 @@ ENV PATH=/opt/memotree/bin:$PATH \
 USER 10001:10001
 WORKDIR /data
 VOLUME /data
-# The server listens on loopback only, because it has no authentication yet: see docs/how-to/deploy.md.
+# The server listens on loopback only, unless it has API keys and TLS: see docs/how-to/deploy.md.
 EXPOSE 7319 7320
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=5s --start-period=120s --retries=3 \

@@ -28,7 +28,7 @@ from bench import (
     store_commit,
     summaries,
 )
-from bench.table import NOTHING_LOST, Row, keep, markdown, show
+from bench.table import NOTHING_LOST, KeptRows, Row, show
 from bench.worlds import world
 from memotree.server.logs import configure_logging
 from memotree.server.starting import collect_rarely
@@ -72,13 +72,13 @@ def main() -> int:
     configure_logging("warning", "console")
     return_freed_memory()
     collect_rarely()
-    rows = uvloop.run(_run(parts, quick=arguments.quick))
-    rows += _losses(parts, kills=10 if arguments.quick else arguments.kills, cuts=2 if arguments.quick else 100)
+    kept = KeptRows(arguments.json)
+    uvloop.run(_run(parts, kept, quick=arguments.quick))
+    _losses(parts, kept, kills=10 if arguments.quick else arguments.kills, cuts=2 if arguments.quick else 100)
     if "curves" in parts:
-        rows += _curves(arguments)
+        kept.add(_curves(arguments))
+    rows = kept.all
     show(rows)
-    keep(rows, arguments.json)
-    arguments.json.with_suffix(".md").write_text(markdown(rows), encoding="utf-8")
     missed = [row for row in rows if row.met is False]
     judged = sum(row.met is not None for row in rows)
     Console(stderr=True).print(
@@ -101,75 +101,77 @@ def _without_world(parts: list[str], *, quick: bool) -> list[Row]:
     return rows
 
 
-async def _run(parts: list[str], *, quick: bool) -> list[Row]:
-    rows = await asyncio.to_thread(_without_world, parts, quick=quick)
+async def _run(parts: list[str], kept: KeptRows, *, quick: bool) -> None:
+    kept.add(await asyncio.to_thread(_without_world, parts, quick=quick))
     say = Console(stderr=True)
     big, rounds = (2_000, 30) if quick else (100_000, 200)
     commit_ms = None
     if "commit" in parts:
         say.print("commits at store level …")
         found, commit_ms = await asyncio.to_thread(_commits, quick=quick)
-        rows += found
+        kept.add(found)
     if "rpc" in parts:
         say.print("calls over gRPC …")
         async with world() as place:
-            rows += await rpc.run(place, nodes=1_000 if quick else 10_000, rounds=rounds, store_commit_ms=commit_ms)
+            kept.add(await rpc.run(place, nodes=1_000 if quick else 10_000, rounds=rounds, store_commit_ms=commit_ms))
     if "rate" in parts:
         say.print("commits of many clients …")
-        rows += await commit_rate.run(
-            nodes=1_000 if quick else 10_000,
-            seconds=3 if quick else 20,
-            rounds=rounds,
-            store_commit_ms=commit_ms,
+        kept.add(
+            await commit_rate.run(
+                nodes=1_000 if quick else 10_000,
+                seconds=3 if quick else 20,
+                rounds=rounds,
+                store_commit_ms=commit_ms,
+            )
         )
-    rows += await _histories(parts, quick=quick, rounds=rounds)
+    await _histories(parts, kept, quick=quick, rounds=rounds)
     if "scale" in parts:
         for nodes in (1_000,) if quick else (10_000, big):
             say.print(f"{nodes:,} nodes …")
             async with world() as place:
-                rows += await scale.run(place, nodes=nodes, rounds=rounds)
+                kept.add(await scale.run(place, nodes=nodes, rounds=rounds))
     if "recall" in parts:
         say.print("Recall after changes …")
-        rows += await recall_changes.run(leaves=2_000 if quick else 100_000, rounds=5 if quick else 20)
+        kept.add(await recall_changes.run(leaves=2_000 if quick else 100_000, rounds=5 if quick else 20))
     if "growth" in parts:
         say.print("growth of what is not touched …")
-        rows += await _growth(quick=quick)
-    return rows
+        kept.add(await _growth(quick=quick))
 
 
-async def _histories(parts: list[str], *, quick: bool, rounds: int) -> list[Row]:
+async def _histories(parts: list[str], kept: KeptRows, *, quick: bool, rounds: int) -> None:
     """What is read from a history, what tells its states apart, and merges."""
-    rows: list[Row] = []
     say = Console(stderr=True)
     if "past" in parts:
         say.print("history …")
         async with world() as place:
-            rows += await past.run(place, commits=300 if quick else 10_000, rounds=rounds)
+            kept.add(await past.run(place, commits=300 if quick else 10_000, rounds=rounds))
     if "merges" in parts:
         say.print("merges …")
         async with world() as place:
-            rows += await merges.run(
-                place, nodes=200 if quick else 2_000, changed=29 if quick else 290, rounds=3 if quick else 15
+            kept.add(
+                await merges.run(
+                    place, nodes=200 if quick else 2_000, changed=29 if quick else 290, rounds=3 if quick else 15
+                )
             )
     if "keeping" in parts:
         say.print("branches, erasure, backup …")
         async with world() as place:
-            rows += await keeping.branches(place, rounds=rounds)
-            rows += await keeping.erasure(place, commits=200 if quick else 10_000)
+            kept.add(await keeping.branches(place, rounds=rounds))
+            kept.add(await keeping.erasure(place, commits=200 if quick else 10_000))
         async with world() as place:
-            rows += await keeping.backups(place, nodes=2_000 if quick else 100_000)
+            kept.add(await keeping.backups(place, nodes=2_000 if quick else 100_000))
     if "comparing" in parts:
         say.print("comparing …")
         async with world() as place:
-            rows += await comparing.run(
-                place, nodes=200 if quick else 2_000, commits=120 if quick else 1_000, rounds=3 if quick else 15
+            kept.add(
+                await comparing.run(
+                    place, nodes=200 if quick else 2_000, commits=120 if quick else 1_000, rounds=3 if quick else 15
+                )
             )
-    return rows
 
 
-def _losses(parts: list[str], *, kills: int, cuts: int) -> list[Row]:
+def _losses(parts: list[str], kept: KeptRows, *, kills: int, cuts: int) -> None:
     """What kills and power cuts lose."""
-    rows: list[Row] = []
     say = Console(stderr=True)
     if "kills" in parts:
         say.print("kills …")
@@ -177,13 +179,12 @@ def _losses(parts: list[str], *, kills: int, cuts: int) -> list[Row]:
 
         # Checking all that many writers did takes most of the time, and more with each kill.
         for writers, count in ((2, kills), (32, max(1, kills // 10))):
-            rows += _kills(killing, count, writers)
+            kept.add(_kills(killing, count, writers))
     if "power" in parts:
         say.print("power cuts …")
         from bench import power_cut
 
-        rows += _power(power_cut, cuts)
-    return rows
+        kept.add(_power(power_cut, cuts))
 
 
 def _curves(arguments: argparse.Namespace) -> list[Row]:

@@ -11,6 +11,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from memotree_storage.commit.direct_import import commit_entries
 from memotree_storage.model.node import Node
 
+from bench import guarded_calls, observed_calls
 from bench.table import Row, paired, timed
 from bench.worlds import Text, World, forest, served
 from memotree.gateways.tool_definitions import TOOLS
@@ -101,7 +102,7 @@ async def run(place: World, *, nodes: int, rounds: int, store_commit_ms: float |
             )
         store = [] if store_commit_ms is None else [store_commit_ms / 1000]
         rows.append(Row.of_times("CommitChanges of 10 nodes over gRPC", samples, "store-level commit", store, most=4))
-        return rows
+    return rows + await observed_calls.run(place, ids[:500], rounds) + await guarded_calls.run(rounds)
 
 
 async def _by_name(

@@ -5,7 +5,7 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
@@ -159,6 +159,24 @@ def keep(rows: Sequence[Row], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     data = {"machine": machine(), "rows": [asdict(row) | {"ratio": row.ratio} for row in rows]}
     path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+
+
+class KeptRows:
+    """The rows so far, which are written as soon as they are there: whoever ends a long run keeps what it has found.
+
+    Args:
+        path: The file, as JSON; beside it, the rows are kept as a Markdown table.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.all: list[Row] = []
+
+    def add(self, rows: Iterable[Row]) -> None:
+        """Add rows, and write all."""
+        self.all += rows
+        keep(self.all, self._path)
+        self._path.with_suffix(".md").write_text(markdown(self.all), encoding="utf-8")
 
 
 def markdown(rows: Sequence[Row]) -> str:

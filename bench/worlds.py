@@ -5,7 +5,7 @@ import os
 import random
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ from memotree.history import HistoryOperations
 from memotree.local.server_process import ServerProcess
 from memotree.maintenance import MaintenanceOperations
 from memotree.models.extractive import brief_of, summary_of
+from memotree.request.observed_calls import CallObserver, CallObservers
 from memotree.request.pages import PageTokens
 from memotree.server.app import Server
 from memotree.server.embedded import EmbeddedServers
@@ -89,11 +90,13 @@ async def world() -> AsyncIterator[World]:
 
 
 @asynccontextmanager
-async def served(place: World, *, asks_stores: bool = True) -> AsyncIterator[str]:
+async def served(
+    place: World, *, asks_stores: bool = True, observers: Sequence[CallObserver] = ()
+) -> AsyncIterator[str]:
     """The address of a gRPC server over a world.
 
     With ``asks_stores``, a health check asks PostgreSQL and the index whether they answer; without, it is an empty
-    call.
+    call. The observers are told of every call.
     """
     maintenance = MaintenanceOperations(
         place.store,
@@ -110,7 +113,7 @@ async def served(place: World, *, asks_stores: bool = True) -> AsyncIterator[str
         "HistoryService": place.history,
         **({"MaintenanceService": maintenance} if asks_stores else {}),
     }
-    offered = with_tools(operations, "bench", place.settings.max_message_bytes)
+    offered = with_tools(operations, "bench", place.settings.max_message_bytes, CallObservers(observers))
     async with Server(place.settings, offered) as server:
         yield server.address
 

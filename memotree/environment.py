@@ -1,6 +1,5 @@
 """The environment variables of MemoTree by name, for the command line, which starts without loading the settings."""
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -10,9 +9,27 @@ CONFIG_VARIABLE: Final = f"{PREFIX}CONFIG"
 ENVIRONMENT_NAMES: Final = {"data_folder": f"{PREFIX}DATA"}
 """The settings whose variable is not the prefix followed by the setting's name."""
 
+API_KEY_VARIABLE: Final = f"{PREFIX}API_KEY"
+"""The API key of a person or program; the terminal, the client and git's hooks read it."""
+
+TLS_VARIABLE: Final = f"{PREFIX}TLS"
+"""Asks clients to use TLS: 1, or a PEM file with the certificates to trust."""
+
+CERTIFICATE_VARIABLE: Final = f"{PREFIX}CERTIFICATE"
+"""A PEM file with the certificate that a client presents, and those between it and the root."""
+
+CERTIFICATE_KEY_VARIABLE: Final = f"{PREFIX}CERTIFICATE_KEY"
+"""The PEM file with the key of that certificate; the same file if it is not given."""
+
 NOT_SETTINGS: Final = (
     CONFIG_VARIABLE,
-    *(f"{PREFIX}{name}" for name in ("ADDRESS", "WORKSPACE", "SESSION", "AGENT", "PAGER", "DEBUG", "FAULT_", "TEST_")),
+    API_KEY_VARIABLE,
+    TLS_VARIABLE,
+    CERTIFICATE_VARIABLE,
+    CERTIFICATE_KEY_VARIABLE,
+    *(f"{PREFIX}{name}" for name in ("ADDRESS", "WORKSPACE", "SESSION", "AGENT")),
+    *(f"{PREFIX}{name}" for name in ("PUSH_AUTHOR", "PUSH_BRANCHES", "PUSH_COMMITTER")),
+    *(f"{PREFIX}{name}" for name in ("PAGER", "DEBUG", "FAULT_", "TEST_")),
 )
 """Variables that are no settings: the command line, the client and crash tests read them.
 
@@ -23,10 +40,37 @@ SETTINGS: Final = (
     "data_folder",
     "host",
     "port",
+    "authentication",
+    "oidc_issuer",
+    "oidc_audience",
+    "oidc_claim",
+    "tls_certificate",
+    "tls_key",
+    "tls_client_ca",
+    "tls_client_required",
+    "tls_client_port",
+    "tls_in_front",
     "http_enabled",
     "http_port",
     "default_workspace",
     "mcp_tools",
+    "mcp_max_sessions",
+    "mcp_session_idle",
+    "tools_enabled",
+    "tools_disabled",
+    "tools_timeout",
+    "tools_max_concurrency",
+    "tools_folders",
+    "tools_hosts",
+    "tools_search_url",
+    "tools_memory",
+    "tools_sandbox",
+    "tools_level",
+    "tools_allowed",
+    "tools_calls_per_minute",
+    "tools_burst",
+    "tools_builtin",
+    "tools_custom",
     "postgres_url",
     "postgres_pool_min",
     "postgres_pool_max",
@@ -68,6 +112,12 @@ SETTINGS: Final = (
     "author_email",
     "log_level",
     "log_format",
+    "metrics_port",
+    "metrics_host",
+    "trace_url",
+    "trace_share",
+    "audit_log",
+    "audit_retention",
 )
 """The settings, as ``memotree.settings`` defines them; a test compares the two."""
 
@@ -94,6 +144,8 @@ def unknown(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def no_such(name: str, settings: Iterable[str]) -> str:
     """What is wrong with the name of a setting or variable that does not exist, with the most similar name."""
+    import difflib  # noqa: PLC0415 - clients import this module for the names alone
+
     names = list(settings)
     if name.startswith(PREFIX):
         names = [variable(each) for each in names] + [each for each in NOT_SETTINGS if not each.endswith("_")]

@@ -29,10 +29,28 @@ DOMAIN: Final = "memotree"
 """The ``domain`` of every ``google.rpc.ErrorInfo``: a reason is unique within it."""
 
 
+class DeadlineExceededError(MemoTreeError):
+    """The call took longer than the server lets it; what it did was ended."""
+
+    reason = "DEADLINE_EXCEEDED"
+
+
 class UnimplementedError(MemoTreeError):
     """The call is in the contract, but this server does not implement it."""
 
     reason = "UNIMPLEMENTED"
+
+
+class UnauthenticatedError(MemoTreeError):
+    """It is not proved who makes the call."""
+
+    reason = "UNAUTHENTICATED"
+
+
+class ForbiddenError(MemoTreeError):
+    """Whoever makes the call may not make it."""
+
+    reason = "PERMISSION_DENIED"
 
 
 Code: TypeAlias = grpc.StatusCode
@@ -49,6 +67,9 @@ FAMILIES: Final[dict[type[MemoTreeError], Code]] = {
         UnavailableError,
         CorruptError,
         UnimplementedError,
+        UnauthenticatedError,
+        ForbiddenError,
+        DeadlineExceededError,
         MemoTreeError,
     )
 }

@@ -18,8 +18,8 @@ class ErrorStatus:
         code: The gRPC status.
         client: The class of ``memotree.client.errors`` that the client raises for it.
         http: The HTTP status, as google.rpc.Code maps it.
-        family: The base class of the domain errors with this status; ``""`` if only gRPC, a deadline or a proxy
-            answers with it.
+        family: The base class of the domain errors with this status; ``""`` if only gRPC or a proxy answers with
+            it.
     """
 
     code: grpc.StatusCode
@@ -41,10 +41,10 @@ ERROR_STATUSES: Final = (
     ErrorStatus(_Code.DATA_LOSS, "DataLossError", 500, "CorruptError"),
     ErrorStatus(_Code.UNIMPLEMENTED, "UnimplementedError", 501, "UnimplementedError"),
     ErrorStatus(_Code.INTERNAL, "InternalError", 500, "MemoTreeError"),
-    ErrorStatus(_Code.DEADLINE_EXCEEDED, "DeadlineExceededError", 504),
+    ErrorStatus(_Code.DEADLINE_EXCEEDED, "DeadlineExceededError", 504, "DeadlineExceededError"),
     ErrorStatus(_Code.CANCELLED, "CancelledError", 499),
-    ErrorStatus(_Code.PERMISSION_DENIED, "PermissionDeniedError", 403),
-    ErrorStatus(_Code.UNAUTHENTICATED, "UnauthenticatedError", 401),
+    ErrorStatus(_Code.PERMISSION_DENIED, "PermissionDeniedError", 403, "ForbiddenError"),
+    ErrorStatus(_Code.UNAUTHENTICATED, "UnauthenticatedError", 401, "UnauthenticatedError"),
 )
 """Every status that has its own class in the client; for any other, the client raises the base class."""
 

@@ -10,6 +10,9 @@ Its answers depend on the request alone. A summary is the first words of the tex
 is made of the hashes of the text's words, so texts that share words are near each other. A score of relevance is the
 share of the query's words that a text has. A decision of the loop is to answer from the leaves in the request, or to
 explore the first summary node if there are none; `answer_next` replaces it. Faults occur in the order given.
+
+A question with tools is answered by the calculator if it has a product or a sum in it and the calculator is offered,
+and else from its first passage; `call_next` sets the calls that a turn asks for. Who wants a stream gets one.
 """
 
 import asyncio
@@ -18,54 +21,19 @@ import contextlib
 import json
 import math
 import threading
-import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 from types import TracebackType
 from typing import Any, Final, Self
 
-import numpy as np
 from memotree_storage.index.terms import words_of
+from model_answers import Fault, hashed, input_data, made_answer, stream_pieces
 
 CHAT_MODEL: Final = "test-chat"
 EMBEDDING_MODEL: Final = "test-embedding"
 RERANK_MODEL: Final = "test-rerank"
 KEY: Final = "a-key-for-tests"
-
-CHINESE: Final = "\u8fd9\u662f\u4e00\u4e2a\u7528\u4e2d\u6587\u5199\u7684\u6458\u8981\u3002"
-ENGLISH: Final = "This is a summary that was written in English."
-
-_SUMMARY_WORDS: Final = 12
-_CJK: Final = 0x2E80
-
-
-class Fault(Enum):
-    """A fault of one answer."""
-
-    BUSY = auto()  # 429, with Retry-After if it is given
-    BROKEN = auto()  # 500
-    SLOW = auto()  # no answer for `seconds`
-    CLOSED = auto()  # the connection ends without an answer
-    CUT_BODY = auto()  # the connection ends in the middle of the answer
-    HALF_JSON = auto()  # a whole answer whose body ends in the middle
-    NO_JSON = auto()  # text in place of JSON
-    UNAUTHORIZED = auto()  # 401
-    UNKNOWN_MODEL = auto()  # 404
-    NO_MONEY = auto()  # 429 insufficient_quota
-    MALFORMED = auto()  # 400
-    EMPTY_CHOICES = auto()  # chat
-    REFUSAL = auto()  # chat
-    FILTERED = auto()  # chat: finish_reason content_filter
-    CUT_OFF = auto()  # chat: finish_reason length, half an object
-    PROSE = auto()  # chat: an answer that is no JSON
-    OTHER_LANGUAGE = auto()  # chat
-    TOO_LONG = auto()  # chat: a summary of far more than 200 characters
-    WRONG_DIMENSION = auto()  # embeddings
-    TOO_FEW = auto()  # embeddings and ranking
-    NAN = auto()  # embeddings and ranking
-    RAW = auto()  # the body given to `reply_next`
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +79,14 @@ class ModelEndpoint:
         self.url = ""
         self._planned: deque[_Planned] = deque()
         self._always: _Planned | None = None
-        self._scripted: deque[str] = deque()
+        self._scripted: deque[str | list[dict[str, Any]]] = deque()
+        self.hung_up = asyncio.Event()
+        self.arrived = asyncio.Event()
+        self.takes_tools = True
+        self.refused_parameters: set[str] = set()
+        self.highest_temperature = 2.0
+        self.most_written = 1 << 20
+        self.most_messages = 1 << 20
         self._held = asyncio.Event()
         self._held.set()
         self._closing = asyncio.Event()
@@ -150,6 +125,23 @@ class ModelEndpoint:
     def answer_next(self, *answers: str | Mapping[str, Any]) -> None:
         """Set the answers of the next chat completions, in order, as texts or objects."""
         self._scripted.extend(answer if isinstance(answer, str) else json.dumps(answer) for answer in answers)
+
+    def call_next(self, *calls: tuple[str, object], text: str = "") -> None:
+        """Let the next chat completion ask for calls, each a function and its arguments: an object, or a raw text."""
+        self._scripted.append(
+            [
+                {
+                    "id": f"made_{number}",
+                    "type": "function",
+                    "function": {
+                        "name": name,
+                        "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments),
+                    },
+                    **({"said": text} if text and not number else {}),
+                }
+                for number, (name, arguments) in enumerate(calls)
+            ]
+        )
 
     def hold(self) -> None:
         """Answer no request until `release`; requests that arrive wait."""
@@ -223,10 +215,25 @@ class ModelEndpoint:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         try:
-            await self._held.wait()
+            if not await self._may_answer(reader):
+                self.hung_up.set()
+                return False
             return await self._answer("chat" if kind == "completions" else kind, body, writer)
         finally:
             self.at_once -= 1
+
+    async def _may_answer(self, reader: asyncio.StreamReader) -> bool:
+        """Wait until requests are answered; return whether the client is still there."""
+        if self._held.is_set():
+            return True
+        self.arrived.set()
+        waits = [asyncio.create_task(self._held.wait()), asyncio.create_task(reader.read(1))]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        return self._held.is_set()
 
     async def _answer(self, kind: str, body: dict[str, Any], writer: asyncio.StreamWriter) -> bool:
         planned = self._next_fault(kind)
@@ -240,6 +247,8 @@ class ModelEndpoint:
         if planned is not None and fault is Fault.RAW:
             data = planned.body
         extra = f"Retry-After: {planned.retry_after}\r\n" if planned and planned.retry_after is not None else ""
+        if status == 200 and body.get("stream") and fault is not Fault.RAW:
+            return await _stream(data, writer, cut=fault is Fault.CUT_BODY)
         payload = json.dumps(data).encode()
         if fault is Fault.HALF_JSON:
             payload = payload[: len(payload) // 2]
@@ -271,22 +280,52 @@ class ModelEndpoint:
 
     # --- Answers -----------------------------------------------------------------------------------------------------
 
-    def _chat(self, body: dict[str, Any], fault: Fault | None) -> tuple[int, Any]:
+    def _chat_refusal(self, body: dict[str, Any]) -> tuple[str, str] | None:
+        """Why a request is refused, and the code of it; ``None`` if it is answered."""
         wanted = body.get("response_format", {}).get("type", "text")
         if wanted != "text" and wanted not in self.formats:
-            return 400, _error("This model does not support the response_format that was asked for.")
+            return "This model does not support the response_format that was asked for.", ""
         if "temperature" in body and not self.takes_temperature:
-            return 400, _error("Unsupported value: 'temperature' cannot be set for this model.")
-        text = self._scripted.popleft() if self._scripted and fault is None else _completion(input_data(body), fault)
+            return "Unsupported value: 'temperature' cannot be set for this model.", ""
+        if found := self.refused_parameters & body.keys():
+            return f"Unsupported parameter: '{found.pop()}' is not supported with this model.", ""
+        return self._too_much(body)
+
+    def _too_much(self, body: dict[str, Any]) -> tuple[str, str] | None:
+        if body.get("temperature", 0) > self.highest_temperature:
+            return f"temperature: the range is 0 to {self.highest_temperature:g}", ""
+        for name in ("max_tokens", "max_completion_tokens"):
+            if body.get(name, 0) > self.most_written:
+                return f"{name} is too large: this model writes at most {self.most_written} tokens.", ""
+        if len(body["messages"]) > self.most_messages:
+            told = "The messages and the functions are longer than this model's context. Shorten the functions."
+            return told, "context_length_exceeded"
+        if "tools" in body and not self.takes_tools:
+            return "This model does not support tools.", ""
+        return None
+
+    def _chat(self, body: dict[str, Any], fault: Fault | None) -> tuple[int, Any]:
+        if (refusal := self._chat_refusal(body)) is not None:
+            return 400, _error(*refusal)
+        said = (
+            self._scripted.popleft()
+            if self._scripted and fault in {None, Fault.CUT_BODY, Fault.SLOW}
+            else made_answer(body, fault)
+        )
+        text = said if isinstance(said, str) else ""
         message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
         finish = "stop"
+        if isinstance(said, list):
+            told = "".join(call.pop("said", "") for call in said)
+            message |= {"content": told or None, "tool_calls": said}
+            finish = "tool_calls"
         if fault is Fault.REFUSAL:
             message |= {"content": None, "refusal": "I cannot help with that."}
         if fault is Fault.FILTERED:
             finish, message["content"] = "content_filter", ""
         if fault is Fault.CUT_OFF:
             finish, message["content"] = "length", text[: len(text) // 2]
-        read = sum(len(part["content"]) // 4 for part in body["messages"])
+        read = sum(len(part["content"] or "") // 4 for part in body["messages"])
         return 200, {
             "id": f"chatcmpl-{len(self.chat_calls)}",
             "object": "chat.completion",
@@ -357,53 +396,20 @@ def endpoint_in_a_thread() -> Iterator[ModelEndpoint]:
         loop.close()
 
 
-def input_data(call: Mapping[str, Any]) -> dict[str, Any]:
-    """The data of a chat call, which the prompt refers to."""
-    found: dict[str, Any] = json.loads(call["messages"][1]["content"])["input_data"]
-    return found
-
-
-def hashed(text: str, dimensions: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """The unit vector of a text: its words, each counted at the place that its hash names."""
-    vector = np.full(dimensions, 1e-3, dtype=np.float32)
-    for word in words_of(text):
-        vector[zlib.crc32(word.encode("utf-8", "replace")) % dimensions] += 1
-    return (vector / np.linalg.norm(vector)).astype(np.float32)
-
-
-def first_words(text: str, count: int = _SUMMARY_WORDS) -> str:
-    """The summary of a text: its first words, or its first characters when it has no blanks."""
-    words = text.split()
-    return " ".join(words[:count]) if len(words) > 1 else text.strip()[:60]
-
-
-def _completion(data: dict[str, Any], fault: Fault | None) -> str:
-    if fault is Fault.PROSE:
-        return "I am afraid that I have nothing to say in that form."
-    if "user_query" in data:
-        return json.dumps(_decision(data))
-    if "text" in data:
-        summary = first_words(data["text"])
-    else:
-        parts = data["child_summaries"]
-        summary = " / ".join(first_words(part, _SUMMARY_WORDS // len(parts) + 3) for part in parts)
-    if fault is Fault.OTHER_LANGUAGE:
-        summary = ENGLISH if any(ord(character) >= _CJK for character in summary) else CHINESE
-    if fault is Fault.TOO_LONG:
-        summary = f"{summary}. " * 20
-    return json.dumps({"summary": summary}, ensure_ascii=False)
-
-
-def _decision(data: dict[str, Any]) -> dict[str, Any]:
-    nodes = data["context_nodes"]
-    leaves = [node for node in nodes if node["node_type"] != "SUMMARY_NODE"]
-    if not leaves and nodes and "remaining_explorations" not in data:
-        payload = {"node_id_to_explore": nodes[0]["node_id"], "reasoning_for_exploration": "more detail is needed"}
-        return {"action": "EXPLORE", "payload": payload}
-    known = leaves or nodes
-    text = " ".join(node.get("content") or node["summary"] for node in known) or "Nothing is known about that."
-    cited = [node["node_id"] for node in known]
-    return {"action": "ANSWER", "payload": {"final_answer": text, "cited_node_ids": cited}}
+async def _stream(completion: Any, writer: asyncio.StreamWriter, *, cut: bool) -> bool:
+    """Send a completion as a stream of its words and pieces of calls; return whether the connection stays open."""
+    writer.write(b"HTTP/1.1 200 Said\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+    pieces = list(stream_pieces(completion))
+    for number, piece in enumerate(pieces):
+        if cut and number == len(pieces) // 2:
+            await writer.drain()
+            return False
+        data = f"data: {piece if isinstance(piece, str) else json.dumps(piece)}\n\n".encode()
+        writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+        await writer.drain()
+    writer.write(b"0\r\n\r\n")
+    await writer.drain()
+    return True
 
 
 def _failure(fault: Fault | None) -> tuple[int, Any] | None:

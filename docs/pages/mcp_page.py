@@ -10,11 +10,21 @@ from memotree.gateways.everyday_tools import EVERYDAY
 from memotree.gateways.json_schema import SHARED, description, in_tools, input_schema
 from memotree.gateways.tool import Tool
 from memotree.gateways.tool_definitions import TOOLS
+from memotree.planner import declared_tools
+from memotree.tools.builtin.services import ToolOptions, builtin_tools
+from memotree.tools.declaration import Declaration
 
 INTRO = """
 What an agent sees of MemoTree over the Model Context Protocol ([how to
 connect](../how-to/connect-an-agent-over-mcp.md)), tool by tool. Every tool answers with the same structure:
 [what a tool answers](../how-to/connect-an-agent-over-mcp.md#what-a-tool-answers).
+"""
+
+FUNCTIONS = """
+## Functions of the server
+
+They call no operation of the store, and are offered over MCP only with `--tools all` or by name. What they may take and
+reach are [settings](settings.md).
 """
 
 _GROUPS = (
@@ -31,6 +41,9 @@ def page() -> str:
     for heading, tools in _GROUPS:
         parts.append(f"\n## {heading}\n")
         parts += [_section(tool) for tool in tools]
+    parts.append(FUNCTIONS)
+    functions = builtin_tools(ToolOptions(("/",), (), ("*",), "http://127.0.0.1/"))
+    parts += [_function(tool.declaration) for tool in (*functions, *declared_tools())]
     return "".join(parts)
 
 
@@ -40,7 +53,18 @@ def _section(tool: Tool) -> str:
     return f"\n### {tool.name}\n\n{prose(description(tool))}\n\n{_hints(tool)}\n" + (f"\n{rows}" if rows else "")
 
 
-def _hints(tool: Tool) -> str:
+def _function(tool: Declaration) -> str:
+    needed = set(tool.parameters.get("required", ()))
+    rows = [
+        (f"`{name}`", _kind(schema)[0] + (", needed" if name in needed else ""), prose(schema.get("description", "")))
+        for name, schema in tool.parameters["properties"].items()
+    ]
+    reach = " Reaches beyond the server." if tool.open_world else ""
+    told = table(("argument", "type", "meaning"), rows)
+    return f"\n### {tool.name}\n\n{prose(tool.description)}\n\n{_hints(tool)}{reach}\n" + (f"\n{told}" if told else "")
+
+
+def _hints(tool: Tool | Declaration) -> str:
     if tool.read_only:
         return "Changes nothing."
     hints = ["May delete or overwrite something." if tool.destructive else "Only adds."]

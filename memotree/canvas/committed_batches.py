@@ -14,6 +14,7 @@ from memotree_storage.store import Store
 from memotree.canvas.node_messages import nodes_at
 from memotree.request import lookup
 from memotree.request.batches import naming_change
+from memotree.request.idempotency import kept_request_id
 from memotree.request.messages import TITLE
 from memotree.sessions.editing import SessionEditor
 from memotree.sessions.immediate import ImmediateCall, Made, Make, Target
@@ -87,7 +88,7 @@ def _with_ids(workspace_id: str, request: pb.BatchChangeNodesRequest) -> list[pb
         if one.WhichOneof("change") == "create" and request.request_id and not one.create.node_id:
             filled = pb.NodeChange()
             filled.CopyFrom(one)
-            filled.create.node_id = derived_id(workspace_id, request.request_id, number)
+            filled.create.node_id = derived_id(workspace_id, kept_request_id(request.request_id), number)
             changes.append(filled)
         else:
             changes.append(one)

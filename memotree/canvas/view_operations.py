@@ -15,6 +15,7 @@ from memotree.request.limits import ServiceLimits
 from memotree.request.lookup import WorkspaceRevision
 from memotree.request.messages import timestamp
 from memotree.request.pages import PageTokens, page_size
+from memotree.request.principal import principal
 from memotree.v1 import view_service_pb2 as pb
 
 DEFAULT_VIEW = "default"
@@ -28,13 +29,13 @@ class ViewNotFoundError(NotFoundError):
 
 
 def view_key(place: WorkspaceRevision, name: str) -> ViewKey:
-    """The key of the view with that name, in the session or branch of ``place``.
+    """The key of the caller's view with that name, in the session or branch of ``place``.
 
     Raises:
         InvalidTextError: The name is empty, too long or unprintable.
     """
     check_text("view_name", name, required=True, max_chars=_NAME_CHARS)
-    return ViewKey(place.workspace.workspace_id, place.scope, name)
+    return ViewKey(place.workspace.workspace_id, place.scope, name, principal().owner)
 
 
 def _too_small(request: pb.RenderViewRequest, needed: int) -> str:
@@ -80,6 +81,7 @@ class ViewOperations:
                 conn,
                 place.workspace.workspace_id,
                 place.scope,
+                principal=principal().owner,
                 after=cursor["name"] if cursor else "",
                 limit=size + 1,
             )

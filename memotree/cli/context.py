@@ -28,7 +28,7 @@ from memotree.cli.errors import (
     tell_cli_error,
     tell_client_error,
 )
-from memotree.cli.target import Choice, find_address, read_choice, write_choice
+from memotree.cli.target import Choice, TargetUnknownError, find_address, find_key, read_choice, write_choice
 from memotree.cli.terminal.examples import epilog, panel
 from memotree.cli.terminal.help_pages import HelpfulCommand
 from memotree.cli.terminal.output import Output
@@ -151,12 +151,16 @@ class CliContext:
         from memotree.client import Client  # noqa: PLC0415 - `--help` and usage errors need no gRPC
 
         collect_garbage()
-        return Client(
-            self.address,
-            timeout=PATIENCE_SECONDS,
-            on_warning=lambda text: self.output.warn(in_commands(text)),
-            contract_names=True,  # `memotree.cli.wording` replaces them
-        )
+        try:
+            return Client(
+                self.address,
+                timeout=PATIENCE_SECONDS,
+                on_warning=lambda text: self.output.warn(in_commands(text)),
+                contract_names=True,  # `memotree.cli.wording` replaces them
+                key=find_key(self.address),
+            )
+        except ValueError as error:  # a key in clear, or a file of MEMOTREE_TLS or MEMOTREE_CERTIFICATE
+            raise TargetUnknownError(str(error)) from None
 
     @property
     def workspace(self) -> "Workspace":

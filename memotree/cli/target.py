@@ -14,11 +14,16 @@ from typing import Any
 import typer
 
 from memotree.cli.errors import CliError
+from memotree.environment import API_KEY_VARIABLE
+from memotree.identity.key_file import read_key
 from memotree.server.announcement import read_announcement
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = "7319"
 DEFAULT_ADDRESS = f"{DEFAULT_HOST}:{DEFAULT_PORT}"
+
+_ADDRESS_SETTINGS = ("host", "port", "authentication", "tls_certificate", "tls_key", "tls_in_front")
+"""The settings from which the address of a server follows; of the others, a command need not know the secrets."""
 
 
 class TargetUnknownError(CliError):
@@ -46,7 +51,7 @@ def data_folder() -> Path:
         from memotree.settings import load_settings  # noqa: PLC0415 - see above
 
         with suppress(MemoTreeError):  # `memotree serve` reports what is wrong with them
-            return load_settings().data_folder
+            return load_settings(only=("data_folder",)).data_folder
     given = os.environ.get("MEMOTREE_DATA")
     if given:
         return Path(given).expanduser()
@@ -75,6 +80,22 @@ def find_address(given: str | None) -> str:
     return announced.address if announced else _settings_address()
 
 
+def find_key(address: str) -> str:
+    """The API key for a server: that of the environment, else that in the data folder if its server is meant."""
+    given = os.environ.get(API_KEY_VARIABLE, "").strip()
+    if given:
+        return given
+    folder = data_folder()
+    announced = read_announcement(folder)
+    return read_key(folder) if announced is not None and announced.address == address else ""
+
+
+def announced_url(address: str) -> str:
+    """The URL of the server at an address, if it runs on this machine and serves HTTP; else empty."""
+    announced = read_announcement(data_folder())
+    return announced.url if announced is not None and announced.address == address else ""
+
+
 def _settings_address() -> str:
     """The address on which ``memotree serve`` would listen; port 0 (any free port) never reaches a server."""
     host, port = (os.environ.get(f"MEMOTREE_{name}") for name in ("HOST", "PORT"))
@@ -82,12 +103,12 @@ def _settings_address() -> str:
         return DEFAULT_ADDRESS
     from memotree_storage.errors import MemoTreeError  # noqa: PLC0415 - see `data_folder`
 
-    from memotree.server.listen import address, loopback  # noqa: PLC0415 - likewise
+    from memotree.server.listen import address, listening_host  # noqa: PLC0415 - likewise
     from memotree.settings import load_settings  # noqa: PLC0415 - likewise
 
     try:
-        settings = load_settings()
-        return address(loopback(settings.host), settings.port)
+        settings = load_settings(only=_ADDRESS_SETTINGS)
+        return address(listening_host(settings), settings.port)
     except MemoTreeError as error:
         raise TargetUnknownError(
             f"{error.message}\nThe server's address comes from them: correct them, or give it with --address."

@@ -11,8 +11,11 @@ Import everything from here::
 """
 
 from memotree.client import changes, memory
+from memotree.client.access import ApiKey, Grant, NewApiKey, Principal
 from memotree.client.aio import AsyncClient
+from memotree.client.auditing import AuditRecord
 from memotree.client.blocking import Client, Revision, Session, View, Workspace
+from memotree.client.changed_settings import ChangedSetting
 from memotree.client.changes import Change
 from memotree.client.conflicts import Absence, ChildNode, Conflict, ConflictHunk, Place, Resolution
 from memotree.client.enums import (
@@ -26,8 +29,11 @@ from memotree.client.enums import (
     MergeStyle,
     ProposalEventKind,
     ProposalStatus,
+    QueryEnd,
+    QueryStrategy,
     RecallStrategy,
     RelationType,
+    Role,
     SearchScope,
     SearchType,
     SessionState,
@@ -112,6 +118,17 @@ from memotree.client.node_values import (
     Tree,
     TreeNode,
 )
+from memotree.client.query_values import (
+    QueryAnswer,
+    QueryCall,
+    QueryConversation,
+    QueryEvent,
+    QueryPlan,
+    QuerySource,
+    QueryStep,
+    QueryText,
+    QueryTurn,
+)
 from memotree.client.review_values import (
     MemoryTest,
     MemoryTestResult,
@@ -125,7 +142,7 @@ from memotree.client.review_values import (
 )
 from memotree.client.revision import AsyncRevision
 from memotree.client.session import AsyncSession
-from memotree.client.tools import Tool, ToolCall, ToolError, ToolResult
+from memotree.client.tools import Tool, ToolCall, ToolError, ToolPermission, ToolResult
 from memotree.client.transport import DEFAULT_ADDRESS
 from memotree.client.view import AsyncView
 from memotree.client.view_values import Collapse, ContextUsage, Expansion, Rendering, ViewInfo
@@ -153,6 +170,7 @@ __all__ = [
     "Answer",
     "AnswerChange",
     "AnswerHistory",
+    "ApiKey",
     "Archive",
     "ArchiveMerge",
     "ArchiveMergeSuggestion",
@@ -162,6 +180,7 @@ __all__ = [
     "AsyncSession",
     "AsyncView",
     "AsyncWorkspace",
+    "AuditRecord",
     "Author",
     "BlamedLine",
     "Branch",
@@ -172,6 +191,7 @@ __all__ = [
     "ChangeKind",
     "ChangeResult",
     "ChangeSelection",
+    "ChangedSetting",
     "ChildNode",
     "Citation",
     "Client",
@@ -202,6 +222,7 @@ __all__ = [
     "FaultKind",
     "FieldChange",
     "FilesFound",
+    "Grant",
     "IngestedDocument",
     "IngestedFile",
     "Ingestion",
@@ -223,6 +244,7 @@ __all__ = [
     "MergeStyle",
     "ModelUsage",
     "NamedNode",
+    "NewApiKey",
     "Node",
     "NodeRevision",
     "NotFoundError",
@@ -230,6 +252,7 @@ __all__ = [
     "PermissionDeniedError",
     "PickedCommit",
     "Place",
+    "Principal",
     "Progress",
     "Proposal",
     "ProposalCheck",
@@ -239,6 +262,17 @@ __all__ = [
     "ProposalStatus",
     "Protection",
     "PushPolicy",
+    "QueryAnswer",
+    "QueryCall",
+    "QueryConversation",
+    "QueryEnd",
+    "QueryEvent",
+    "QueryPlan",
+    "QuerySource",
+    "QueryStep",
+    "QueryStrategy",
+    "QueryText",
+    "QueryTurn",
     "RecallResult",
     "RecallSignal",
     "RecallStrategy",
@@ -254,6 +288,7 @@ __all__ = [
     "ResourceExhaustedError",
     "Review",
     "Revision",
+    "Role",
     "SearchHit",
     "SearchResult",
     "SearchScope",
@@ -277,6 +312,7 @@ __all__ = [
     "Tool",
     "ToolCall",
     "ToolError",
+    "ToolPermission",
     "ToolResult",
     "Tree",
     "TreeNode",

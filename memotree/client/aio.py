@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
+from memotree.client.access import AsyncAccess
+from memotree.client.auditing import AsyncAudit
+from memotree.client.changed_settings import ChangedSetting
 from memotree.client.errors import AlreadyExistsError
 from memotree.client.jobs import AsyncJobs, Job
+from memotree.client.keys import File, api_key, credentials
 from memotree.client.paging import pages
 from memotree.client.revision import MOST_PER_PAGE
 from memotree.client.tools import AsyncTools
@@ -15,6 +20,8 @@ from memotree.client.transport import DEFAULT_ADDRESS, AioTransport, TransportSe
 from memotree.client.workspace import AsyncWorkspace
 from memotree.client.workspace_values import ServerStatus, WorkspaceInfo
 from memotree.v1 import (
+    access_service_pb2_grpc,
+    audit_service_pb2_grpc,
     erase_service_pb2_grpc,
     forest_service_pb2_grpc,
     history_service_pb2_grpc,
@@ -22,14 +29,17 @@ from memotree.v1 import (
     job_service_pb2_grpc,
     maintenance_service_pb2_grpc,
     node_service_pb2_grpc,
+    query_service_pb2_grpc,
     review_service_pb2_grpc,
     session_service_pb2_grpc,
+    settings_service_pb2_grpc,
     tool_service_pb2_grpc,
     view_service_pb2_grpc,
     workspace_service_pb2_grpc,
 )
 from memotree.v1 import index_service_pb2 as indexes
 from memotree.v1 import maintenance_service_pb2 as maintenance
+from memotree.v1 import settings_service_pb2 as settings
 from memotree.v1 import workspace_service_pb2 as workspaces
 
 if TYPE_CHECKING:
@@ -38,7 +48,7 @@ if TYPE_CHECKING:
 
     from grpc import aio
 
-    from memotree.client.transport import Transport
+from memotree.client.transport import Transport
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +66,11 @@ class AsyncRawStubs:
     reviews: review_service_pb2_grpc.ReviewServiceAsyncStub
     erasures: erase_service_pb2_grpc.EraseServiceAsyncStub
     indexes: index_service_pb2_grpc.IndexServiceAsyncStub
+    settings: settings_service_pb2_grpc.SettingsServiceAsyncStub
     tools: tool_service_pb2_grpc.ToolServiceAsyncStub
+    queries: query_service_pb2_grpc.QueryServiceAsyncStub
+    access: access_service_pb2_grpc.AccessServiceAsyncStub
+    audit: audit_service_pb2_grpc.AuditServiceAsyncStub
 
     @classmethod
     def over(cls, channel: aio.Channel) -> Self:
@@ -73,12 +87,16 @@ class AsyncRawStubs:
             review_service_pb2_grpc.ReviewServiceStub(channel),
             erase_service_pb2_grpc.EraseServiceStub(channel),
             index_service_pb2_grpc.IndexServiceStub(channel),
+            settings_service_pb2_grpc.SettingsServiceStub(channel),
             tool_service_pb2_grpc.ToolServiceStub(channel),
+            query_service_pb2_grpc.QueryServiceStub(channel),
+            access_service_pb2_grpc.AccessServiceStub(channel),
+            audit_service_pb2_grpc.AuditServiceStub(channel),
         )
         return cls(*stubs)
 
 
-class Calls(AsyncJobs, AsyncTools):
+class Calls(AsyncJobs, AsyncTools, AsyncAccess, AsyncAudit):
     """Calls to the server as a whole, over any transport."""
 
     def __init__(self, transport: Transport) -> None:
@@ -124,6 +142,15 @@ class Calls(AsyncJobs, AsyncTools):
             await self._transport.call(maintenance.GetStatusRequest(), maintenance.GetStatusResponse)
         )
 
+    async def reload_settings(self) -> tuple[ChangedSetting, ...]:
+        """Makes the server read its settings file again; returns what differs from before.
+
+        What can change while the server runs takes effect at once. If something is wrong with the settings, nothing
+        changes, and the error has every fault with its place.
+        """
+        answer = await self._transport.call(settings.ReloadSettingsRequest(), settings.ReloadSettingsResponse)
+        return tuple(map(ChangedSetting.from_wire, answer.changed))
+
     async def change_embedding(self, model: str, *, dimensions: int = 0, request_id: str = "") -> Job:
         """Makes an index with another embedding model beside the present one, as a job, and switches to it at its end.
 
@@ -162,6 +189,12 @@ class AsyncClient(Calls):
         on_warning: Called with each warning in an answer; ``None`` logs the warnings.
         contract_names: Whether messages name the RPCs and fields of the contract, as the server sends them, instead of
             methods and arguments of Python; for programs with words of their own.
+        key: An API key, for a server that needs one; that of ``MEMOTREE_API_KEY`` if ``None``.
+        tls: Whether to use TLS, with the certificates that the system trusts; or a PEM file with those to trust; what
+            ``MEMOTREE_TLS`` says if ``None``.
+        certificate: A PEM file with the certificate that proves who calls, over TLS and without a key, and the key of
+            that certificate; or two files, the second with its key; those of ``MEMOTREE_CERTIFICATE`` and
+            ``MEMOTREE_CERTIFICATE_KEY`` if ``None``.
     """
 
     def __init__(
@@ -173,8 +206,19 @@ class AsyncClient(Calls):
         attempts: int = 5,
         on_warning: Callable[[str], None] | None = None,
         contract_names: bool = False,
+        key: str | None = None,
+        tls: bool | str | os.PathLike[str] | None = None,
+        certificate: File | tuple[File, File] | None = None,
     ) -> None:
-        settings = TransportSettings(timeout, stream_timeout, attempts, on_warning or log_warning, contract_names)
+        settings = TransportSettings(
+            timeout,
+            stream_timeout,
+            attempts,
+            on_warning or log_warning,
+            contract_names,
+            api_key(key),
+            credentials(tls, certificate),
+        )
         self._aio_transport = AioTransport(address, settings)
         super().__init__(self._aio_transport)
 

@@ -4,6 +4,7 @@ No code is written twice: a blocking object wraps its asynchronous twin over a `
 never suspend, and each method runs the twin's coroutine to its end. Signatures and docstrings come from the twin.
 """
 
+import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from functools import cached_property, wraps
@@ -13,6 +14,7 @@ import grpc
 
 from memotree.client.aio import Calls
 from memotree.client.errors import MemoTreeClientError, without_library_frames
+from memotree.client.keys import File, api_key, credentials
 from memotree.client.revision import AsyncRevision
 from memotree.client.session import AsyncSession
 from memotree.client.signatures import described, name_methods
@@ -21,6 +23,8 @@ from memotree.client.typed import refused
 from memotree.client.view import AsyncView
 from memotree.client.workspace import AsyncWorkspace, OpeningSession
 from memotree.v1 import (
+    access_service_pb2_grpc,
+    audit_service_pb2_grpc,
     erase_service_pb2_grpc,
     forest_service_pb2_grpc,
     history_service_pb2_grpc,
@@ -29,8 +33,10 @@ from memotree.v1 import (
     maintenance_service_pb2_grpc,
     memory_service_pb2_grpc,
     node_service_pb2_grpc,
+    query_service_pb2_grpc,
     review_service_pb2_grpc,
     session_service_pb2_grpc,
+    settings_service_pb2_grpc,
     tool_service_pb2_grpc,
     view_service_pb2_grpc,
     workspace_service_pb2_grpc,
@@ -173,6 +179,9 @@ class Revision(_Twin):
     recall = _blocking(AsyncRevision.recall)
     drill_down = _blocking(AsyncRevision.drill_down)
     ask = _iterating(AsyncRevision.ask)
+    query = _blocking(AsyncRevision.query)
+    stream_query = _iterating(AsyncRevision.stream_query)
+    plan_query = _blocking(AsyncRevision.plan_query)
     suggest_archive_merges = _blocking(AsyncRevision.suggest_archive_merges)
     stale_summaries = _blocking(AsyncRevision.stale_summaries)
     export_markdown = _blocking(AsyncRevision.export_markdown)
@@ -282,6 +291,9 @@ class Workspace(Revision):
     erase = _blocking(AsyncWorkspace.erase)
     erasures = _iterating(AsyncWorkspace.erasures)
     erasure = _blocking(AsyncWorkspace.erasure)
+    conversations = _blocking(AsyncWorkspace.conversations)
+    conversation = _blocking(AsyncWorkspace.conversation)
+    delete_conversation = _blocking(AsyncWorkspace.delete_conversation)
     verify = _iterating(AsyncWorkspace.verify)
     rebuild = _iterating(AsyncWorkspace.rebuild)
     start_rebuild = _blocking(AsyncWorkspace.start_rebuild)
@@ -318,7 +330,11 @@ class RawStubs:
     reviews: review_service_pb2_grpc.ReviewServiceStub
     erasures: erase_service_pb2_grpc.EraseServiceStub
     indexes: index_service_pb2_grpc.IndexServiceStub
+    settings: settings_service_pb2_grpc.SettingsServiceStub
     tools: tool_service_pb2_grpc.ToolServiceStub
+    queries: query_service_pb2_grpc.QueryServiceStub
+    access: access_service_pb2_grpc.AccessServiceStub
+    audit: audit_service_pb2_grpc.AuditServiceStub
 
     @classmethod
     def over(cls, channel: grpc.Channel) -> Self:
@@ -336,7 +352,11 @@ class RawStubs:
             review_service_pb2_grpc.ReviewServiceStub(channel),
             erase_service_pb2_grpc.EraseServiceStub(channel),
             index_service_pb2_grpc.IndexServiceStub(channel),
+            settings_service_pb2_grpc.SettingsServiceStub(channel),
             tool_service_pb2_grpc.ToolServiceStub(channel),
+            query_service_pb2_grpc.QueryServiceStub(channel),
+            access_service_pb2_grpc.AccessServiceStub(channel),
+            audit_service_pb2_grpc.AuditServiceStub(channel),
         )
 
 
@@ -351,6 +371,12 @@ class Client(_Twin):
         on_warning: Called with each warning in an answer; ``None`` logs the warnings.
         contract_names: Whether messages name the RPCs and fields of the contract, as the server sends them, instead of
             methods and arguments of Python; for programs with words of their own.
+        key: An API key, for a server that needs one; that of ``MEMOTREE_API_KEY`` if ``None``.
+        tls: Whether to use TLS, with the certificates that the system trusts; or a PEM file with those to trust; what
+            ``MEMOTREE_TLS`` says if ``None``.
+        certificate: A PEM file with the certificate that proves who calls, over TLS and without a key, and the key of
+            that certificate; or two files, the second with its key; those of ``MEMOTREE_CERTIFICATE`` and
+            ``MEMOTREE_CERTIFICATE_KEY`` if ``None``.
     """
 
     def __init__(
@@ -362,8 +388,19 @@ class Client(_Twin):
         attempts: int = 5,
         on_warning: Callable[[str], None] | None = None,
         contract_names: bool = False,
+        key: str | None = None,
+        tls: bool | str | os.PathLike[str] | None = None,
+        certificate: File | tuple[File, File] | None = None,
     ) -> None:
-        settings = TransportSettings(timeout, stream_timeout, attempts, on_warning or log_warning, contract_names)
+        settings = TransportSettings(
+            timeout,
+            stream_timeout,
+            attempts,
+            on_warning or log_warning,
+            contract_names,
+            api_key(key),
+            credentials(tls, certificate),
+        )
         self._transport = BlockingTransport(address, settings)
         super().__init__(Calls(self._transport))
 
@@ -399,8 +436,19 @@ class Client(_Twin):
     cancel_job = _blocking(Calls.cancel_job)
     resume_job = _blocking(Calls.resume_job)
     change_embedding = _blocking(Calls.change_embedding)
+    reload_settings = _blocking(Calls.reload_settings)
     tools = _blocking(Calls.tools)
     tool = _blocking(Calls.tool)
     run_tool = _blocking(Calls.run_tool)
     run_tools = _blocking(Calls.run_tools)
+    principal = _blocking(Calls.principal)
+    principals = _iterating(Calls.principals)
+    put_principal = _blocking(Calls.put_principal)
+    delete_principal = _blocking(Calls.delete_principal)
+    create_key = _blocking(Calls.create_key)
+    keys = _iterating(Calls.keys)
+    delete_key = _blocking(Calls.delete_key)
+    grant_role = _blocking(Calls.grant_role)
+    revoke_role = _blocking(Calls.revoke_role)
+    audit_records = _iterating(Calls.audit_records)
     close = _blocking(Calls.close)

@@ -14,6 +14,8 @@ from google.protobuf.descriptor import Descriptor, MethodDescriptor
 from google.protobuf.message import Message
 
 from memotree.v1 import (
+    access_service_pb2,
+    audit_service_pb2,
     erase_service_pb2,
     forest_service_pb2,
     history_service_pb2,
@@ -22,8 +24,10 @@ from memotree.v1 import (
     maintenance_service_pb2,
     memory_service_pb2,
     node_service_pb2,
+    query_service_pb2,
     review_service_pb2,
     session_service_pb2,
+    settings_service_pb2,
     tool_service_pb2,
     view_service_pb2,
     workspace_service_pb2,
@@ -64,6 +68,7 @@ class Method:
 
 def _methods() -> Iterator[tuple[Descriptor, Method]]:
     for module in (
+        audit_service_pb2,
         erase_service_pb2,
         forest_service_pb2,
         history_service_pb2,
@@ -72,9 +77,12 @@ def _methods() -> Iterator[tuple[Descriptor, Method]]:
         maintenance_service_pb2,
         memory_service_pb2,
         node_service_pb2,
+        query_service_pb2,
         review_service_pb2,
         session_service_pb2,
+        settings_service_pb2,
         tool_service_pb2,
+        access_service_pb2,
         view_service_pb2,
         workspace_service_pb2,
     ):

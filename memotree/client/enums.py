@@ -4,12 +4,14 @@ from enum import StrEnum
 from typing import Any, Literal, TypeVar
 
 from memotree.v1 import (
+    access_service_pb2,
     forest_service_pb2,
     history_service_pb2,
     job_service_pb2,
     maintenance_service_pb2,
     memory_service_pb2,
     node_service_pb2,
+    query_service_pb2,
     review_service_pb2,
     session_service_pb2,
     types_pb2,
@@ -106,6 +108,19 @@ class JobState(StrEnum):
     CANCELLED = "CANCELLED"
 
 
+class Role(StrEnum):
+    """What somebody may do in a workspace; each role may do all that the ones before it may.
+
+    NONE stands for a role of a newer server, too.
+    """
+
+    NONE = "NONE"
+    READER = "READER"
+    WRITER = "WRITER"
+    REVIEWER = "REVIEWER"
+    ADMIN = "ADMIN"
+
+
 class SearchType(StrEnum):
     """How a search finds nodes: by words, by meaning, along relations, or by words and meaning fused."""
 
@@ -139,6 +154,30 @@ class RecallStrategy(StrEnum):
     LCA = "LCA"
     COLLAPSED = "COLLAPSED"
     HYBRID = "HYBRID"
+
+
+class QueryEnd(StrEnum):
+    """Why a question with tools ended; UNSPECIFIED for a reason of a newer server."""
+
+    UNSPECIFIED = "UNSPECIFIED"
+    ANSWERED = "ANSWERED"
+    CALL_LIMIT = "CALL_LIMIT"
+    FAULTY_CALLS = "FAULTY_CALLS"
+    TOKEN_LIMIT = "TOKEN_LIMIT"  # noqa: S105 - tokens of a language model
+    ANSWER_CUT = "ANSWER_CUT"
+    TIME_LIMIT = "TIME_LIMIT"
+    MODEL_FAILED = "MODEL_FAILED"
+
+
+class QueryStrategy(StrEnum):
+    """How a question is answered with tools; UNSPECIFIED for a strategy of a newer server."""
+
+    UNSPECIFIED = "UNSPECIFIED"
+    DIRECT = "DIRECT"
+    SINGLE_TOOL = "SINGLE_TOOL"
+    SEQUENTIAL = "SEQUENTIAL"
+    PARALLEL = "PARALLEL"
+    ITERATIVE = "ITERATIVE"
 
 
 class DropReason(StrEnum):
@@ -209,6 +248,7 @@ RelationName = (
 MergeStyleName = MergeStyle | Literal["COMMIT", "FAST_FORWARD", "SQUASH"]
 ConflictSideName = ConflictSide | Literal["OURS", "THEIRS", "BASE"]
 JobStateName = JobState | Literal["QUEUED", "RUNNING", "SUCCEEDED", "FAILED", "STOPPED", "CANCELLED"]
+RoleName = Role | Literal["READER", "WRITER", "REVIEWER", "ADMIN"]
 SearchTypeName = SearchType | Literal["FULL_TEXT", "SEMANTIC", "RELATION", "HYBRID"]
 SearchScopeName = SearchScope | Literal["ALL", "CURRENT_VIEW", "SUBTREE", "RELATED"]
 UpdateModeName = UpdateMode | Literal["MERGE", "REPLACE", "APPEND", "PREPEND"]
@@ -219,6 +259,7 @@ RecallStrategyName = RecallStrategy | Literal["LCA", "COLLAPSED", "HYBRID"]
 _WIRE: dict[type[StrEnum], tuple[Any, str]] = {
     Level: (types_pb2.LevelOfDetail, "LEVEL_OF_DETAIL_"),
     RelationType: (types_pb2.RelationType, "RELATION_TYPE_"),
+    Role: (access_service_pb2.Role, "ROLE_"),
     ChangeKind: (types_pb2.ChangeKind, "CHANGE_KIND_"),
     MergeStyle: (history_service_pb2.MergeStyle, "MERGE_STYLE_"),
     TextPartKind: (history_service_pb2.TextPartKind, "TEXT_PART_KIND_"),
@@ -231,6 +272,8 @@ _WIRE: dict[type[StrEnum], tuple[Any, str]] = {
     UpdateMode: (node_service_pb2.UpdateMode, "UPDATE_MODE_"),
     RecallStrategy: (forest_service_pb2.RecallStrategy, "RECALL_STRATEGY_"),
     DropReason: (forest_service_pb2.DropReason, "DROP_REASON_"),
+    QueryEnd: (query_service_pb2.QueryEnd, "QUERY_END_"),
+    QueryStrategy: (query_service_pb2.QueryStrategy, "QUERY_STRATEGY_"),
     Similarity: (memory_service_pb2.Similarity, "SIMILARITY_"),
     StaleReason: (forest_service_pb2.StaleReason, "STALE_REASON_"),
     ProposalStatus: (review_service_pb2.ProposalStatus, "PROPOSAL_STATUS_"),

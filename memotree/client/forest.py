@@ -77,7 +77,7 @@ class AsyncForestQueries:
             strategy=to_wire(RecallStrategy, strategy),
             top_k=top_k,
             token_budget=token_budget,
-            filter=_filter(archives, model_id, tags, node_types, since, until, under, valid_at, include_outdated),
+            filter=filtered(archives, model_id, tags, node_types, since, until, under, valid_at, include_outdated),
             include_trace=include_trace,
         )
         if receipt is not None:
@@ -137,7 +137,7 @@ class AsyncForestQueries:
             workspace=self._workspace,
             revision=self._revision,
             query=query,
-            filter=_filter(archives, model_id, tags, node_types, since, until, under, valid_at, include_outdated),
+            filter=filtered(archives, model_id, tags, node_types, since, until, under, valid_at, include_outdated),
             max_steps=max_steps,
             token_budget=token_budget,
             strategy=to_wire(RecallStrategy, strategy),
@@ -296,7 +296,7 @@ class AsyncForestChanges(AsyncForestQueries):
         return Job.from_wire((await self._transport.call(request, wire.RenewSummariesResponse)).job)
 
 
-def _filter(
+def filtered(
     archives: Iterable[ArchiveRef],
     model_id: str,
     tags: Iterable[str],
@@ -307,6 +307,7 @@ def _filter(
     valid_at: datetime | str,
     include_outdated: bool,
 ) -> wire.RecallFilter:
+    """The filter of a request; see `AsyncForestQueries.recall`."""
     return wire.RecallFilter(
         archives=[archive_id(archive) for archive in several("archives", archives)],
         model_id=model_id,

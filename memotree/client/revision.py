@@ -42,6 +42,7 @@ from memotree.client.node_values import (
     stamp,
 )
 from memotree.client.paging import pages
+from memotree.client.queries import AsyncQueries
 from memotree.client.transport import Transport
 from memotree.client.view import AsyncView
 from memotree.client.view_values import ViewInfo
@@ -60,7 +61,7 @@ REST_OF_TREE = 5000
 """The other pages of a tree: few, since each finds its place in the structure of the tree again."""
 
 
-class AsyncRevision(AsyncForestQueries):
+class AsyncRevision(AsyncForestQueries, AsyncQueries):
     """A workspace at one revision: a branch, tag, commit or session; an empty revision is the default branch."""
 
     def __init__(self, transport: Transport, workspace: str, revision: str = "") -> None:

@@ -10,8 +10,16 @@ from memotree.v1 import tool_service_pb2 as pb
 
 
 @dataclass(frozen=True, slots=True)
+class ToolPermission:
+    """Something that a tool may do: an action (``read``, ``write``, ``delete``, ``execute``) on a kind of resource."""
+
+    action: str
+    resource: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool; ``parameters`` is the JSON Schema of its arguments."""
+    """A tool; ``parameters`` is the JSON Schema of its arguments, ``open_world`` whether it reaches other machines."""
 
     name: str
     title: str
@@ -22,6 +30,8 @@ class Tool:
     destructive: bool
     idempotent: bool
     examples: tuple[Mapping[str, Any], ...]
+    permissions: tuple[ToolPermission, ...] = ()
+    open_world: bool = False
 
     @classmethod
     def from_wire(cls, message: pb.Tool) -> Self:
@@ -36,6 +46,8 @@ class Tool:
             message.destructive,
             message.idempotent,
             tuple(map(json.loads, message.examples_json)),
+            tuple(ToolPermission(each.action, each.resource) for each in message.permissions),
+            message.open_world,
         )
 
 

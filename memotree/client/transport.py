@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, ParamSpec, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -40,6 +40,7 @@ from memotree.client.errors import (
     decode_error,
     without_library_frames,
 )
+from memotree.client.keys import KeySender, check_private, is_on_this_machine, key_senders
 from memotree.client.wording import reword_answer, reword_error
 
 logger = logging.getLogger("memotree.client")
@@ -55,7 +56,6 @@ _CHANNEL_OPTIONS: Final = (
     ("grpc.max_receive_message_length", 256 * 1024 * 1024),  # the limit of the server applies instead
     ("grpc.max_send_message_length", -1),
 )
-_LOOPBACK: Final = ("127.", "localhost", "[::1]")
 
 AnswerT = TypeVar("AnswerT", bound=Message)
 P = ParamSpec("P")
@@ -64,7 +64,7 @@ T = TypeVar("T")
 
 def _channel_options(address: str) -> tuple[tuple[str, int], ...]:
     """The options of a channel; a server on this machine is reached directly, whatever proxy the environment names."""
-    return (*_CHANNEL_OPTIONS, ("grpc.enable_http_proxy", 0)) if address.startswith(_LOOPBACK) else _CHANNEL_OPTIONS
+    return (*_CHANNEL_OPTIONS, ("grpc.enable_http_proxy", 0)) if is_on_this_machine(address) else _CHANNEL_OPTIONS
 
 
 def log_warning(text: str) -> None:
@@ -82,6 +82,8 @@ class TransportSettings:
         attempts: How often a repeatable call is tried while the server does not answer.
         on_warning: Called with each warning in an answer; by default it logs the warning.
         contract_names: Whether messages name RPCs and fields as the server does, instead of methods and arguments.
+        key: The API key that each call sends; none if empty.
+        channel: The credentials of the channel; ``None`` without TLS.
     """
 
     timeout: float = 30.0
@@ -89,6 +91,8 @@ class TransportSettings:
     attempts: int = 5
     on_warning: Callable[[str], None] = log_warning
     contract_names: bool = False
+    key: str = field(default="", repr=False)
+    channel: grpc.ChannelCredentials | None = field(default=None, repr=False)
 
     def patience(self, *, waits: bool) -> float:
         """Seconds for one call; ``waits`` as in `Transport.call`."""
@@ -99,16 +103,30 @@ class TransportSettings:
         stop: stop_base = stop_after_attempt(self.attempts if repeatable else 1)
         return {
             "stop": stop_any(stop, stop_after_delay(self.timeout)),
-            "wait": wait_exponential(multiplier=0.05, max=2.0) + wait_random(0.0, 0.1),
+            "wait": _pause,
             "retry": retry_if_exception(_passes),
             "before_sleep": _log_retry,
             "reraise": True,
         }
 
 
+_LONGEST_PAUSE: Final = 2.0
+"""Seconds between two attempts; who is asked to wait longer hears of it at once, and decides."""
+
+_BACKOFF: Final = wait_exponential(multiplier=0.05, max=_LONGEST_PAUSE) + wait_random(0.0, 0.1)
+
+
 def _passes(error: BaseException) -> bool:
-    """Whether the cause of an error passes: the server does not answer, or it advises to send the call again."""
-    return isinstance(error, UnavailableError) or getattr(error, "retry_after", None) is not None
+    """Whether the cause of an error passes soon: the server does not answer, or advises to send the call again."""
+    after = getattr(error, "retry_after", None)
+    return isinstance(error, UnavailableError) if after is None else after <= _LONGEST_PAUSE
+
+
+def _pause(state: RetryCallState) -> float:
+    """Seconds until the next attempt."""
+    after = getattr(state.outcome.exception() if state.outcome else None, "retry_after", None) or 0.0
+    backoff: float = _BACKOFF(state)
+    return max(backoff, after if after > 1 else 0.0)  # a second is what the server advises when it does not know
 
 
 def _log_retry(state: RetryCallState) -> None:
@@ -213,6 +231,7 @@ class AioTransport:
 
     def __init__(self, address: str, settings: TransportSettings) -> None:
         self.address = checked(address)
+        check_private(self.address, settings.key, settings.channel)
         self._settings = settings
         self._channel: aio.Channel | None = None
         self._closed = False
@@ -221,7 +240,13 @@ class AioTransport:
     def channel(self) -> aio.Channel:
         """The gRPC channel, created at first use."""
         if self._channel is None:
-            self._channel = aio.insecure_channel(self.address, options=_channel_options(self.address))
+            options, senders = _channel_options(self.address), key_senders(self._settings.key)
+            tls = self._settings.channel
+            self._channel = (
+                aio.insecure_channel(self.address, options=options, interceptors=senders)
+                if tls is None
+                else aio.secure_channel(self.address, tls, options=options, interceptors=senders)
+            )
         return self._channel
 
     async def call(self, request: Message, answer: type[AnswerT], *, waits: bool = False) -> AnswerT:
@@ -280,8 +305,15 @@ class BlockingTransport:
 
     def __init__(self, address: str, settings: TransportSettings) -> None:
         self.address = checked(address)
+        check_private(self.address, settings.key, settings.channel)
         self._settings = settings
-        self.channel = grpc.insecure_channel(address, options=_channel_options(address))
+        options = _channel_options(address)
+        channel = (
+            grpc.insecure_channel(address, options=options)
+            if settings.channel is None
+            else grpc.secure_channel(address, settings.channel, options=options)
+        )
+        self.channel = grpc.intercept_channel(channel, KeySender(settings.key)) if settings.key else channel
         self._closed = False
 
     async def call(self, request: Message, answer: type[AnswerT], *, waits: bool = False) -> AnswerT:

@@ -17,6 +17,7 @@ from memotree.client.jobs import AsyncRebuilds
 from memotree.client.markdown_values import MarkdownImport
 from memotree.client.memory import AsyncMemory
 from memotree.client.paging import pages
+from memotree.client.queries import AsyncConversations
 from memotree.client.refs import AsyncRefs
 from memotree.client.review import AsyncReviews
 from memotree.client.revision import MOST_PER_PAGE, AsyncRevision
@@ -64,6 +65,7 @@ class AsyncWorkspace(
     AsyncRefs,
     AsyncReviews,
     AsyncErasures,
+    AsyncConversations,
 ):
     """One workspace; its own reads see the current default branch. Creating the object makes no call to the server."""
 

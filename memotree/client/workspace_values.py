@@ -210,6 +210,8 @@ class ServerStatus:
     """Why the Git remote of a workspace lacks commits, by its id, where it does."""
     signing_key: str = ""
     """The fingerprint of the key that signs commits; empty if they are not signed."""
+    plugin_faults: Mapping[str, str] = field(default_factory=dict)
+    """What is wrong with plugins whose tools are not there, or not all of them, by the name of the plugin."""
 
     @classmethod
     def from_wire(cls, message: maintenance_service_pb2.GetStatusResponse) -> Self:
@@ -231,7 +233,15 @@ class ServerStatus:
             message.git_remote_url,
             {each.workspace_id: each.reason or "It waits for its turn." for each in message.copies_behind},
             message.signing_key,
+            _plugin_faults(message),
         )
+
+
+def _plugin_faults(message: maintenance_service_pb2.GetStatusResponse) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for each in message.plugin_faults:
+        found[each.plugin] = f"{found[each.plugin]}; {each.reason}" if each.plugin in found else each.reason
+    return found
 
 
 @dataclass(frozen=True, slots=True)

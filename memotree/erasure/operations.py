@@ -17,6 +17,7 @@ from memotree.erasure.messages import erasure_message, preview_message, target_o
 from memotree.jobs.operations import job_message
 from memotree.jobs.runner import JobRunner
 from memotree.request import lookup
+from memotree.request.idempotency import kept_request_id
 from memotree.request.pages import PageTokens, page_size
 from memotree.v1 import erase_service_pb2 as pb
 
@@ -119,4 +120,4 @@ class EraseOperations:
         if not request.request_id:
             return False
         async with self._store.database.connection() as conn:
-            return await is_known_request(conn, workspace_id, request.request_id)
+            return await is_known_request(conn, workspace_id, kept_request_id(request.request_id))

@@ -41,6 +41,11 @@ class ForestOperations:
         """Builds or updates the trees of several documents as one job, and streams its progress."""
         return self._batch_ingestion.ingest_documents(request)
 
+    @property
+    def cached_bytes(self) -> int:
+        """The bytes that recall caches now."""
+        return self._recalling.cached_bytes
+
     async def recall(self, request: pb.RecallRequest) -> pb.RecallResponse:
         """Finds the nodes that answer a question."""
         return await self._recalling.recall(request)

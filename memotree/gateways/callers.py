@@ -1,8 +1,6 @@
 """Calls operations for a gateway: in this process, or over gRPC in another one. Both raise the same errors."""
 
 import asyncio
-import secrets
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -18,6 +16,8 @@ from structlog.contextvars import bind_contextvars, get_contextvars
 from memotree.client.errors import MemoTreeClientError, decode_error
 from memotree.client.transport import Transport
 from memotree.error_mapping import HIDDEN, Code, classify
+from memotree.request.observed_calls import CallObservers, ObservedCall, observers_of
+from memotree.request.principal import Principal, act_as
 from memotree.server.binding import OperationMissingError, operation_name
 from memotree.server.calls import RunningCalls
 from memotree.server.grpc_status import to_status
@@ -89,10 +89,20 @@ class LocalCaller:
     Args:
         operations: The object with the operations of each service, by the service's short name.
         calls: Counts the calls, and refuses new ones while the server stops.
+        observers: Those who are told of each call; those of the operations if it is ``None``.
+        who: Who makes all calls; ``None`` if each has a principal of its own.
     """
 
-    def __init__(self, operations: Mapping[str, object], calls: RunningCalls | None = None) -> None:
+    def __init__(
+        self,
+        operations: Mapping[str, object],
+        calls: RunningCalls | None = None,
+        observers: CallObservers | None = None,
+        who: Principal | None = None,
+    ) -> None:
         self._operations = operations
+        self._who = who
+        self.observers = observers_of(operations) if observers is None else observers
         self._calls = calls or RunningCalls()
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -103,7 +113,7 @@ class LocalCaller:
             found: Message = await self._operation(method)(request)
             return found
 
-        return await self._wait(self._begin(self._guarded(method, answer)))
+        return await self._wait(self._begin(self._guarded(method, request, answer)))
 
     async def stream(self, method: MethodDescriptor, request: Message) -> AsyncIterator[Message]:
         """The messages of a streaming RPC."""
@@ -117,7 +127,7 @@ class LocalCaller:
             finally:
                 queue.put_nowait(None)
 
-        task = self._begin(self._guarded(method, pump))
+        task = self._begin(self._guarded(method, request, pump))
         task.add_done_callback(lambda _: queue.put_nowait(None))  # in case it was refused before it began
         try:
             while (message := await queue.get()) is not None:
@@ -152,36 +162,43 @@ class LocalCaller:
             task.cancel()
             raise
 
-    async def _guarded(self, method: MethodDescriptor, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def _guarded(
+        self, method: MethodDescriptor, request: Message, work: Callable[[], Coroutine[Any, Any, T]]
+    ) -> T:
         """Run one call, count and log it; a failure is raised as the error that a client may see."""
-        call_id, begin = secrets.token_hex(8), time.perf_counter()
+        if self._who is not None:
+            act_as(self._who)
+        call = ObservedCall(f"{method.containing_service.full_name}/{method.name}")
         outer = get_contextvars().get("call")  # of a call of ToolService; each task has its own context
-        bind_contextvars(call=call_id, **({"within": outer} if outer else {}))
+        bind_contextvars(call=call.call_id, **({"within": outer} if outer else {}))
         with self._calls.running():
             try:
                 with self._calls.admitted():
+                    self.observers.began(call, request)
                     result = await work()
+                    self.observers.settle(call)
             except asyncio.CancelledError as error:
                 task = asyncio.current_task()
                 if task is None or task.cancelling():
-                    _log(method, begin, Code.CANCELLED)
+                    self.observers.ended(call, Code.CANCELLED.name)
+                    _log(call)
                     raise
-                raise _failed(method, begin, error, call_id) from error
+                raise self._failed(call, error) from error
             except Exception as error:
-                raise _failed(method, begin, error, call_id) from error
-        _log(method, begin, Code.OK)
+                raise self._failed(call, error) from error
+        self.observers.ended(call)
+        _log(call)
         return result
 
+    def _failed(self, call: ObservedCall, error: BaseException) -> MemoTreeClientError:
+        answer = classify(error)
+        self.observers.ended(call, answer.code.name, answer.reason)
+        facts = {"reason": answer.reason} | ({"exc_info": error} if answer is HIDDEN else {})
+        _log(call, **facts)
+        return told(error, call.call_id)
 
-def _failed(method: MethodDescriptor, begin: float, error: BaseException, call_id: str) -> MemoTreeClientError:
-    answer = classify(error)
-    facts = {"reason": answer.reason} | ({"exc_info": error} if answer is HIDDEN else {})
-    _log(method, begin, answer.code, **facts)
-    return told(error, call_id)
 
-
-def _log(method: MethodDescriptor, begin: float, code: Code, **facts: Any) -> None:
+def _log(call: ObservedCall, **facts: Any) -> None:
     """Log one line for the call, as for a call over gRPC."""
     write = log.error if "exc_info" in facts else log.info
-    name = f"{method.containing_service.full_name}/{method.name}"
-    write("call", method=name, code=code.name, ms=round(1000 * (time.perf_counter() - begin), 2), **facts)
+    write("call", method=call.method, code=call.code, ms=round(1000 * call.seconds, 2), **facts)

@@ -1,10 +1,9 @@
 """Calls tools: checks the arguments, calls the operation, and returns the answer as a ``Result``."""
 
 import secrets
-import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import structlog
@@ -13,29 +12,53 @@ from google.protobuf.message import Message
 from memotree_storage.errors import FieldViolation, InvalidInputError, MemoTreeError, NotFoundError
 from structlog.contextvars import get_contextvars
 
-from memotree.client.errors import AlreadyExistsError, MemoTreeClientError
+from memotree.client.errors import MemoTreeClientError
+from memotree.error_mapping import Code
 from memotree.gateways.callers import Caller, told
-from memotree.gateways.contract import method
+from memotree.gateways.default_workspace import MISSING, create_workspace
+from memotree.gateways.functions import Asked, Functions, NoSuchFunctionError, RemoteFunctions
 from memotree.gateways.json_messages import MOST_FAULTS, from_json, to_json
-from memotree.gateways.json_schema import WORKSPACE, in_tools
+from memotree.gateways.json_schema import WORKSPACE, declaration, in_tools
 from memotree.gateways.json_texts import NotJsonError, parsed
 from memotree.gateways.leniency import as_meant
 from memotree.gateways.node_names import put_ids
 from memotree.gateways.readable_text import one_line, readable, refusal
 from memotree.gateways.results import Failure, Result
 from memotree.gateways.tool import REQUEST_ID, Tool
-from memotree.gateways.tool_definitions import BY_NAME, CATEGORIES, TOOLS
+from memotree.gateways.tool_definitions import BY_NAME, TOOLS
+from memotree.request.observed_calls import (
+    NOBODY,
+    TOOL,
+    CallObservers,
+    FunctionArguments,
+    ObservedCall,
+    calling_through,
+)
+from memotree.request.principal import Principal, acting_as, principal
+from memotree.tools.builtin.services import NEEDED_SETTING
+from memotree.tools.declaration import Declaration
+from memotree.tools.policy import ToolAdmission
+from memotree.tools.signature import WrongArgumentsError
+from memotree.v1 import tool_service_pb2
+
+OnMessage = Callable[[Any], Awaitable[None]]
+"""Receives a message of a streaming RPC."""
 
 OnProgress = Callable[[float, str], Awaitable[None]]
 """Receives the progress of a call: a number that only grows, and what is done at the moment."""
 
+Renew = Callable[[Principal], Principal]
+"""Returns a principal with the roles that it has now, or raises that its proof is valid no more."""
+
 log = structlog.get_logger("memotree.tool")
 
 _LONGEST_NAME: Final = 100
+_EXECUTE: Final = "memotree.v1.ToolService/ExecuteTool"
+"""The method of the calls of functions."""
+
+_PACKAGE: Final = "memotree.v1"
 _BLANK: Final = " \t\n\r"
 """What JSON allows around a value."""
-
-_WORKSPACE_MISSING: Final = "WORKSPACE_NOT_FOUND"
 
 
 class UnknownToolError(NotFoundError):
@@ -45,7 +68,13 @@ class UnknownToolError(NotFoundError):
 
     def __init__(self, name: str) -> None:
         shown = name[:_LONGEST_NAME]
-        super().__init__(f"There is no tool {shown!r}; list the tools for their names.", "tool", shown)
+        told = f"There is no tool {shown!r}; list the tools for their names."
+        if name in NEEDED_SETTING:
+            told = (
+                f"The tool {shown!r} is off on this server; see its settings {NEEDED_SETTING[name]}, "
+                "tools_builtin and tools_disabled."
+            )
+        super().__init__(told, "tool", shown)
 
 
 class UnknownCategoryError(InvalidInputError):
@@ -81,41 +110,139 @@ def arguments_of(tool: str, text: str) -> dict[str, Any]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A streaming RPC that is called in place of the one of a tool, for a caller who wants to see each step.
+
+    Attributes:
+        tool: How the arguments become its request; its name is that of the tool.
+        on_message: Called with each message.
+    """
+
+    tool: Tool
+    on_message: OnMessage
+
+
 class Catalogue:
-    """All tools, called through one caller.
+    """All tools: those that call RPCs, through one caller, and those that are functions.
 
     Args:
         caller: Calls the operations.
         workspace: The default workspace, for calls that name none.
+        functions: The tools that are functions; those of the server that the caller calls if ``None``.
+        observers: Those who are told of each call of a tool. Without any, the RPCs of a tool count as calls of its
+            caller.
+        admission: Decides which tools are listed and called, and how often; a function that runs elsewhere is decided
+            about there. Without it, all tools are.
+        renew: Looks at who calls again before each call of a tool: a batch or a question with tools goes on for long,
+            and keys and roles may have gone meanwhile. Without it, everybody stays who they were.
     """
 
-    def __init__(self, caller: Caller, workspace: str) -> None:
-        self._caller = caller
+    def __init__(
+        self,
+        caller: Caller,
+        workspace: str,
+        functions: Functions | None = None,
+        observers: CallObservers = NOBODY,
+        admission: ToolAdmission | None = None,
+        renew: Renew | None = None,
+    ) -> None:
+        self._admission = admission or ToolAdmission()
+        self._renew = renew
+        self.caller = caller
+        self._functions = functions or RemoteFunctions(caller)
+        self.observers = observers
         self.workspace = workspace
-        self.tools = TOOLS
 
-    def listed(self, category: str = "") -> list[Tool]:
-        """The tools of a category, or all if it is empty.
+    async def listed(self, category: str = "") -> list[Declaration]:
+        """The tools of a category, or all if it is empty; those that call RPCs first. Only those that one may call.
 
         Raises:
             UnknownCategoryError: No tool has this category.
         """
-        if category and category not in CATEGORIES:
+        tools = [
+            tool
+            for tool in (*map(declaration, TOOLS), *await self._functions.declared())
+            if self._admission.permits(tool)
+        ]
+        chosen = [tool for tool in tools if category in {"", tool.category}]
+        if category and tools and not chosen:
+            known = ", ".join(dict.fromkeys(tool.category for tool in tools))
             raise UnknownCategoryError.at(
-                "category", f"{category[:_LONGEST_NAME]!r} is no category; choose one of {', '.join(CATEGORIES)}."
+                "category", f"{category[:_LONGEST_NAME]!r} is no category; choose one of {known}."
             )
-        return [tool for tool in self.tools if category in {"", tool.category}]
+        return chosen
 
-    def find(self, name: str) -> Tool:
-        """A tool by its name.
+    @property
+    def warnings(self) -> list[str]:
+        """What is wrong with plugins, once they were listed."""
+        return list(self._functions.warnings)
+
+    async def functions(self) -> list[Declaration]:
+        """The tools that are functions, also those that one may not call."""
+        return list(await self._functions.declared())
+
+    def permits(self, tool: Declaration) -> bool:
+        """Whether one may call a tool."""
+        return self._admission.permits(tool)
+
+    async def find(self, name: str) -> Declaration:
+        """A tool by its name, also one that one may not call.
 
         Raises:
             UnknownToolError: There is no such tool.
         """
-        tool = BY_NAME.get(name)
-        if tool is None:
+        if name in BY_NAME:
+            return declaration(BY_NAME[name])
+        found = await self._functions.declaration(name)
+        if found is None:
             raise UnknownToolError(name)
+        return found
+
+    async def described(self, name: str) -> Declaration:
+        """A tool by its name.
+
+        Raises:
+            UnknownToolError: There is no such tool.
+            ToolNotPermittedError: One may not call it.
+        """
+        tool = await self.find(name)
+        self._admission.check(tool)
         return tool
+
+    def count(self, tool: Declaration) -> None:
+        """Count a call of a tool that is about to be made with ``counted``; one that is not permitted does not count.
+
+        Raises:
+            ToolRateError: It comes too soon.
+        """
+        if self._admission.permits(tool):
+            self._admission.count()
+
+    @contextmanager
+    def preparing(self, tool: Declaration, request_id: str = "") -> Iterator[None]:
+        """Context manager around what comes before `call`; an error there is told to the observers as that of a call.
+
+        Args:
+            tool: The tool that is about to be called.
+            request_id: That of the call.
+        """
+        call = _observed_call(tool.name, BY_NAME.get(tool.name))
+        call.request = tool_service_pb2.ExecuteToolRequest(request_id=request_id)
+        try:
+            yield
+        except MemoTreeError as error:
+            failure = failure_of(error)
+            self.observers.ended(call, failure.status, failure.code)
+            raise
+
+    def renewing(self) -> AbstractContextManager[None]:
+        """Context manager in which who calls has the roles that it has now.
+
+        Raises:
+            UnauthenticatedError: Its proof is valid no more.
+        """
+        return nullcontext() if self._renew is None else acting_as(self._renew(principal()))
 
     async def call(
         self,
@@ -125,6 +252,8 @@ class Catalogue:
         *,
         agent: str = "",
         request_id: str = "",
+        counted: bool = False,
+        stream: Stream | None = None,
     ) -> Result:
         """Call a tool; a failure is returned in the result.
 
@@ -134,28 +263,55 @@ class Catalogue:
             on_progress: Called with the progress of a long call.
             agent: Who calls, for a tool that has an agent and is given none.
             request_id: Makes the call safe to repeat, if the RPC of the tool has a request id.
+            counted: Whether `count` was called for it.
+            stream: Calls another RPC in its place, for a tool that calls one.
 
         Raises:
             UnknownToolError: There is no such tool.
         """
-        tool = self.find(name)
-        begin = time.perf_counter()
+        tool = BY_NAME.get(name)
+        here = tool is not None or await self._functions.runs_here(name)
+        observers = self.observers if here else NOBODY
+        calls = tool if stream is None else stream.tool
+        call = _observed_call(name, calls)
         metadata: dict[str, Any] = {"tool": name}
         try:
-            request = self.request(tool, arguments, agent)
-            if request_id and REQUEST_ID in tool.request.fields_by_name:
-                setattr(request, REQUEST_ID, request_id)
-            metadata |= {WORKSPACE: found} if (found := getattr(request, WORKSPACE, "")) else {}
-            answer = await self._answer(tool, request, arguments, _Progress(on_progress))
+            if tool is None or calls is None:
+                asked = Asked(name, arguments, self.workspace, agent, request_id)
+                run = self._call_function(asked, call, counted=counted) if here else self._run_function(asked)
+                result = await run
+            else:
+                with self.renewing():
+                    self._admit(declaration(tool), counted=counted)
+                    request = self.request(calls, arguments, agent)
+                    if request_id and REQUEST_ID in calls.request.fields_by_name:
+                        setattr(request, REQUEST_ID, request_id)
+                    metadata |= {WORKSPACE: found} if (found := getattr(request, WORKSPACE, "")) else {}
+                    observers.began(call, request)
+                    on_message = _Progress(on_progress).tell if stream is None else stream.on_message
+                    with calling_through(TOOL) if observers else nullcontext():
+                        answer = await self._answer(calls, request, arguments, on_message)
+                result = _result(calls, answer)
+            if result.success:
+                observers.settle(call)
+        except UnknownToolError:
+            raise
         except (MemoTreeError, MemoTreeClientError) as error:
             result = _failed(failure_of(error))
+            if isinstance(error, InvalidArgumentsError):  # then no other process has seen the call
+                observers = self.observers
         except Exception as error:
             call_id = str(get_contextvars().get("call") or secrets.token_hex(8))
             log.exception("tool", tool=name, failed_call=call_id)
             result = _failed(failure_of(told(error, call_id)))
+        except BaseException:
+            observers.ended(call, Code.CANCELLED.name)
+            raise
+        if result.failure is None:
+            observers.ended(call)
         else:
-            result = _result(tool, answer)
-        return replace(result, metadata=metadata, elapsed=time.perf_counter() - begin)
+            observers.ended(call, result.failure.status, result.failure.code)
+        return replace(result, metadata=metadata | dict(result.metadata), elapsed=call.seconds)
 
     def request(self, tool: Tool, arguments: Mapping[str, Any], agent: str = "") -> Message:
         """The request message for the arguments; the default workspace and the agent are filled in.
@@ -163,9 +319,10 @@ class Catalogue:
         Raises:
             InvalidArgumentsError: Arguments are missing, unknown or of the wrong type.
         """
-        given = tool.as_request({name: value for name, value in arguments.items() if value is not None})
+        valued = {name: value for name, value in arguments.items() if value is not None}
+        given = tool.as_request(valued)
         message, faults = from_json(tool.request, as_meant(tool.request, given), tool.hidden, tool.hidden_within)
-        faults = [replace(fault, field=tool.listed_path(fault.field)) for fault in faults]
+        faults = [*tool.given_twice(valued), *(replace(each, field=tool.listed_path(each.field)) for each in faults)]
         faults += [FieldViolation(name, "is needed.") for name in tool.required if name not in given]
         if faults:
             raise InvalidArgumentsError(tool.name, faults)
@@ -178,28 +335,57 @@ class Catalogue:
             fields.update_mask.paths.extend(name for name in tool.masked if name in given)
         return message
 
+    def _admit(self, tool: Declaration, *, counted: bool) -> None:
+        self._admission.check(tool)
+        if not counted:
+            self._admission.count()
+
+    async def _call_function(self, asked: Asked, call: ObservedCall, *, counted: bool) -> Result:
+        """Call a function that runs in this process."""
+        tool = await self.find(asked.name)
+        call.function = FunctionArguments(asked.arguments, tool.parameters)
+        self.observers.began(call, self._observed(tool, asked))
+        with self.renewing(), calling_through(TOOL) if self.observers else nullcontext():
+            self._admit(tool, counted=counted)
+            return await self._run_function(asked)
+
+    def _observed(self, tool: Declaration, asked: Asked) -> tool_service_pb2.ExecuteToolRequest:
+        """What observers are told of the call of a function beside its arguments: where it acts, and for whom."""
+        has_workspace = WORKSPACE in tool.parameters["properties"]
+        given = asked.arguments.get(WORKSPACE) or self.workspace if has_workspace else ""
+        return tool_service_pb2.ExecuteToolRequest(
+            workspace=_plain(given) if isinstance(given, str) else "",
+            agent=asked.agent,
+            request_id=asked.request_id,
+        )
+
+    async def _run_function(self, asked: Asked) -> Result:
+        try:
+            return await self._functions.run(asked)
+        except NoSuchFunctionError:
+            raise UnknownToolError(asked.name) from None
+        except WrongArgumentsError as error:
+            raise InvalidArgumentsError(asked.name, error.violations) from None
+
     async def _answer(
-        self, tool: Tool, request: Message, arguments: Mapping[str, Any], progress: "_Progress"
+        self, tool: Tool, request: Message, arguments: Mapping[str, Any], on_message: OnMessage
     ) -> Message:
         """Call the operation; if the default workspace is meant and does not exist, create it first."""
         try:
-            return await self._run(tool, request, progress)
+            return await self._run(tool, request, on_message)
         except MemoTreeClientError as error:
-            if arguments.get(WORKSPACE) or error.reason != _WORKSPACE_MISSING:
+            if arguments.get(WORKSPACE) or error.reason != MISSING:
                 raise
-        make = method("WorkspaceService", "CreateWorkspace")
-        creation: Any = message_factory.GetMessageClass(make.input_type)
-        with suppress(AlreadyExistsError):  # another agent created it first
-            await self._caller.call(make, creation(name=self.workspace))
-        return await self._run(tool, request, progress)
+        await create_workspace(self.caller, self.workspace)
+        return await self._run(tool, request, on_message)
 
-    async def _run(self, tool: Tool, request: Message, progress: "_Progress") -> Message:
-        await put_ids(self._caller, tool, request)
+    async def _run(self, tool: Tool, request: Message, on_message: OnMessage) -> Message:
+        await put_ids(self.caller, tool, request)
         if not tool.method.server_streaming:
-            return await self._caller.call(tool.method, request)
+            return await self.caller.call(tool.method, request)
         last: Message = message_factory.GetMessageClass(tool.method.output_type)()
-        async for message in self._caller.stream(tool.method, request):
-            await progress.tell(message)
+        async for message in self.caller.stream(tool.method, request):
+            await on_message(message)
             if message.HasField(tool.last):
                 last = message
         found: Message = getattr(last, tool.last)
@@ -235,6 +421,16 @@ class _Progress:
             self._last = value
             counted = f" {progress.done} of {progress.total}" if progress.total else ""
             await self._on_progress(value, f"{progress.step}{counted}")
+
+
+def _observed_call(name: str, tool: Tool | None) -> ObservedCall:
+    """The call of a tool, as observers are told of it; a function has the RPC that calls functions."""
+    return ObservedCall(_EXECUTE if tool is None else f"{_PACKAGE}.{tool.call.replace('.', '/')}", name)
+
+
+def _plain(name: str) -> str:
+    """The beginning of a name that somebody has sent, as valid text."""
+    return name[:_LONGEST_NAME].encode("utf-8", "replace").decode()
 
 
 def failure_of(error: MemoTreeError | MemoTreeClientError) -> Failure:

@@ -11,12 +11,14 @@ import shutil
 import signal
 import zlib
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
 from google.protobuf.descriptor import MethodDescriptor
+from memotree_storage.concurrency.threads import in_store_thread
+from memotree_storage.git.hooks import has_guard
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import Message, Receive, Scope, Send
@@ -24,22 +26,40 @@ from starlette.types import Message, Receive, Scope, Send
 from memotree.client.errors import MemoTreeClientError
 from memotree.error_statuses import HTTP_STATUSES
 from memotree.gateways.callers import LocalCaller
-from memotree.server.calls import RunningCalls
+from memotree.gateways.push_outcome import Outcome, PushReport, make_notes, outcome_of, take_notes
+from memotree.identity.errors import RoleMissingError
+from memotree.local.push_output import PUSH_AUTHOR, PUSH_BRANCHES, PUSH_COMMITTER, PUSH_REFUSALS
+from memotree.request.observed_calls import GIT_PUSH, HTTP, ObservedCall, calling_through
+from memotree.request.principal import Principal, Role, principal
+from memotree.server.calls import RunningCalls, Shares, TooManyAtOnceError
 from memotree.v1 import workspace_service_pb2 as pb
 
 PATHS: Final = ("/git/{workspace}/info/refs", "/git/{workspace}/{program}")
 
 _FETCH: Final = "git-upload-pack"
-_PUSH: Final = "git-receive-pack"
+_PUSH: Final = GIT_PUSH
 _MOST_BYTES: Final = {_FETCH: 64 << 20, _PUSH: 2 << 30}
 """The most bytes of a request by its program, after they are unpacked."""
 
-_MOST_AT_ONCE: Final = 8
+_PLACES: Final = 16
+"""How many requests run at once, if several ask: one alone gets half, and there is always one place for a newcomer."""
+
 _SILENT_SECONDS: Final = 600.0
 """How long git may write nothing before it is ended."""
 
 _END_SECONDS: Final = 5.0
 """How long git may remove its lock files before it is killed."""
+
+_FAILURES: Final = {
+    400: Outcome("INVALID_ARGUMENT", "PUSH_UNREADABLE"),
+    413: Outcome("RESOURCE_EXHAUSTED", "PUSH_TOO_LARGE"),
+    500: Outcome("UNKNOWN", "GIT_FAILED"),  # git does not say whether the push or the repository is to blame
+    504: Outcome("DEADLINE_EXCEEDED", "GIT_SILENT"),
+}
+"""How a push has ended that is answered with an HTTP status in place of git's answer."""
+
+_NOTHING: Final = b"0000"
+"""The body of a push of nothing: git asks with it, before a long push, whether it may push."""
 
 _CHUNK: Final = 1 << 16
 _GZIP: Final = 16 + zlib.MAX_WBITS
@@ -56,50 +76,83 @@ class GitOverHttp:
         data_folder: The folder of the server, in which the repositories are.
         caller: Finds workspaces.
         calls: Counts the requests, so that a stop waits for them.
+        committer: The committer's addresses of the service's own commits, between spaces; principals may not push
+            commits with these.
     """
 
-    def __init__(self, data_folder: Path, caller: LocalCaller, calls: RunningCalls) -> None:
+    def __init__(self, data_folder: Path, caller: LocalCaller, calls: RunningCalls, committer: str) -> None:
+        self._committer = committer
         self._data_folder = data_folder
         self._caller = caller
         self._calls = calls
-        self._running = 0
+        self._places = Shares(_PLACES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         request = Request(scope, receive)
-        refusal = _refusal(request) or self._full()
+        refusal = _refusal(request)
+        if refusal is None and self._calls.closed:
+            refusal = _text(503, "The server is stopping; try again when it runs again.")
         if refusal is not None:
             await refusal(scope, receive, send)
             return
-        self._running += 1
-        try:
-            with self._calls.running():
-                await self._answer(request, send)
-        finally:
-            self._running -= 1
+        with self._calls.running(), ExitStack() as place:
+            await self._answer(request, send, place)
 
-    def _full(self) -> Response | None:
-        if self._calls.closed:
-            return _text(503, "The server is stopping; try again when it runs again.")
-        if self._running >= _MOST_AT_ONCE:
-            return _text(503, f"The server answers {_MOST_AT_ONCE} requests of git at once; try again in a moment.")
-        return None
-
-    async def _answer(self, request: Request, send: Send) -> None:
+    async def _answer(self, request: Request, send: Send, place: ExitStack) -> None:
+        """Answer a request; it holds a place from when it is known that its principal sees the workspace."""
         git = shutil.which("git")
         if git is None:
             message = "There is no git program on the server's PATH; install git where the server runs."
             await _text(501, message)(request.scope, request.receive, send)
             return
         try:
-            found = await self._caller.call(
-                _GET_WORKSPACE, pb.GetWorkspaceRequest(workspace=request.path_params["workspace"])
-            )
+            with calling_through(HTTP):
+                found = await self._caller.call(
+                    _GET_WORKSPACE, pb.GetWorkspaceRequest(workspace=request.path_params["workspace"])
+                )
         except MemoTreeClientError as error:
             await _text(HTTP_STATUSES.get(error.code, 500), str(error))(request.scope, request.receive, send)
             return
         assert isinstance(found, pb.GetWorkspaceResponse)  # noqa: S101 - the response of this RPC
-        await _Exchange(request, send).run(git, self._data_folder / found.workspace.repository)
+        workspace, who = found.workspace, principal().calling()  # git is no tool
+        try:
+            place.enter_context(self._places.holding(who.name))
+        except TooManyAtOnceError:
+            message = f"{who.name} has as many requests of git at once as are left for others; try again in a moment."
+            await _text(429, message)(request.scope, request.receive, send)
+            return
+        writes = _PUSH in {request.path_params.get("program"), request.query_params.get("service")}
+        repository, branches = self._data_folder / workspace.repository, _writable(who, workspace.id)
+        push = ObservedCall(GIT_PUSH, interface=HTTP)
+        push.request = pb.GetWorkspaceRequest(workspace=workspace.id)
+        refusal = await _push_refusal(who, workspace.id, repository, branches) if writes else None
+        if refusal is not None:
+            reason, message = refusal
+            self._caller.observers.ended(push, "PERMISSION_DENIED", reason)
+            await _text(403, message)(request.scope, request.receive, send)
+            return
+        limits = {
+            PUSH_BRANCHES: branches,
+            PUSH_COMMITTER: self._committer if who.is_known else "",
+            PUSH_AUTHOR: "" if who.administers(workspace.id) else who.owner,
+        }
+        exchange = _Exchange(request, send)
+        if not writes or request.method == "GET":
+            await exchange.run(git, repository, limits)
+            await exchange.finish()
+            return
+        notes = await in_store_thread(make_notes)
+        try:
+            await exchange.run(git, repository, limits | {PUSH_REFUSALS: notes})
+            ended = exchange.outcome(await in_store_thread(take_notes, notes))
+        except BaseException:
+            take_notes(notes)
+            self._caller.observers.ended(push, "CANCELLED")
+            raise
+        if ended is not None:
+            self._caller.observers.ended(push, ended.code, ended.reason)
+        await exchange.finish()
 
 
 class _Exchange:
@@ -110,18 +163,40 @@ class _Exchange:
         self._send = send
         self._advertises = request.method == "GET"
         self._program = request.query_params["service"] if self._advertises else request.path_params["program"]
+        self._report = PushReport()
+        self._received = 0  # bytes of the body
+        self._is_left = False  # by its client, before all of it had arrived
         self._refused: Response | None = None
         self._started = False
 
-    async def run(self, git: str, repository: Path) -> None:
+    def outcome(self, noted: Sequence[Outcome]) -> Outcome | None:
+        """How a push has ended; ``None`` if it only asked whether it may send a long one.
+
+        Args:
+            noted: Why hooks have refused something.
+        """
+        if not self._report.moved:
+            if self._is_left:
+                return Outcome("CANCELLED")
+            if self._refused is not None:
+                return _FAILURES[self._refused.status_code]
+            if self._received == len(_NOTHING):
+                return None
+        return outcome_of(self._report, noted)
+
+    async def run(self, git: str, repository: Path, limits: Mapping[str, str]) -> None:
+        """Let git answer, with variables that tell the hook before a push what it may bring; `finish` sends the end."""
         protocol = self._request.headers.get("git-protocol", "")
         environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        environment |= limits
         environment |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "LC_ALL": "C"}
+        environment["GIT_NO_REPLACE_OBJECTS"] = "1"  # what a push replaces must not hide what it does
         if self._program == _FETCH and _PROTOCOL.fullmatch(protocol):
             environment["GIT_PROTOCOL"] = protocol
         process = await asyncio.create_subprocess_exec(
             git,
             *("-c", "receive.hideRefs=refs/memotree"),
+            *("-c", "uploadpack.hideRefs=refs/memotree/keep"),  # they are named by the sessions of everybody
             *(self._program.removeprefix("git-"), "--stateless-rpc"),
             *(("--advertise-refs",) if self._advertises else ()),
             str(repository),
@@ -140,14 +215,17 @@ class _Exchange:
         finally:
             feeding.cancel()
             await _end(process)
-        if not self._started and self._refused is None and process.returncode == 0:
-            self._started = True  # git asks first, with a push that is empty, whether it may send a long one
-            await self._send(self._head())
-        if not self._started:
-            refused = self._refused or _text(500, "git could not answer; run `memotree verify` on the workspace.")
-            await refused(self._request.scope, self._request.receive, self._send)
-        elif self._refused is None:
+        if not self._started and self._refused is None and process.returncode != 0:
+            self._refused = _text(500, "git could not answer; run `memotree verify` on the workspace.")
+
+    async def finish(self) -> None:
+        """Send the end of the answer, or the refusal."""
+        if self._refused is None:
+            if not self._started:  # git asks first, with a push that is empty, whether it may send a long one
+                await self._send(self._head())
             await self._send({"type": "http.response.body", "body": b""})
+        elif not self._started:
+            await self._refused(self._request.scope, self._request.receive, self._send)
 
     async def _feed(self, process: Process) -> None:
         """Pass the body to git; end git if the client is gone or sends what is refused."""
@@ -155,6 +233,7 @@ class _Exchange:
             if process.stdin is not None:
                 with suppress(ConnectionError):  # git has its answer already and reads no more
                     async for data in unpacked(self._request, _MOST_BYTES[self._program]):
+                        self._received += len(data)
                         process.stdin.write(data)
                         await process.stdin.drain()
                     process.stdin.close()
@@ -164,7 +243,7 @@ class _Exchange:
             while message.get("type") != "http.disconnect":
                 message = await self._request.receive()
         except ClientDisconnect:
-            pass
+            self._is_left = True
         except BodyRefusedError as error:
             self._refused = _text(error.status, str(error))
         _signal(process, signal.SIGTERM)
@@ -178,6 +257,8 @@ class _Exchange:
             patience.reschedule(None)  # whether the client reads is watched by its connection
             if not data:
                 return
+            if self._program == _PUSH and not self._advertises:
+                self._report.read(data)
             if not self._started:
                 self._started = True
                 await self._send(self._head())
@@ -196,6 +277,23 @@ class _Exchange:
             return b""
         line = f"# service={self._program}\n".encode()
         return b"%04x%s0000" % (len(line) + 4, line)
+
+
+async def _push_refusal(who: Principal, workspace_id: str, repository: Path, branches: str) -> tuple[str, str] | None:
+    """Why a principal may push nothing: the error code and the message; ``None`` if it may push something."""
+    if who.role(workspace_id) < Role.WRITER:
+        return RoleMissingError.reason, f"{who.name} may not push to this workspace: it needs the role WRITER there."
+    if branches and not await in_store_thread(has_guard, repository):
+        message = "Another pre-receive hook is in the repository, so your role on some branches cannot be kept."
+        return "PUSH_NOT_GUARDED", message
+    return None
+
+
+def _writable(who: Principal, workspace_id: str) -> str:
+    """The value of `PUSH_BRANCHES` for a principal: the patterns of the branches that it may write."""
+    if who.role_on_all(workspace_id) >= Role.WRITER:
+        return ""
+    return " ".join(grant.branches for grant in who.within(workspace_id) if grant.role >= Role.WRITER)
 
 
 class BodyRefusedError(Exception):

@@ -1,5 +1,6 @@
 """How a failure is answered over HTTP."""
 
+import math
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
@@ -13,4 +14,19 @@ def refused(failure: Failure, status: int | None = None) -> Response:
     document: dict[str, Any] = {"code": failure.code, "status": failure.status, "message": failure.message}
     if failure.details:
         document |= {"details": failure.details}
-    return JSONResponse({"error": document}, status_code=status or HTTP_STATUSES.get(failure.status, 500))
+    return JSONResponse(
+        {"error": document},
+        status_code=status or HTTP_STATUSES.get(failure.status, 500),
+        headers=retry_headers(failure),
+    )
+
+
+def retry_headers(failure: Failure | None) -> dict[str, str]:
+    """The header that says in how many seconds the same call may be sent again; none without such advice."""
+    after = None if failure is None else failure.details.get("retry_after")
+    return {} if after is None else {"retry-after": str(math.ceil(after))}
+
+
+def gone() -> Response:
+    """The response for a client that has gone away, which nobody reads."""
+    return Response(status_code=HTTP_STATUSES["CANCELLED"])

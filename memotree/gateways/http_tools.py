@@ -1,31 +1,41 @@
 """The tools over HTTP: listed, described and called with arguments in JSON."""
 
-from typing import Final
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from importlib.metadata import version
+from typing import Any, Final
 
-from memotree_storage.errors import FieldViolation
-from starlette.requests import Request
+from memotree_storage.cache import BoundedCache
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from memotree.error_statuses import HTTP_STATUSES
 from memotree.gateways.catalogue import (
     Catalogue,
     InvalidArgumentsError,
+    OnProgress,
     UnknownCategoryError,
     UnknownToolError,
     arguments_of,
     failure_of,
 )
-from memotree.gateways.http_answers import refused
-from memotree.gateways.json_schema import declaration
-from memotree.gateways.results import Failure
+from memotree.gateways.http_answers import gone, refused, retry_headers
+from memotree.gateways.http_bodies import JSON, body_of, is_json, not_json
+from memotree.gateways.http_events import EventStream, wants_events, while_connected
+from memotree.gateways.openapi import openapi_document
+from memotree.gateways.results import Result
+from memotree.identity.errors import ToolNotPermittedError
+from memotree.request.observed_calls import HTTP, calling_through
 from memotree.server.request_reading import MessageTooLargeError
 
-_JSON: Final = "application/json"
-"""The kind of the body. A browser asks a server before a page of another site may send this, but not for plain text."""
+_MOST_DOCUMENTS: Final = 8
+"""How many OpenAPI documents are kept: one for all principals that may call the same tools."""
 
 
 class ToolPaths:
-    """Answers the paths below ``/api/tools``.
+    """Answers the paths below ``/api/tools``, and describes them.
 
     Args:
         catalogue: The tools.
@@ -35,53 +45,67 @@ class ToolPaths:
     def __init__(self, catalogue: Catalogue, most_bytes: int) -> None:
         self._catalogue = catalogue
         self._most_bytes = most_bytes
+        self._documents: BoundedCache[tuple[str, ...], bytes] = BoundedCache(_MOST_DOCUMENTS)
+
+    async def openapi(self, _request: Request) -> Response:
+        """The OpenAPI document of these paths, with the tools that the caller may call."""
+        tools = await self._catalogue.listed()
+        names = tuple(tool.name for tool in tools)
+        document = self._documents.get(names)
+        if document is None:  # it takes some thirty milliseconds
+            document = await asyncio.to_thread(_described, [tool.to_json() for tool in tools])
+            self._documents.put(names, document)
+        return Response(document, media_type=JSON)
 
     async def listed(self, request: Request) -> Response:
         """All tools, or those of the ``category`` of the query."""
         try:
-            chosen = self._catalogue.listed(request.query_params.get("category", ""))
+            chosen = await self._catalogue.listed(request.query_params.get("category", ""))
         except UnknownCategoryError as error:
             return refused(failure_of(error))
-        return JSONResponse({"tools": [declaration(tool) for tool in chosen]})
+        return JSONResponse({"tools": [tool.to_json() for tool in chosen]})
 
     async def one(self, request: Request) -> Response:
         """One tool."""
         try:
-            tool = self._catalogue.find(request.path_params["name"])
-        except UnknownToolError as error:
+            tool = await self._catalogue.described(request.path_params["name"])
+        except (UnknownToolError, ToolNotPermittedError) as error:
             return refused(failure_of(error))
-        return JSONResponse(declaration(tool))
+        return JSONResponse(tool.to_json())
 
     async def execute(self, request: Request) -> Response:
-        """Call a tool with the arguments in the body; the result has the HTTP status of its gRPC status."""
+        """Call a tool with the arguments in the body; the result has the HTTP status of its gRPC status.
+
+        A client that asks for events gets the progress of the call, and its result with the status 200. The call ends
+        when its client goes away.
+        """
         name = request.path_params["name"]
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != _JSON:
-            message = f"The arguments must be sent with the header Content-Type: {_JSON}."
-            return refused(Failure("NOT_SENT_AS_JSON", "INVALID_ARGUMENT", message), 415)
+        if not is_json(request):
+            return not_json()
         try:
-            arguments = arguments_of(name, await self._body(request, name))
-            result = await self._catalogue.call(name, arguments)
+            tool = await self._catalogue.find(name)
+            with calling_through(HTTP, request.headers.items), self._catalogue.preparing(tool):
+                arguments = arguments_of(name, await body_of(request, self._most_bytes, name))
         except (InvalidArgumentsError, MessageTooLargeError, UnknownToolError) as error:
             status = 413 if isinstance(error, MessageTooLargeError) else None
             return refused(failure_of(error), status)
-        status = 200 if result.failure is None else HTTP_STATUSES.get(result.failure.status, 500)
-        return JSONResponse(result.to_json(), status_code=status)
-
-    async def _body(self, request: Request, tool: str) -> str:
-        """The body of a request.
-
-        Raises:
-            MessageTooLargeError: It is too large; the rest of it was not read.
-            InvalidArgumentsError: It is not UTF-8.
-        """
-        body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > self._most_bytes:
-                raise MessageTooLargeError(None, self._most_bytes)
+        except ClientDisconnect:
+            return gone()
+        if wants_events(request.headers.get("accept", "")):
+            return EventStream(partial(self._call, request, name, arguments))
         try:
-            return body.decode()
-        except UnicodeDecodeError as error:
-            fault = FieldViolation("arguments", f"must be UTF-8, and is not at byte {error.start}.")
-            raise InvalidArgumentsError(tool, [fault]) from None
+            result = await while_connected(request.receive, self._call(request, name, arguments))
+        except ClientDisconnect:
+            return gone()
+        status = 200 if result.failure is None else HTTP_STATUSES.get(result.failure.status, 500)
+        return JSONResponse(result.to_json(), status_code=status, headers=retry_headers(result.failure))
+
+    async def _call(
+        self, request: Request, name: str, arguments: Mapping[str, Any], on_progress: OnProgress | None = None
+    ) -> Result:
+        with calling_through(HTTP, request.headers.items):
+            return await self._catalogue.call(name, arguments, on_progress)
+
+
+def _described(tools: Sequence[Mapping[str, Any]]) -> bytes:
+    return json.dumps(openapi_document(tools, version("memotree")), ensure_ascii=False).encode()

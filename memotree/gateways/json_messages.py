@@ -4,9 +4,8 @@ It differs from protobuf's own JSON, which writes 64-bit integers as strings, re
 and stops at the first fault.
 """
 
-import difflib
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
@@ -21,12 +20,11 @@ from memotree_storage.model.provenance import without_provenance
 
 from memotree.client.conflicts import Conflict
 from memotree.gateways.contract import Field, is_map, real_name, short_names
+from memotree.request.nearest_names import nearest_or_all, shown
 from memotree.v1 import types_pb2
 
 MOST_FAULTS: Final = 50
 """How many faults of the arguments of one call are told."""
-
-_LONGEST_NAME: Final = 64
 
 _INTEGERS: Final = {
     FieldDescriptor.CPPTYPE_INT32: (-(2**31), 2**31 - 1),
@@ -119,11 +117,11 @@ def _fill(message: Message, values: Mapping[str, Any], path: str, hidden: Hidden
     for name, value in values.items():
         field = known.get(real_name(name, known))
         if field is None:
-            yield FieldViolation(path + _shown(name), f"is not an argument{_guess(name, known)}")
+            yield FieldViolation(path + shown(name), f"is not an argument{nearest_or_all(name, known)}")
         elif value is not None:
-            choice = one_of(field)
-            if chosen.setdefault(choice, name) != name and choice:
-                yield FieldViolation(path + name, f"cannot be given together with {chosen[choice]}; choose one.")
+            before = chosen.setdefault(one_of(field) or field.name, name)  # two names may mean one field
+            if before != name:
+                yield FieldViolation(path + name, f"cannot be given together with {before}; choose one.")
             else:
                 yield from _set(message, field, value, path + name, within)
 
@@ -167,9 +165,9 @@ def _fill_map(container: Any, field: Field, values: Mapping[str, Any], path: str
     for key, each in values.items():
         fault = _text_fault(key)
         if fault:
-            yield FieldViolation(f"{path}[{_shown(str(key))!r}]", fault)
+            yield FieldViolation(f"{path}[{shown(str(key))!r}]", fault)
         else:
-            yield from _put_scalar(container, of, each, f"{path}[{key!r}]", key)
+            yield from _put_scalar(container, of, each, f"{path}[{shown(key)!r}]", key)
 
 
 def _add(container: Any, field: Field, value: Any, path: str, within: Collection[str]) -> Iterator[FieldViolation]:
@@ -245,14 +243,3 @@ def _is_number(value: Any) -> bool:
     if isinstance(value, bool):
         return False
     return isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
-
-
-def _shown(name: str) -> str:
-    """The beginning of a name that somebody has sent, as valid text."""
-    return name[:_LONGEST_NAME].encode("utf-8", "backslashreplace").decode()
-
-
-def _guess(name: str, known: Iterable[str]) -> str:
-    names = list(known)
-    close = difflib.get_close_matches(name[:_LONGEST_NAME], names, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(names)}."

@@ -14,6 +14,7 @@ from memotree.gateways.contract import Field, comment, is_map, short_names
 from memotree.gateways.json_messages import one_of
 from memotree.gateways.tool import Tool
 from memotree.gateways.tool_definitions import TOOLS
+from memotree.tools.declaration import Action, Declaration, Permission
 from memotree.v1.forest_service_pb2 import RecallReceipt
 
 WORKSPACE: Final = "workspace"
@@ -79,6 +80,11 @@ def _object(kind: Descriptor, within: Names) -> dict[str, Any]:
     return schema
 
 
+def message_schema(kind: Descriptor) -> dict[str, Any]:
+    """The schema of a message that is an answer, as `memotree.gateways.json_messages.to_json` writes it."""
+    return _object(kind, ())
+
+
 def _described(name: str, field: Field, within: Names, beginning: re.Pattern[str]) -> dict[str, Any]:
     """The schema of an argument with the beginning of its comment; the rest is for programs."""
     shape = _shape(field, within)
@@ -142,19 +148,27 @@ def description(tool: Tool) -> str:
     return in_tools(" ".join(part for part in (text, tool.note) if part))
 
 
-def declaration(tool: Tool) -> dict[str, Any]:
+@cache
+def declaration(tool: Tool) -> Declaration:
     """What a program is told about a tool."""
-    return {
-        "name": tool.name,
-        "title": tool.title,
-        "description": description(tool),
-        "category": tool.category,
-        "parameters": input_schema(tool),
-        "read_only": tool.read_only,
-        "destructive": tool.destructive,
-        "idempotent": tool.idempotent,
-        "examples": [tool.example] if tool.example else [],
-    }
+    return Declaration(
+        tool.name,
+        tool.title,
+        description(tool),
+        tool.category,
+        input_schema(tool),
+        tool.read_only,
+        tool.destructive,
+        tool.idempotent,
+        permissions=(Permission(_action(tool), "workspace" if WORKSPACE in tool.arguments else "server"),),
+        examples=(tool.example,) if tool.example else (),
+    )
+
+
+def _action(tool: Tool) -> Action:
+    if tool.read_only:
+        return "read"
+    return "delete" if tool.destructive else "write"
 
 
 OUTPUT: Final[Mapping[str, Any]] = {

@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
+from memotree.request.json_objects import RepeatedNameError, distinct
+
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 """Matches what may be half of a surrogate pair; a whole one is a character."""
 
@@ -17,14 +19,17 @@ def parsed(text: str) -> Any:
     """The value that a text of JSON stands for.
 
     Raises:
-        NotJsonError: It is no JSON, is nested too deeply, or has numbers or characters that no other program reads.
+        NotJsonError: It is no JSON, is nested too deeply, has a name twice in one object, or has numbers or characters
+            that no other program reads.
     """
     try:
-        found = json.loads(text, parse_constant=_refused)
+        found = json.loads(text, parse_constant=_refused, object_pairs_hook=distinct)
         if _SURROGATE.search(text):
             text_of(found).encode()
     except NotJsonError:
         raise
+    except RepeatedNameError as error:
+        raise NotJsonError(str(error)) from None
     except UnicodeEncodeError:
         raise NotJsonError("has half a surrogate pair, which is not valid text; leave it out.") from None
     except RecursionError:

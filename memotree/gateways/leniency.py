@@ -5,6 +5,7 @@ as values of attributes. What is not listed here stays as it is, and the check t
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from memotree.gateways.json_texts import NotJsonError, parsed
 _BY_COMMAS: Final = frozenset({"tags"})
 """Lists of words; titles and ids of nodes may have commas in them, or are one value."""
 
-_MOST_DIGITS: Final = 20
+_WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,20}")
 _WHOLE: Final = frozenset(
     {
         FieldDescriptor.CPPTYPE_INT32,
@@ -93,7 +94,7 @@ def _as_text(value: Any) -> Any:
 
 def _whole(text: str) -> Any:
     plain = text.strip()
-    return int(plain) if plain.lstrip("-").isdecimal() and plain.isascii() and len(plain) <= _MOST_DIGITS else text
+    return int(plain) if _WHOLE_NUMBER.fullmatch(plain) else text
 
 
 def _number(text: str) -> Any:

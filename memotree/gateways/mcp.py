@@ -1,76 +1,154 @@
 """The catalogue of tools as an MCP server, for any transport of the SDK."""
 
-from collections.abc import Sequence
-from difflib import get_close_matches
+from collections.abc import Awaitable, Callable, Sequence
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import mcp_types as types
+import structlog
 from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 
+from memotree.client.errors import MemoTreeClientError
 from memotree.gateways.catalogue import Catalogue, UnknownToolError
 from memotree.gateways.everyday_tools import EVERYDAY
-from memotree.gateways.json_schema import description, input_schema
+from memotree.gateways.json_schema import declaration, input_schema
 from memotree.gateways.mcp_guide import Guide
-from memotree.gateways.tool import Tool
-from memotree.gateways.tool_definitions import BY_NAME
+from memotree.gateways.tool_definitions import BY_NAME, ToolChoice
+from memotree.request.nearest_names import nearest, shown
+from memotree.request.observed_calls import MCP, calling_through
+from memotree.request.principal import Principal, acting_as
+from memotree.tools.builtin.services import NAMES
+from memotree.tools.declaration import Declaration
 
 NAME: Final = "memotree"
 
 Context = ServerRequestContext[Any, Any]
 
+log = structlog.get_logger("memotree.mcp")
 
-def mcp_server(catalogue: Catalogue, tools: Sequence[Tool]) -> Server[Any]:
+
+Identify = Callable[[Any], Principal]
+"""Finds who makes a request, given what its transport has attached to it."""
+
+Params = TypeVar("Params")
+Answer = TypeVar("Answer")
+Handler = Callable[[Context, Params], Awaitable[Answer]]
+
+
+def mcp_server(catalogue: Catalogue, choice: ToolChoice, identify: Identify | None = None) -> Server[Any]:
     """An MCP server with some tools of the catalogue; one server may serve many connections.
 
     Args:
         catalogue: Calls the tools.
-        tools: Those that are offered. Of a tool of the short list, only the usual arguments are listed, unless others
+        choice: Those that are offered. Of a tool of the short list, only the usual arguments are listed, unless others
             than those of the short list are offered too.
+        identify: Finds who makes a request; ``None`` if all are made by whoever started the process.
     """
-    short = all(tool in EVERYDAY for tool in tools)
-    offered = [tool.name for tool in tools]
-    declared = [_declared(tool, short=short) for tool in tools]
+    offer = _Offer(catalogue, choice)
 
     async def list_tools(_ctx: Context, _params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=declared)
+        return types.ListToolsResult(tools=await offer.listed())
 
     async def call_tool(ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         async def on_progress(done: float, message: str) -> None:
             await ctx.session.report_progress(done, None, message)
 
-        if params.name not in offered:  # the protocol requires a protocol error for an unknown tool
-            raise MCPError(types.INVALID_PARAMS, _not_offered(params.name, offered), {"code": UnknownToolError.reason})
-        result = await catalogue.call(params.name, params.arguments or {}, on_progress, agent=_agent(ctx))
+        await offer.check(params.name)
+        with calling_through(MCP, None if ctx.request is None else ctx.request.headers.items):
+            try:
+                result = await catalogue.call(params.name, params.arguments or {}, on_progress, agent=_agent(ctx))
+            except UnknownToolError as error:
+                raise _unknown(error.message) from None
         return types.CallToolResult(
             content=[types.TextContent(text=result.text)],
             structured_content=result.to_json(),
             is_error=not result.success,
         )
 
-    guide = Guide(catalogue, offered)
+    def by_caller(handler: Handler[Params, Answer]) -> Handler[Params, Answer]:
+        if identify is None:
+            return handler
+
+        async def handle(ctx: Context, params: Params) -> Answer:
+            with acting_as(identify(ctx.request)):
+                return await handler(ctx, params)
+
+        return handle
+
+    guide = Guide(catalogue, offer.names)
     return Server(
         NAME,
         version=version("memotree"),
         title="MemoTree",
         instructions=guide.instructions,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
-        on_list_prompts=guide.list_prompts,
-        on_get_prompt=guide.get_prompt,
-        on_list_resources=guide.list_resources,
-        on_list_resource_templates=guide.list_resource_templates,
-        on_read_resource=guide.read_resource,
+        on_list_tools=by_caller(list_tools),
+        on_call_tool=by_caller(call_tool),
+        on_list_prompts=by_caller(guide.list_prompts),
+        on_get_prompt=by_caller(guide.get_prompt),
+        on_list_resources=by_caller(guide.list_resources),
+        on_list_resource_templates=by_caller(guide.list_resource_templates),
+        on_read_resource=by_caller(guide.read_resource),
     )
+
+
+class _Offer:
+    """The tools that are offered, if who asks may call them.
+
+    Args:
+        catalogue: All tools.
+        choice: Those that are offered.
+    """
+
+    def __init__(self, catalogue: Catalogue, choice: ToolChoice) -> None:
+        self._catalogue = catalogue
+        self._choice = choice
+        self.names = [tool.name for tool in choice.tools]
+        short = not choice.with_functions and all(tool in EVERYDAY for tool in choice.tools)
+        schemas = (dict(input_schema(tool, short=short)) for tool in choice.tools)
+        tools = map(declaration, choice.tools)
+        self._tools = [(tool, _declared(tool, schema)) for tool, schema in zip(tools, schemas, strict=True)]
+
+    async def listed(self) -> list[types.Tool]:
+        """Those that who asks may call."""
+        functions = [(function, _declared(function, dict(function.parameters))) for function in await self._functions()]
+        return [told for tool, told in (*self._tools, *functions) if self._catalogue.permits(tool)]
+
+    async def check(self, name: str) -> None:
+        """Refuse a tool that is not offered to anybody; of the others, the catalogue decides.
+
+        Raises:
+            MCPError: It is not offered.
+        """
+        if name in self.names or (name in NAMES and self._choice.has_function(name)):
+            return
+        offered = [*self.names, *(function.name for function in await self._functions())]
+        if name not in offered:
+            raise _unknown(_not_offered(name, offered))
+
+    async def _functions(self) -> list[Declaration]:
+        """The functions of the server that are offered."""
+        if not self._choice.with_functions:
+            return []
+        try:
+            return [each for each in await self._catalogue.functions() if self._choice.has_function(each.name)]
+        except MemoTreeClientError as error:  # the other tools are known without a server, and must be listed
+            log.warning("the functions of the server are not known", reason=error.reason or error.code)
+            return []
+
+
+def _unknown(told: str) -> MCPError:
+    """The protocol requires a protocol error for an unknown tool."""
+    return MCPError(types.INVALID_PARAMS, told, {"code": UnknownToolError.reason})
 
 
 def _not_offered(name: str, offered: Sequence[str]) -> str:
     if name in BY_NAME:
         return f"The tool {name} is not offered here. Start the server with --tools all to have every tool."
-    near = [each for each in offered if each.startswith(f"{name}_")] or get_close_matches(name, offered, n=1)
-    meant = f" Did you mean {near[0]}?" if near else ""
+    name = shown(name)
+    near = next((each for each in offered if each.startswith(f"{name}_")), "") or nearest(name, offered)
+    meant = f" Did you mean {near}?" if near else ""
     return f"There is no tool {name!r}.{meant} The tools are {', '.join(offered)}."
 
 
@@ -81,7 +159,7 @@ def _agent(ctx: Context) -> str:
     return "".join(character for character in name if character.isprintable() and character not in "<>").strip()[:100]
 
 
-def _declared(tool: Tool, *, short: bool) -> types.Tool:
+def _declared(tool: Declaration, schema: dict[str, Any]) -> types.Tool:
     """The MCP declaration of a tool.
 
     The schema of results is the same for all tools, so it is a resource and not repeated in each declaration: a model
@@ -90,12 +168,12 @@ def _declared(tool: Tool, *, short: bool) -> types.Tool:
     return types.Tool(
         name=tool.name,
         title=tool.title,
-        description=description(tool),
-        input_schema=dict(input_schema(tool, short=short)),
+        description=tool.description,
+        input_schema=schema,
         annotations=types.ToolAnnotations(
             read_only_hint=tool.read_only or None,
             destructive_hint=None if tool.read_only or tool.destructive else False,
             idempotent_hint=(tool.idempotent and not tool.read_only) or None,
-            open_world_hint=False,
+            open_world_hint=tool.open_world,
         ),
     )

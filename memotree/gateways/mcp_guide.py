@@ -12,6 +12,7 @@ from mcp.server.context import ServerRequestContext
 from memotree.gateways.catalogue import Catalogue
 from memotree.gateways.json_schema import OUTPUT, SHARED
 from memotree.gateways.results import Result
+from memotree.request.nearest_names import shown
 
 GUIDE: Final = "memory://guide"
 """The resource that says how to use the memory."""
@@ -94,7 +95,7 @@ class Guide:
         if params.name == USE:
             return _prompt(self._guide())
         if params.name != RECALL:
-            raise MCPError(types.INVALID_PARAMS, f"There is no prompt {params.name!r}; list the prompts.")
+            raise MCPError(types.INVALID_PARAMS, f"There is no prompt {shown(params.name)!r}; list the prompts.")
         subject = (params.arguments or {}).get("subject", "")
         found = await self._called("recall", {"query": subject})
         return _prompt(
@@ -139,7 +140,7 @@ class Guide:
             return _resource(uri, json.dumps(OUTPUT, indent=2), "application/schema+json")
         found = _NODE.fullmatch(uri)
         if found is None:
-            message = f"{uri} is not a resource; use {GUIDE} or memory://workspace/node_id."
+            message = f"{shown(uri)} is not a resource; use {GUIDE} or memory://workspace/node_id."
             raise MCPError(types.INVALID_PARAMS, message)
         arguments = {"workspace": found["workspace"], "node_id": found["node"], "revision": found["revision"]}
         result = await self._called("get_node", arguments)

@@ -21,6 +21,11 @@ def readable(data: Data) -> str:
     return "\n\n".join(part for part in parts if part) or "Done; there is nothing to show."
 
 
+def listed(data: Data) -> str:
+    """The text of an answer without a special format: names and values."""
+    return "\n".join(_listed(data)) or "Done; there is nothing to show."
+
+
 def refusal(failure: Failure) -> str:
     """The text of a failure, with its faults, conflicts and nodes."""
     lines = [f"{failure.code}: {failure.message}"]

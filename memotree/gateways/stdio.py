@@ -25,15 +25,20 @@ from memotree_storage.errors import MemoTreeError
 
 from memotree.client.contract import make_repeatable
 from memotree.client.errors import MemoTreeClientError, UnavailableError
+from memotree.client.keys import api_key, credentials
 from memotree.client.transport import AioTransport, TransportSettings
 from memotree.gateways.callers import Caller, LocalCaller, RemoteCaller, told
 from memotree.gateways.catalogue import Catalogue
 from memotree.gateways.mcp import mcp_server
 from memotree.gateways.tool_definitions import chosen_tools
+from memotree.gateways.tool_settings import admission_of
+from memotree.identity.key_file import local_key
 from memotree.server.announcement import read_announcement
+from memotree.server.authentication import Authentication
 from memotree.server.calls import RunningCalls
 from memotree.server.logs import configure_logging
 from memotree.settings import Settings
+from memotree.tools.builtin.services import NAMES
 from memotree.v1 import maintenance_service_pb2 as maintenance
 
 CALL_SECONDS: Final = 600.0
@@ -166,7 +171,9 @@ class FoundServer:
         announced = read_announcement(self._place.settings.data_folder)
         if announced is None:
             return None
-        transport = AioTransport(announced.address, TransportSettings(timeout=TRIAL_SECONDS, attempts=1))
+        transport = AioTransport(
+            announced.address, TransportSettings(timeout=TRIAL_SECONDS, attempts=1, key=self._key())
+        )
         try:
             await transport.call(maintenance.GetStatusRequest(), maintenance.GetStatusResponse)
         except MemoTreeClientError:
@@ -175,9 +182,19 @@ class FoundServer:
             await transport.close()
         return announced.address
 
+    def _key(self) -> str:
+        """The API key: the one in the data folder is for its own server alone."""
+        return api_key(None) if self._place.address else local_key(self._place.settings.data_folder)
+
     def _connect(self, address: str) -> Caller:
         settings = TransportSettings(
-            timeout=CALL_SECONDS, stream_timeout=STREAM_SECONDS, attempts=3, on_warning=_ignore, contract_names=True
+            timeout=CALL_SECONDS,
+            stream_timeout=STREAM_SECONDS,
+            attempts=3,
+            on_warning=_ignore,
+            contract_names=True,
+            key=self._key(),
+            channel=credentials(None) if self._place.address else None,
         )
         transport = AioTransport(address, settings)
         self._stack.push_async_callback(transport.close)
@@ -198,7 +215,10 @@ class FoundServer:
             raise
         stack.push_async_callback(calls.wait_idle)  # cancelled calls still clean up
         self._stack.push_async_callback(stack.aclose)
-        return LocalCaller(operations, calls)
+        who = None
+        if settings.authentication != "none":  # whoever started this program may read the data folder, and so its key
+            who = await Authentication(settings, operations).principal([f"Bearer {self._key()}"])
+        return LocalCaller(operations, calls, who=who)
 
 
 def _ignore(_warning: str) -> None:
@@ -226,14 +246,16 @@ async def serve_stdio(place: ServerChoice, compose: "Compose" = compose_when_nee
     if not gc.isenabled():  # the command turned it off; what was imported stays until the end
         gc.freeze()
         gc.enable()
-    tools = chosen_tools(place.settings.mcp_tools)
+    tools = chosen_tools(place.settings.mcp_tools, NAMES)
     configure_logging(place.settings.log_level, place.settings.log_format)
     found = FoundServer(place, compose)
-    server = mcp_server(Catalogue(found, place.settings.default_workspace), tools)
+    catalogue = Catalogue(found, place.settings.default_workspace, admission=admission_of(place.settings))
+    server = mcp_server(catalogue, tools)
     with _signalled() as signalled:
         try:
             async with stdio_server() as (incoming, outgoing):
-                starting = asyncio.create_task(_begin(found))  # meanwhile the client initializes the connection
+                named = catalogue if tools.with_functions else None
+                starting = asyncio.create_task(_begin(found, named))  # meanwhile the client initializes the connection
                 serving = asyncio.create_task(server.run(incoming, outgoing, server.create_initialization_options()))
                 ended = await _first({serving, signalled})
                 with CancelScope(shield=True):
@@ -256,10 +278,17 @@ async def _first(tasks: set["asyncio.Future[None]"]) -> set["asyncio.Future[None
         return set()
 
 
-async def _begin(found: FoundServer) -> None:
-    """Reach the server before the first call needs it; if that fails, the first call reports the error."""
+async def _begin(found: FoundServer, catalogue: Catalogue | None) -> None:
+    """Reach the server before the first call needs it; if that fails, the first call reports the error.
+
+    Args:
+        found: The server.
+        catalogue: Asks the server for its functions; ``None`` if none is offered.
+    """
     with suppress(MemoTreeClientError):
         await found.find()
+        if catalogue is not None:
+            await catalogue.functions()
 
 
 @contextmanager

@@ -1,11 +1,12 @@
 """A tool: one RPC of the contract as it is offered to agents."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
 from google.protobuf.descriptor import Descriptor, MethodDescriptor
+from memotree_storage.errors import FieldViolation
 
 from memotree.client.contract import is_read, is_repeatable
 from memotree.gateways.contract import Field, method, real_name
@@ -101,14 +102,14 @@ class Tool:
     def as_request(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The fields of the request for the arguments of a call.
 
-        A flattened message may also be given as a whole. Unknown names stay as they are, and are refused later.
+        A flattened message may also be given as a whole. Unknown names stay as they are, and are refused later. Of
+        arguments that mean the same field, the last one is taken; `given_twice` finds them.
         """
         given: dict[str, Any] = {}
         parts: dict[str, dict[str, Any]] = {}
         for name, value in arguments.items():
-            real = real_name(name, self.request.fields_by_name)
-            home = next((outer for outer in self.flattened if name in self._within(outer)), None)
-            if home is not None and real not in self.request.fields_by_name:
+            home, real = self._field(name)
+            if home:
                 parts.setdefault(home, {})[name] = value
             else:
                 given[real] = value
@@ -117,12 +118,37 @@ class Tool:
             given[home] = {**whole, **part} if isinstance(whole, Mapping) else whole  # no object: it is refused later
         return given
 
+    def given_twice(self, arguments: Mapping[str, Any]) -> Iterator[FieldViolation]:
+        """Yield a fault for each argument that means the same field as another one: then it is not known which holds.
+
+        Args:
+            arguments: Those of a call that have a value.
+        """
+        given: dict[tuple[str, str], str] = {}
+        for home in self.flattened:
+            whole = object_meant(arguments.get(home))
+            inner = whole if isinstance(whole, Mapping) else {}
+            given |= {(home, name): f"{home}.{name}" for name in self._within(home) if inner.get(name) is not None}
+        for name in arguments:
+            before = given.setdefault(self._field(name), name)
+            if before != name:
+                yield FieldViolation(name, f"cannot be given together with {before}; choose one.")
+
     def listed_path(self, path: str) -> str:
         """The path of a fault in the request as the caller knows it."""
         outer, dot, inner = path.partition(".")
         if dot and outer in self.flattened:
             return inner
         return _listed(path, self.request)
+
+    def _field(self, name: str) -> tuple[str, str]:
+        """The field that an argument means, and the flattened message that has it; "" for the request itself."""
+        real = real_name(name, self.request.fields_by_name)
+        if real not in self.request.fields_by_name:
+            for outer in self.flattened:
+                if name in self._within(outer):
+                    return outer, name
+        return "", real
 
     def _within(self, outer: str) -> Mapping[str, Field]:
         """The fields of a flattened message by name."""

@@ -4,13 +4,15 @@ The arguments and descriptions come from the contract; the table has only what t
 the tools of an agent's day, which MCP lists by default; a server started for it lists the others as well.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from memotree_storage.errors import InvalidInputError
 
 from memotree.gateways.everyday_tools import EVERYDAY
 from memotree.gateways.tool import REQUEST_ID, Tool
+from memotree.tools.plugins import plugin_names
 
 
 class UnknownToolsError(InvalidInputError):
@@ -32,6 +34,22 @@ def _write(name: str, title: str, call: str, *required: str, destructive: bool =
 _FIELDS: Final = ("content", "title", "brief", "summary", "tags", "attributes", "type")
 TOOLS: Final[tuple[Tool, ...]] = (
     *EVERYDAY,
+    Tool(
+        "query",
+        "Ask with tools",
+        "QueryService.Query",
+        required=("query",),
+        flattened=("filter", "options"),
+        example={"query": "How many days are there until the next deployment?", "max_tool_calls": 3},
+    ),
+    Tool(
+        "plan_query",
+        "Plan a question with tools",
+        "QueryService.PlanQuery",
+        required=("query",),
+        hidden=(REQUEST_ID, "filter"),
+        flattened=("options",),
+    ),
     _read("get_job", "Look at a job", "JobService.GetJob", "job_id"),
     _read("list_jobs", "List jobs", "JobService.ListJobs"),
     Tool("cancel_job", "Cancel a job", "JobService.CancelJob", ("job_id",), destructive=True),
@@ -193,6 +211,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
     ),
     _read("list_erasures", "List erasures", "EraseService.ListErasures"),
     _read("get_erasure", "Read what stays of an erasure", "EraseService.GetErasure", "erasure_id"),
+    _read("list_audit_records", "See who called what", "AuditService.ListAuditRecords"),
     Tool(
         "change_embedding",
         "Index with another embedding model",
@@ -207,8 +226,15 @@ TOOLS: Final[tuple[Tool, ...]] = (
 
 BY_NAME: Final = {tool.name: tool for tool in TOOLS}
 
-CATEGORIES: Final = tuple(dict.fromkeys(tool.category for tool in TOOLS))
-"""What the tools are about."""
+
+def tools_by_call() -> Mapping[str, frozenset[str]]:
+    """The tools that each RPC stands for, by the service and the RPC; RPCs that are no tools are missing.
+
+    Whoever may call a tool that takes nodes by name may look up what a name means, since the tool tells it as well.
+    """
+    found = {tool.call: frozenset({tool.name}) for tool in TOOLS}
+    found["NodeService.ResolveNode"] |= {tool.name for tool in TOOLS if tool.named}
+    return found | {"JobService.WatchJob": found["JobService.GetJob"]}
 
 
 ALL: Final = "all"
@@ -216,17 +242,50 @@ DEFAULT_CHOICE: Final = "everyday"
 """The names of the two lists; any other choice is a list of tools, separated by commas."""
 
 
-def chosen_tools(choice: str) -> Sequence[Tool]:
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """The tools that MCP offers.
+
+    Attributes:
+        tools: Those that call RPCs.
+        functions: The names of those that are functions.
+        is_all: Whether all functions are offered.
+    """
+
+    tools: Sequence[Tool]
+    functions: frozenset[str] = frozenset()
+    is_all: bool = False
+
+    @property
+    def with_functions(self) -> bool:
+        """Whether any function may be offered."""
+        return self.is_all or bool(self.functions)
+
+    def has_function(self, name: str) -> bool:
+        """Whether a function is offered, if the server has it."""
+        return self.is_all or name in self.functions
+
+
+def chosen_tools(choice: str, functions: Collection[str] = ()) -> ToolChoice:
     """The tools that a choice names: ``everyday``, ``all``, or names separated by commas, with ``everyday`` among them.
+
+    Which tools plugins have is not known yet: if there are plugins, any name may be one of theirs.
+
+    Args:
+        choice: The choice.
+        functions: The names of the tools that are functions.
 
     Raises:
         UnknownToolsError: A name is not that of a tool.
     """
     wanted: dict[str, Tool] = {}
-    for name in filter(None, (part.strip() for part in choice.split(","))):
+    names = [part.strip() for part in choice.split(",") if part.strip()] or [DEFAULT_CHOICE]
+    for name in names:
         some = {ALL: TOOLS, DEFAULT_CHOICE: EVERYDAY}.get(name) or ((BY_NAME[name],) if name in BY_NAME else ())
-        if not some:
-            known = ", ".join(BY_NAME)
+        if not some and name not in functions and not plugin_names():
+            known = ", ".join([*BY_NAME, *functions])
             raise UnknownToolsError.at("tools", f"{name!r} is no tool; give all, everyday, or some of {known}.")
         wanted |= {tool.name: tool for tool in some}
-    return tuple(tool for tool in TOOLS if tool.name in wanted) or EVERYDAY
+    chosen = tuple(tool for tool in TOOLS if tool.name in wanted)
+    others = frozenset(names).difference(BY_NAME, (ALL, DEFAULT_CHOICE))
+    return ToolChoice(chosen, others, ALL in names)

@@ -22,7 +22,7 @@ from memotree_storage.store import Store
 from memotree.history.log import committed
 from memotree.request import lookup
 from memotree.request.limits import ServiceLimits
-from memotree.request.messages import read_author, timestamp
+from memotree.request.messages import author_of, timestamp
 from memotree.request.naming import check_branch_name, check_tag_name
 from memotree.request.pages import PageTokens, fitting, page_size
 from memotree.v1 import history_service_pb2 as pb
@@ -83,7 +83,7 @@ class Refs:
         check_text("message", request.message, multiline=True, max_bytes=_MESSAGE_BYTES)
         now = datetime.now(UTC).replace(microsecond=0)
         service = Signature(self._limits.committer_name, self._limits.committer_email, now)
-        tagger = read_author(request.tagger, "tagger", service) if request.HasField("tagger") else service
+        tagger = author_of(request, service, "tagger")
         draft = TagDraft(request.name, (request.message.strip() or request.name) + "\n", tagger)
 
         async def change(transaction: WorkspaceTransaction, _: Workspace) -> pb.CreateTagResponse:

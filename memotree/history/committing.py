@@ -20,7 +20,7 @@ from memotree.history.log import committed
 from memotree.request import lookup
 from memotree.request.idempotency import request_mark, run_once
 from memotree.request.limits import ServiceLimits
-from memotree.request.messages import check_message, read_author
+from memotree.request.messages import author_of, check_message
 
 _AUTHOR: Final = "agent"
 
@@ -47,8 +47,7 @@ class Committing:
         """Who commits: the author of the request, or "agent", with MemoTree as the committer."""
         now = datetime.now(UTC).replace(microsecond=0)
         author = Signature(_AUTHOR, self._limits.author_email, now)
-        if request.HasField("author"):
-            author = read_author(request.author, "author", author)
+        author = author_of(request, author)
         committer = Signature(self._limits.committer_name, self._limits.committer_email, now)
         return Identity(author, committer, request_mark(request))
 

@@ -5,7 +5,9 @@ from contextlib import aclosing
 from typing import Final
 
 from memotree_storage.errors import FailedPreconditionError, InvalidInputError
+from memotree_storage.model.access import ALL_JOBS, JobSight
 from memotree_storage.model.node import is_id, is_id_prefix
+from memotree_storage.model.workspace import WorkspaceNotFoundError
 from memotree_storage.postgres import jobs, registry
 from memotree_storage.postgres.jobs import Job, JobFilter
 from memotree_storage.postgres.registry import Workspace
@@ -16,6 +18,7 @@ from memotree.jobs.runner import JobNotFoundError, JobRunner
 from memotree.request import lookup
 from memotree.request.messages import timestamp
 from memotree.request.pages import PageTokens, page_size
+from memotree.request.principal import check_again, principal
 from memotree.v1 import job_service_pb2 as pb
 from memotree.v1 import maintenance_service_pb2, types_pb2
 
@@ -69,12 +72,14 @@ class JobOperations:
         return pb.GetJobResponse(job=job_message(await self._runner.get(await self._id(request.job_id))))
 
     async def list_jobs(self, request: pb.ListJobsRequest) -> pb.ListJobsResponse:
-        """Lists jobs, the newest first."""
+        """Lists the jobs that the caller sees, the newest first."""
         size = page_size(request.page_size)
         cursor = self._pages.read(request, {"before": int})
         states = _states(request.states)
         workspace_id = (await self._workspace(request.workspace)).workspace_id if request.workspace else ""
-        wanted = JobFilter(workspace_id, states, request.kind)
+        if workspace_id and not principal().reads(workspace_id):
+            raise WorkspaceNotFoundError(request.workspace)
+        wanted = JobFilter(workspace_id, states, request.kind, principal().jobs)
         async with self._store.database.connection() as conn:
             found = await jobs.list_jobs(conn, wanted, before=cursor["before"] if cursor else None, limit=size + 1)
         last = {"before": found[size - 1].number} if len(found) > size else None
@@ -84,10 +89,13 @@ class JobOperations:
         )
 
     async def watch_job(self, request: pb.WatchJobRequest) -> AsyncIterator[pb.WatchJobResponse]:
-        """Yields the job as it is, then after each change, until it is over."""
+        """Yields the job as it is, then after each change, until it is over or the caller may see it no more."""
         job_id = await self._id(request.job_id)
         async with aclosing(self._runner.watch(job_id)) as changes:
             async for job in changes:
+                await check_again()
+                if not principal().jobs.sees(job.principal, job.workspace_id):
+                    raise JobNotFoundError(job_id)
                 yield pb.WatchJobResponse(job=job_message(job))
 
     async def cancel_job(self, request: pb.CancelJobRequest) -> pb.CancelJobResponse:
@@ -102,6 +110,8 @@ class JobOperations:
                 raise InvalidInputError.at("max_model_tokens", "is below 0; give a positive number, or 0 for no limit.")
             keep[RESUMED_LIMIT] = str(request.max_model_tokens).encode()
         job_id = await self._id(request.job_id)
+        if self._runner.permit is not None and (found := await self._runner.get(job_id)).principal:
+            await self._runner.permit(found)
         job = await self._runner.resume(job_id, keep)
         if job is None:
             state = (await self._runner.get(job_id)).state
@@ -118,6 +128,12 @@ class JobOperations:
     async def start_reindex(self, request: pb.StartReindexRequest) -> pb.StartReindexResponse:
         """Starts a job that recomputes the vectors."""
         return pb.StartReindexResponse(job=await self._start(rebuilds.REINDEX, request))
+
+    async def _is_seen(self, job_id: str, sight: JobSight) -> bool:
+        if sight is ALL_JOBS:
+            return True
+        job = await self._runner.get(job_id)
+        return sight.sees(job.principal, job.workspace_id)
 
     async def _start(self, kind: str, request: pb.StartRebuildRequest | pb.StartReindexRequest) -> pb.Job:
         workspace = await self._workspace(request.workspace)
@@ -136,13 +152,16 @@ class JobOperations:
             return await registry.find_workspace(conn, lookup.needed("workspace", name))
 
     async def _id(self, text: str) -> str:
-        """Returns the whole id of a job, which may be given by a unique prefix."""
+        """Returns the whole id of a job that the caller sees, which may be given by a unique prefix."""
+        sight = principal().jobs
         if is_id(lookup.needed("job_id", text)):
+            if not await self._is_seen(text, sight):
+                raise JobNotFoundError(text)
             return text
         if not is_id_prefix(text):
             raise lookup.InvalidIdError.of("job_id", text)
         async with self._store.database.connection() as conn:
-            found = await jobs.with_prefix(conn, text, _MOST_CANDIDATES)
+            found = await jobs.with_prefix(conn, text, _MOST_CANDIDATES, sight)
         if not found:
             raise JobNotFoundError(text)
         if len(found) > 1:

@@ -30,7 +30,8 @@ from memotree.jobs.job_context import JobContext
 from memotree.jobs.leftovers import Leftovers
 from memotree.jobs.outcomes import outcome_of
 from memotree.jobs.watchers import Watchers
-from memotree.request.idempotency import check_request_id
+from memotree.request.idempotency import kept_request_id
+from memotree.request.principal import LOCAL, Principal, acting_as, principal
 
 MAX_CRASHES: Final = 5
 """A job during which the server crashed this many times in a row is not restarted automatically."""
@@ -124,6 +125,10 @@ class JobRunner:
         self._wake = asyncio.Event()
         self._stopping = False
         self._loop: asyncio.Task[None] | None = None
+        self.permit: Callable[[Job], Awaitable[None]] | None = None
+        """Raises why a job must not be done, as whoever asked for it may not any more; ``None`` if all may be."""
+        self.principal_of: Callable[[str], Principal] = Principal
+        """The principal of a name, as whom its jobs act."""
 
     def register(
         self, kind: str, work: Work, *, when_none_is_left: Callable[[], Awaitable[object]] | None = None
@@ -142,6 +147,11 @@ class JobRunner:
         self._works[kind] = work
         if when_none_is_left is not None:
             self._leftovers.register(kind, when_none_is_left)
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of jobs that were registered."""
+        return frozenset(self._works)
 
     async def start(self) -> None:
         """Requeues the jobs that the last process left running, then starts to run jobs in the background.
@@ -216,9 +226,10 @@ class JobRunner:
         if kind not in self._works:
             message = f"no work function is registered for jobs of the kind {kind}; register it before start"
             raise ValueError(message)
-        check_request_id(request_id)
+        request_id = kept_request_id(request_id)
         given = dict(inputs or {})
-        new = NewJob(workspace_id, kind, request.SerializeToString(deterministic=True), subject, lane)
+        owner = principal().owner
+        new = NewJob(workspace_id, kind, request.SerializeToString(deterministic=True), subject, lane, owner)
         call = await asyncio.to_thread(_call, new, given) if request_id else b""
         async with self._database.transaction() as conn:
             earlier = await begin_request(conn, workspace_id, request_id, call)
@@ -388,7 +399,14 @@ class JobRunner:
         return None if alone else SUSPECT_CRASHES - 1
 
     async def _attempt(self, context: JobContext) -> Message | None:
-        """Does the work; retries it a few times after an outage of one of our stores."""
+        """Does the work as whoever asked for it; retries it a few times after an outage of one of our stores."""
+        owner = context.job.principal
+        if owner and self.permit is not None:
+            await self.permit(context.job)
+        with acting_as(self.principal_of(owner) if owner else LOCAL):
+            return await self._tries(context)
+
+    async def _tries(self, context: JobContext) -> Message | None:
         work = self._works[context.job.kind]
         for pause in self._pauses:
             try:
@@ -476,7 +494,7 @@ def _outcome(active: _Active) -> Outcome | None:
 
 def _call(new: NewJob, inputs: Mapping[str, bytes]) -> bytes:
     """Returns the fingerprint of a call, which a request id is checked against: equal for equal calls."""
-    parts = [new.kind.encode(), new.request]
+    parts = [new.kind.encode(), new.request, *([new.principal.encode()] if new.principal else [])]
     for name in sorted(inputs):
         parts += [name.encode(), hashlib.sha256(inputs[name]).digest()]
     return b"".join(len(part).to_bytes(8, "big") + part for part in parts)

@@ -14,6 +14,7 @@ from typing import Final
 
 from memotree.client.blocking import Client
 from memotree.client.errors import MemoTreeClientError, NotFoundError
+from memotree.identity.key_file import read_key
 from memotree.local.push_output import BRANCHES, MOST_FAULTS, SECONDS, fault_lines, folder_of, write_lines
 from memotree.server.announcement import read_announcement
 
@@ -50,7 +51,9 @@ def told(data_folder: Path, workspace_id: str, pushed: list[str]) -> Iterator[st
     if announced is None:
         yield "MemoTree is not running. A server takes this in when it starts."
         return
-    with Client(announced.address, timeout=SECONDS, attempts=1) as client:
+    with Client(
+        announced.address, timeout=SECONDS, attempts=1, key=read_key(data_folder), tls=False, certificate=""
+    ) as client:
         workspace = client.workspace(workspace_id)
         for branch in pushed[:_MOST_BRANCHES] or [_DEFAULT]:
             revision = f"{BRANCHES}{branch}" if branch else _DEFAULT

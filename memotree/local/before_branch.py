@@ -11,12 +11,13 @@ from pathlib import Path
 
 from memotree.client.blocking import Client
 from memotree.client.errors import MemoTreeClientError
-from memotree.local.push_output import BRANCHES, SECONDS, fault_lines, folder_of, write_lines
+from memotree.identity.key_file import read_key
+from memotree.local.push_output import BRANCHES, FAILED, SECONDS, fault_lines, folder_of, note_refusal, write_lines
 from memotree.server.announcement import read_announcement
 
 
 def refusals(data_folder: Path, workspace_id: str, name: str, old: str, new: str) -> Iterator[str]:
-    """Yield lines about why a branch must not move; none if it may.
+    """Yield lines about why a branch must not move, and note why; none if it may.
 
     Args:
         data_folder: The folder of the server.
@@ -28,15 +29,20 @@ def refusals(data_folder: Path, workspace_id: str, name: str, old: str, new: str
     branch = name.removeprefix(BRANCHES)
     announced = read_announcement(data_folder)
     if announced is None:
+        note_refusal("UNAVAILABLE", "PUSH_NOT_CHECKED")
         yield f"MemoTree is not running, which checks pushes to {branch}. Start it (memotree serve), and push again."
         return
-    with Client(announced.address, timeout=SECONDS, attempts=1) as client:
+    with Client(
+        announced.address, timeout=SECONDS, attempts=1, key=read_key(data_folder), tls=False, certificate=""
+    ) as client:
         try:
             faults = client.workspace(workspace_id).check_push(new, old_commit_id=old if old.strip("0") else "")
         except MemoTreeClientError as error:
+            note_refusal("UNAVAILABLE", "PUSH_NOT_CHECKED")
             yield f"MemoTree cannot check this push to {branch}: {error}"
             return
     if faults:
+        note_refusal(FAILED, "PUSH_HAS_FAULTS")
         yield f"{branch} takes no faults, and this push would bring some. Mend them, and push again:"
         yield from fault_lines(faults, "  There are more.")
 

@@ -5,7 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
 from types import TracebackType
@@ -15,6 +15,7 @@ from memotree.client.aio import AsyncClient
 from memotree.client.blocking import Client
 from memotree.client.errors import MemoTreeClientError
 from memotree.extras import is_installed
+from memotree.identity.key_file import local_key
 from memotree.local.errors import ServerNotInstalledError, ServerStartError
 from memotree.local.server_process import START_SECONDS, STOP_SECONDS, ServerProcess, announced_process_lives
 from memotree.local.users import Use
@@ -32,11 +33,13 @@ class FolderServer:
 
     Attributes:
         address: Host and port of the server.
+        key: The API key for it; empty if there is none.
         use: Keeps the server running.
         started: The process, if this process started it.
     """
 
     address: str
+    key: str = field(repr=False)
     use: Use
     started: ServerProcess | None
 
@@ -63,7 +66,7 @@ class FolderServer:
         except BaseException:
             use.end()
             raise
-        return cls(address, use, started)
+        return cls(address, local_key(folder), use, started)
 
     def release(self) -> None:
         """Ends the use; waits until the server has stopped, if this process started it and nobody else uses it."""
@@ -107,7 +110,9 @@ def _answering(folder: Path) -> str:
     announced = read_announcement(folder)
     if announced is None:
         return ""
-    with Client(announced.address, timeout=_TRIAL_SECONDS, attempts=1) as client:
+    with Client(
+        announced.address, timeout=_TRIAL_SECONDS, attempts=1, key=local_key(folder), tls=False, certificate=""
+    ) as client:
         try:
             client.status()
         except MemoTreeClientError:
@@ -123,7 +128,9 @@ class LocalClient(Client):
     """A client of the server of a folder; ``close`` ends the server too, unless another program uses it."""
 
     def __init__(self, server: FolderServer, *, timeout: float, on_warning: Callable[[str], None] | None) -> None:
-        super().__init__(server.address, timeout=timeout, on_warning=on_warning)
+        super().__init__(
+            server.address, timeout=timeout, on_warning=on_warning, key=server.key, tls=False, certificate=""
+        )
         self._server: FolderServer | None = server
 
     def close(self) -> None:
@@ -138,7 +145,9 @@ class AsyncLocalClient(AsyncClient):
     """A client of the server of a folder; ``close`` ends the server too, unless another program uses it."""
 
     def __init__(self, server: FolderServer, *, timeout: float, on_warning: Callable[[str], None] | None) -> None:
-        super().__init__(server.address, timeout=timeout, on_warning=on_warning)
+        super().__init__(
+            server.address, timeout=timeout, on_warning=on_warning, key=server.key, tls=False, certificate=""
+        )
         self._server: FolderServer | None = server
 
     async def close(self) -> None:

@@ -1,11 +1,14 @@
 """What the hooks of a repository write, which git shows as lines of the remote, and which server they ask.
 
-It imports no gRPC, so that a hook that asks no server starts at once.
+Why they refuse a push they also note for the audit log. It imports no gRPC, so that a hook that asks no server starts
+at once.
 """
 
 import io
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,6 +18,24 @@ if TYPE_CHECKING:
 
 BRANCHES: Final = "refs/heads/"
 """What the full names of branches begin with."""
+
+PUSH_BRANCHES: Final = "MEMOTREE_PUSH_BRANCHES"
+"""The variable with the patterns of the branches that whoever pushes may write, between spaces; empty for all refs. The
+server that runs git sets it."""
+
+PUSH_COMMITTER: Final = "MEMOTREE_PUSH_COMMITTER"
+"""The variable with the committer's addresses of the service's own commits, between spaces, which whoever pushes must
+not imitate; empty if it is not known who pushes."""
+
+PUSH_AUTHOR: Final = "MEMOTREE_PUSH_AUTHOR"
+"""The variable with the name of who pushes, who must be the author of new commits; empty if anybody may be it."""
+
+PUSH_REFUSALS: Final = "MEMOTREE_PUSH_REFUSALS"
+"""The variable with the path of a file in which the hooks note why they refuse a push, for the audit log; empty if
+nobody reads it. The server that runs git sets it."""
+
+DENIED: Final = "PERMISSION_DENIED"
+FAILED: Final = "FAILED_PRECONDITION"
 
 SECONDS: Final = 120.0
 """How long whoever pushes waits for the answer about one branch."""
@@ -36,6 +57,19 @@ def fault_lines(faults: "Sequence[Fault]", more: str) -> Iterator[str]:
         yield f"  {fault.description}" if fault.kind == _UNREADABLE else f"  {place}: {told}"
     if len(faults) > MOST_FAULTS:
         yield more
+
+
+def note_refusal(status: str, reason: str) -> None:
+    """Note why a push is refused, for the audit log of the server that runs git, if one does.
+
+    Args:
+        status: The gRPC status, such as `DENIED`.
+        reason: The error code.
+    """
+    path = os.environ.get(PUSH_REFUSALS, "")
+    if path:
+        with suppress(OSError), Path(path).open("a", encoding="ascii") as file:  # the push is refused anyway
+            file.write(f"{status} {reason}\n")
 
 
 def folder_of(data_folder: Path, repository: Path) -> Path:

@@ -1,7 +1,7 @@
 """The maintenance operations: status, verify, rebuild and backup."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import aclosing
 from importlib.metadata import version
 from typing import Final
@@ -24,6 +24,7 @@ from memotree.request import lookup
 from memotree.request.limits import ServiceLimits
 from memotree.request.messages import timestamp
 from memotree.request.pages import PageTokens
+from memotree.request.principal import Role, principal
 from memotree.sessions.pushed import mirror_pushed
 from memotree.v1 import maintenance_service_pb2 as pb
 
@@ -50,6 +51,7 @@ class MaintenanceOperations:
         max_message_bytes: The most bytes a message may have.
         embedded: Which of ``postgres`` and ``qdrant`` the server runs itself.
         copies: The copies on Git remotes, if there are any.
+        plugin_faults: Returns what is wrong with plugins, by the name of each.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class MaintenanceOperations:
         max_message_bytes: int = 0,
         embedded: Collection[str] = (),
         copies: RemoteCopies | None = None,
+        plugin_faults: Callable[[], Iterable[tuple[str, str]]] = lambda: (),
     ) -> None:
         self._store = store
         self._pages = pages
@@ -70,6 +73,7 @@ class MaintenanceOperations:
         self._max_message_bytes = max_message_bytes
         self._embedded = frozenset(embedded)
         self._copies = copies
+        self._plugin_faults = plugin_faults
         self._checking = asyncio.Semaphore(_CHECKS)
         self._asking: asyncio.Task[list[pb.StoreStatus]] | None = None
         self._rebuilding: dict[str, asyncio.Task[None]] = {}
@@ -79,7 +83,9 @@ class MaintenanceOperations:
         """Versions, stores, counts and limits; a store that does not answer is reported as unhealthy."""
         del request
         stores = await statuses(self._store, self._embedded)
-        workspaces = await in_store_thread(self._store.repositories.ids)  # Git knows them in an outage too
+        who = principal()
+        ids = await in_store_thread(self._store.repositories.ids)  # Git knows them in an outage too
+        workspaces = [workspace_id for workspace_id in ids if who.reads(workspace_id)]
         return pb.GetStatusResponse(
             version=version("memotree"),
             stores=stores,
@@ -97,10 +103,11 @@ class MaintenanceOperations:
                 if workspace_id in workspaces
             ],
             index_backlog=await self._backlog() if stores[1].healthy else 0,
-            faults=await self._faults() if stores[1].healthy else [],
-            git_remote_url=self._copies.template if self._copies is not None else "",
-            copies_behind=self._behind(),
+            faults=[each for each in await self._faults() if who.reads(each.workspace_id)] if stores[1].healthy else [],
+            git_remote_url=self._copies.template if self._copies is not None and who.server_role >= Role.ADMIN else "",
+            copies_behind=[each for each in self._behind() if who.reads(each.workspace_id)],
             signing_key="" if (signer := self._store.repositories.signer) is None else signer.fingerprint,
+            plugin_faults=[pb.PluginFault(plugin=name, reason=reason) for name, reason in self._plugin_faults()],
         )
 
     def _behind(self) -> list[pb.BehindCopy]:

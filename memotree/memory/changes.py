@@ -82,7 +82,7 @@ async def remember(
         for number, given in enumerate(ids)
     ]
     creation = node_service_pb2.CreateNodeRequest(
-        archive_id=await _archive(editor, request.archive or DEFAULT_ARCHIVE),
+        archive_id=await archive_for(editor, request.archive or DEFAULT_ARCHIVE),
         node_id=node_id,
         title=title,
         content=request.text,
@@ -193,10 +193,15 @@ def _without(update: node_service_pb2.UpdateNodeRequest, node: Node, names: Coll
     update.tags.extend(dict.fromkeys(tags))
 
 
-async def _archive(editor: SessionEditor, name: str) -> str:
+async def archive_for(editor: SessionEditor, name: str, new: str = "") -> str:
     """The id of the archive with this name or full id; a name that no archive has is given to a new one.
 
     A prefix of an id is not accepted: the name of a new archive could be one by chance.
+
+    Args:
+        editor: The session.
+        name: The name or id.
+        new: The id of a new archive; a random one if empty.
     """
     if is_id(name):
         try:
@@ -212,7 +217,7 @@ async def _archive(editor: SessionEditor, name: str) -> str:
             found = await archive_versions.archive_named(editor.snapshot, known)
             if found is not None:
                 return found.entry_id
-    archive = Archive(new_id(), plain, "", "")
+    archive = Archive(new or new_id(), plain, "", "")
     try:
         await editor.put_archive(archive, None, "")
     except InvalidInputError as error:

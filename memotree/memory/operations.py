@@ -23,6 +23,7 @@ from memotree.memory.repeated import changes_of_commit
 from memotree.memory.restoring import restore
 from memotree.memory.similar import Similar, same_text, similar_to
 from memotree.request.batches import naming_change
+from memotree.request.idempotency import kept_request_id
 from memotree.request.limits import ServiceLimits
 from memotree.request.messages import SUMMARY
 from memotree.sessions.editing import SessionEditor
@@ -126,10 +127,11 @@ class MemoryOperations:
     ) -> Response:
         in_batch = tool == "BatchChangeMemory"
 
+        request_id = kept_request_id(request.request_id)  # here, where it is known who calls
+
         def fresh_ids(workspace_id: str) -> list[str]:
             return [
-                derived_id(workspace_id, request.request_id, number) if request.request_id else ""
-                for number in range(len(changes))
+                derived_id(workspace_id, request_id, number) if request_id else "" for number in range(len(changes))
             ]
 
         async def prepare(head: State, branch: str) -> Make:

@@ -15,7 +15,12 @@ from pydantic import BaseModel, ValidationError
 from memotree.models.chat_requests import Question
 from memotree.models.endpoint import Endpoint
 from memotree.models.meter import Meter, reported_or_counted
-from memotree.models.model_errors import BrokenAnswerError, MalformedRequestError, UnusableAnswerError
+from memotree.models.model_errors import (
+    BrokenAnswerError,
+    MalformedRequestError,
+    RequestTooLongError,
+    UnusableAnswerError,
+)
 from memotree.models.parsing import first_object
 
 _TURNS: Final = 2
@@ -87,6 +92,8 @@ class Chat:
                 text = await self._call(
                     messages, question, meter, style, with_temperature=with_temperature, optional=optional
                 )
+            except RequestTooLongError:
+                raise
             except MalformedRequestError as error:
                 if with_temperature and "temperature" in error.detail.lower():
                     with_temperature = False
@@ -131,6 +138,7 @@ class Chat:
                 reported_or_counted(getattr(usage, "prompt_tokens", None), read),
                 reported_or_counted(getattr(usage, "completion_tokens", None), count_tokens(text)),
             )
+            self._endpoint.totals.add(call.used)
         _refuse_refusal(self.model, completion, question)
         return text
 

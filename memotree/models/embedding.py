@@ -174,6 +174,7 @@ class EndpointEmbedder:
         with meter.call("embedding", self.model, read) as call:
             vectors, tokens = await self._endpoint.call(create, optional=optional)
             call.answered(tokens)
+            self._endpoint.totals.add(call.used)
         if self._dimensions and len(vectors[0]) != self._dimensions:
             raise EmbeddingDimensionError(self.model, len(vectors[0]), self._dimensions)
         return vectors

@@ -5,8 +5,10 @@ chat, embeddings and reranking, which also notices when an endpoint is down.
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
@@ -21,6 +23,7 @@ from memotree.models.model_errors import (
     MalformedRequestError,
     ModelRefusedError,
     ModelUnavailableError,
+    RequestTooLongError,
     RetryPolicy,
 )
 from memotree.models.rate_limit import RateLimiter
@@ -33,10 +36,31 @@ _TRY_AGAIN: Final = frozenset({408, 409, 425, 429})
 _NO_MONEY: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 _BUSY_FROM: Final = 500
 _TOO_LONG: Final = 413
+_TOO_LONG_CODES: Final = frozenset({"context_length_exceeded", "string_above_max_length"})
+_TOO_LONG_SENTENCE: Final = re.compile(r"context (?:length|window|size)|reduce the length", re.IGNORECASE)
 _MALFORMED: Final = frozenset({400, _TOO_LONG, 422})
 
 _log: Final = structlog.get_logger(__name__)
 _T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class EndpointTotals:
+    """What an endpoint was asked since the start: calls that it answered or not, tokens that its model read and wrote.
+
+    A retry is no call of its own.
+    """
+
+    answered: int = 0
+    failed: int = 0
+    read_tokens: int = 0
+    written_tokens: int = 0
+
+    def add(self, used: tuple[int, int] | None) -> None:
+        """Add the tokens that a call has read and written."""
+        if used is not None:
+            self.read_tokens += used[0]
+            self.written_tokens += used[1]
 
 
 class Endpoint:
@@ -56,6 +80,7 @@ class Endpoint:
     ) -> None:
         self.kind: Kind = kind
         self.model = model
+        self.totals = EndpointTotals()
         self._host = urlsplit(url).hostname or ""
         self._limiter = limiter
         self._retry_policy = retry_policy
@@ -87,7 +112,9 @@ class Endpoint:
         try:
             answer = await self._try(ask, attempts)
         except Exception as error:
+            self.totals.failed += 1
             raise self._translated(error, attempts) from error
+        self.totals.answered += 1
         self._failed = 0
         return answer
 
@@ -137,6 +164,13 @@ class Endpoint:
         """Returns the domain error for a call that failed in all attempts."""
         if isinstance(error, openai.APIStatusError) and error.status_code in _MALFORMED:
             # The endpoint has answered, so this does not count as a failure.
+            if _is_too_long(error):
+                return RequestTooLongError(
+                    f"A request to the {self.kind} model {self.model!r} at {self._host} is longer than the model can "
+                    "read; let it read less at once, or name a model that reads more in "
+                    f"MEMOTREE_{self.kind.upper()}_MODEL.",
+                    str(error.message),
+                )
             return MalformedRequestError(
                 f"The {self.kind} model {self.model!r} at {self._host} rejected a request ({_named(error)}); "
                 f"check that MEMOTREE_{self.kind.upper()}_MODEL names a model of this kind.",
@@ -174,6 +208,15 @@ def retry_after(error: openai.APIStatusError) -> float | None:
     except ValueError:
         return None
     return max(0.0, until.timestamp() - time.time())
+
+
+def _is_too_long(error: openai.APIStatusError) -> bool:
+    """Whether the request is longer than the model can read; many endpoints have no code for that, only a sentence."""
+    return (
+        error.status_code == _TOO_LONG
+        or _code(error) in _TOO_LONG_CODES
+        or _TOO_LONG_SENTENCE.search(str(error.message)) is not None
+    )
 
 
 def _may_pass(error: BaseException) -> bool:

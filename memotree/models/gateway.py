@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 import structlog
 from memotree_storage.concurrency.threads import in_thread_if_long
 from memotree_storage.errors import FailedPreconditionError, MemoTreeError
 from memotree_storage.ports import Embedder, Vectors
 from memotree_storage.postgres.database import Database
+from pydantic import BaseModel
 
 from memotree.extras import install, is_installed
 from memotree.models import extractive, relevance
@@ -31,6 +32,8 @@ from memotree.settings import LOCAL_EMBEDDING_MODEL, Settings
 
 if TYPE_CHECKING:  # the SDK takes a second to import, and most servers start without it
     from memotree.models.chat import Chat
+    from memotree.models.endpoint import Endpoint
+    from memotree.models.function_chat import FunctionChat
     from memotree.models.remote import RemoteModels
 
 __all__ = ["Answer", "ChatMissingError", "ContextNode", "Decision", "Explore", "Models", "Summary"]
@@ -38,6 +41,10 @@ __all__ = ["Answer", "ChatMissingError", "ContextNode", "Decision", "Explore", "
 _SHOWN_ID: Final = 40
 _SHOWN_IDS: Final = 5
 """An id made up by a model may be any text; warnings quote at most this many ids and characters of each."""
+
+_NO_CHAT: Final = "No chat model is configured. Set MEMOTREE_CHAT_URL and MEMOTREE_CHAT_MODEL."
+
+_M = TypeVar("_M", bound=BaseModel)
 
 _log: Final = structlog.get_logger(__name__)
 
@@ -117,6 +124,16 @@ class Models:
         """Closes the connections to every endpoint."""
         if self._remote is not None:
             await self._remote.close()
+
+    def limit(self, per_minute: int) -> None:
+        """Sets the most calls of models behind URLs that start per minute; 0 for no limit."""
+        if self._remote is not None and self._remote.limiter is not None:
+            self._remote.limiter.change(per_minute)
+
+    @property
+    def endpoints(self) -> "Sequence[Endpoint]":
+        """The models behind URLs, with what they were asked so far."""
+        return self._remote.endpoints if self._remote is not None else ()
 
     @property
     def has_chat(self) -> bool:
@@ -261,9 +278,7 @@ class Models:
             ModelRefusedError: If the endpoint refuses the call.
             BudgetExhaustedError: If the meter's limit is reached.
         """
-        chat = self._chat
-        if chat is None:
-            raise ChatMissingError("No chat model is configured. Set MEMOTREE_CHAT_URL and MEMOTREE_CHAT_MODEL.")
+        chat = self._needed_chat()
         question = loop_question(query, nodes, must_answer=must_answer)
 
         async def make(batch: Sequence[bytes]) -> dict[bytes, bytes]:
@@ -283,6 +298,44 @@ class Models:
             quoted = ", ".join(map(repr, unknown[:_SHOWN_IDS]))
             meter.warn(f"The model cited {quoted}, which it was not shown; these citations were left out.")
         return Answer(payload.final_answer, tuple(node_id for node_id in named if node_id in shown))
+
+    # --- Tools -------------------------------------------------------------------------------------------------------
+
+    @property
+    def functions(self) -> "FunctionChat":
+        """The chat model with functions that it may ask to call.
+
+        Raises:
+            ChatMissingError: If no chat model is configured.
+        """
+        self._needed_chat()
+        if self._remote is None or self._remote.functions is None:
+            raise ChatMissingError(_NO_CHAT)
+        return self._remote.functions
+
+    def check_chat(self) -> None:
+        """Checks that there is a chat model.
+
+        Raises:
+            ChatMissingError: If none is configured.
+        """
+        self._needed_chat()
+
+    async def answer(self, question: Question[_M], meter: Meter) -> _M:
+        """Returns the checked answer to a question; it is not cached.
+
+        Raises:
+            ChatMissingError: If no chat model is configured.
+            ModelUnavailableError: If the model does not answer, or not with a valid answer.
+            ModelRefusedError: If the endpoint refuses the call.
+            BudgetExhaustedError: If the meter's limit is reached.
+        """
+        return await self._needed_chat().ask(question, meter)
+
+    def _needed_chat(self) -> "Chat":
+        if self._chat is None:
+            raise ChatMissingError(_NO_CHAT)
+        return self._chat
 
 
 def _note_fallback(error: MemoTreeError, meter: Meter) -> None:

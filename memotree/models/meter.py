@@ -98,6 +98,11 @@ class Meter:
         return sum(usage.tokens for usage in self._used.values())
 
     @property
+    def left(self) -> int | None:
+        """The tokens that may still be used, beside those that are reserved; ``None`` without a limit."""
+        return self._max_tokens - self._spent - self.tokens - self._tokens_ahead if self._max_tokens else None
+
+    @property
     def warnings(self) -> list[str]:
         """The warnings for a person, each once, such as models that failed and were replaced by built-in ones."""
         return list(self._warnings)
@@ -141,7 +146,7 @@ class Meter:
         self._used[key] = usage if known is None else known.plus(usage)
 
     def _check(self, estimate: int) -> None:
-        if self._max_tokens and self._spent + self.tokens + self._tokens_ahead + estimate > self._max_tokens:
+        if self.left is not None and estimate > self.left:
             raise BudgetExhaustedError(
                 f"The next model call would exceed the budget of {self._max_tokens:,} tokens. All results so far are "
                 "kept; resume the work with a greater budget."

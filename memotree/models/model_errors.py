@@ -32,6 +32,12 @@ class MalformedRequestError(ModelRefusedError):
         """The message of the endpoint; not shown to clients."""
 
 
+class RequestTooLongError(MalformedRequestError):
+    """A model's endpoint rejects this request because it is longer than the model can read."""
+
+    reason = "MODEL_REQUEST_TOO_LONG"
+
+
 class BrokenAnswerError(Exception):
     """An answer does not have the required form; the call is retried."""
 

@@ -3,9 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Final
 
-_MINUTE: Final = 60.0
+from memotree.request.rate import Rate
 
 
 class RateLimiter:
@@ -22,18 +21,21 @@ class RateLimiter:
         self, concurrency: int, per_minute: int = 0, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     ) -> None:
         self._slots = asyncio.Semaphore(concurrency)
-        self._interval = _MINUTE / per_minute if per_minute else 0.0
+        self.change(per_minute)
         self._next = 0.0
         self._sleep = sleep
+
+    def change(self, per_minute: int) -> None:
+        """Set the most calls that start per minute, for those that wait from now on; 0 for no limit."""
+        self._rate = Rate(per_minute) if per_minute else None
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
         """Waits until a call may start, and holds its slot during the block."""
         async with self._slots:
-            if self._interval:
+            if self._rate is not None:
                 now = asyncio.get_running_loop().time()
-                begin = max(now, self._next)
-                self._next = begin + self._interval
+                begin, self._next = self._rate.book(self._next, now)
                 if begin > now:
                     await self._sleep(begin - now)
             yield

@@ -7,6 +7,7 @@ from memotree.models.cache import AnswerCache
 from memotree.models.chat import Chat
 from memotree.models.embedding import EndpointEmbedder
 from memotree.models.endpoint import Endpoint
+from memotree.models.function_chat import FunctionChat
 from memotree.models.meter import Kind
 from memotree.models.model_errors import RetryPolicy
 from memotree.models.rate_limit import RateLimiter
@@ -24,7 +25,10 @@ class RemoteModels:
 
     embedder: EndpointEmbedder | None = None
     chat: Chat | None = None
+    functions: FunctionChat | None = None
     ranking: EndpointRanking | None = None
+    limiter: RateLimiter | None = None
+    endpoints: tuple[Endpoint, ...] = ()
 
     async def close(self) -> None:
         """Closes the connections to every endpoint."""
@@ -37,19 +41,24 @@ def connect(settings: Settings, cache: AnswerCache, retry_policy: RetryPolicy) -
     """Returns the models that the settings name; makes no calls."""
     limiter = RateLimiter(settings.model_concurrency, settings.model_requests_per_minute)
 
+    endpoints: list[Endpoint] = []
+
     def endpoint(kind: Kind, url: str) -> Endpoint:
         secret = getattr(settings, f"{kind}_api_key")
         key = secret.get_secret_value() if secret else ""
         cool_down = min(_EMBEDDING_COOL_DOWN, retry_policy.cool_down) if kind == "embedding" else retry_policy.cool_down
-        return Endpoint(
+        made = Endpoint(
             kind, url, getattr(settings, f"{kind}_model"), key, limiter, replace(retry_policy, cool_down=cool_down)
         )
+        endpoints.append(made)
+        return made
 
-    embedder = chat = ranking = None
+    embedder = chat = functions = ranking = None
     if settings.embedding_url is not None:
         embedder = EndpointEmbedder(endpoint("embedding", settings.embedding_url), cache, settings.embedding_dimensions)
     if settings.chat_url is not None:
-        chat = Chat(endpoint("chat", settings.chat_url))
+        chat_endpoint = endpoint("chat", settings.chat_url)
+        chat, functions = Chat(chat_endpoint), FunctionChat(chat_endpoint)
     if settings.rerank_url is not None:
         ranking = EndpointRanking(endpoint("rerank", rerank_base(settings.rerank_url)), cache)
-    return RemoteModels(embedder, chat, ranking)
+    return RemoteModels(embedder, chat, functions, ranking, limiter, tuple(endpoints))

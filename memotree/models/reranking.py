@@ -73,6 +73,7 @@ class EndpointRanking:
         with meter.call("rerank", self.model, read) as call:
             scores = await self._endpoint.call(post, optional=True)
             call.answered(read)
+            self._endpoint.totals.add(call.used)
         return scores
 
 

@@ -1,4 +1,7 @@
-"""Calls that may be sent again: calls with the same request id get the same answer and take effect once."""
+"""Calls that may be sent again: calls with the same request id get the same answer and take effect once.
+
+A request id belongs to the principal that used it: the answer of one principal is never given to another.
+"""
 
 import hashlib
 from collections.abc import Awaitable, Callable
@@ -6,9 +9,12 @@ from typing import Final, TypeVar
 
 from google.protobuf.message import Message
 from memotree_storage.errors import InvalidInputError
-from memotree_storage.model.trailers import LONGEST_REQUEST_ID, Request, is_request_id
+from memotree_storage.model.trailers import LONGEST_REQUEST_ID, Request, is_request_id, owned_request_id
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.requests import begin_request, end_request, result_of_request
+
+from memotree.request.principal import principal
+from memotree.v1 import types_pb2
 
 Response = TypeVar("Response", bound=Message)
 
@@ -54,19 +60,40 @@ async def earlier_result(
     return None if found is None else response_type.FromString(found)
 
 
+def kept_request_id(request_id: str) -> str:
+    """The form in which a request id of whoever calls now is kept: each principal has ids of its own.
+
+    Raises:
+        InvalidInputError: It is too long or has unprintable characters.
+    """
+    check_request_id(request_id)
+    return owned_request_id(principal().owner, request_id)
+
+
 def request_mark(request: Message) -> Request:
-    """Return what a commit records of the call that made it: its request id and a digest of its arguments."""
-    return Request(_request_id(request), hashlib.sha256(_call(request)).hexdigest()[:_DIGEST_DIGITS])
+    """Return what a commit records of the call that made it: request id, digest of the arguments, and co-author."""
+    return Request(
+        _request_id(request), hashlib.sha256(_call(request)).hexdigest()[:_DIGEST_DIGITS], _co_author(request)
+    )
+
+
+def _co_author(request: Message) -> str:
+    """Whom a call names as the author, if its principal is known and is somebody else."""
+    who = principal()
+    named = getattr(request, "author", None)
+    if not who.is_known or not isinstance(named, types_pb2.CommitAuthor) or named.name in {"", who.name}:
+        return ""
+    return f"{named.name} <{named.email}>"
 
 
 def _request_id(request: Message) -> str:
-    request_id: str = getattr(request, "request_id", "")
-    check_request_id(request_id)
-    return request_id
+    return kept_request_id(getattr(request, "request_id", ""))
 
 
 def _call(request: Message) -> bytes:
-    return request.DESCRIPTOR.full_name.encode() + b"\n" + request.SerializeToString(deterministic=True)
+    owner = principal().owner.encode()
+    made_by = b"\n" + owner if owner else b""
+    return request.DESCRIPTOR.full_name.encode() + made_by + b"\n" + request.SerializeToString(deterministic=True)
 
 
 def check_request_id(request_id: str) -> None:

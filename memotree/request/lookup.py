@@ -1,5 +1,6 @@
 """Resolves the names in a request: workspaces, revisions, and ids given by a prefix."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -13,7 +14,11 @@ from memotree_storage.postgres.rows import ArchiveVersion, Version
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
+from memotree.request.pages import InvalidPageTokenError
+
 _MOST_CANDIDATES = 20
+
+_COMMIT_ID: Final = re.compile(r"[0-9a-f]{40}")
 
 MOST_NAME_CHARS: Final = 100_000
 """The most characters of a text that names something: the path of a node has a title of 500 for each level."""
@@ -167,13 +172,20 @@ async def page_revision(
         revision: What the request names.
         cursor: The cursor of the page, with the values of `pinned`; ``None`` for the first page.
 
+    The caller may see the session of a cursor only if the request names it: the check of who calls has looked at the
+    request alone.
+
     Raises:
+        InvalidPageTokenError: The cursor holds another session than the request, or no commit.
         PageOutdatedError: The session was committed or rebased since the first page.
     """
     if cursor is None:
         return await use_revision(conn, workspace, revision)
-    found = await use_revision(conn, workspace, str(cursor["session"] or cursor["commit"]))
-    check_page(found.state, str(cursor["commit"]))
+    session_id, commit_id = str(cursor["session"]), str(cursor["commit"])
+    if session_id not in {"", revision} or not _COMMIT_ID.fullmatch(commit_id):
+        raise InvalidPageTokenError
+    found = await use_revision(conn, workspace, session_id or commit_id)
+    check_page(found.state, commit_id)
     return found
 
 

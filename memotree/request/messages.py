@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from memotree_storage.errors import InvalidInputError
@@ -13,6 +13,7 @@ from memotree_storage.ports import Signature
 from memotree_storage.postgres.rows import ArchiveVersion, Version
 from memotree_storage.postgres.sessions import Session
 
+from memotree.request.principal import principal
 from memotree.v1 import session_service_pb2, types_pb2
 
 _MESSAGE_BYTES = 64 << 10
@@ -81,6 +82,33 @@ def read_author(message: types_pb2.CommitAuthor, field: str, default: Signature)
     check_author(name, email, field)
     when = read_time(f"{field}.timestamp", message.timestamp) if message.HasField("timestamp") else default.when
     return Signature(name, email, when.replace(microsecond=0))
+
+
+def author_of(request: Any, default: Signature, field: str = "author") -> Signature:
+    """The author of what a call makes: the principal that calls, if it is known; else whom the request names.
+
+    Args:
+        request: The request.
+        default: The author if the request names none; its address is that of a principal without one.
+        field: The field of type CommitAuthor, which the request must have.
+
+    Raises:
+        InvalidAuthorError: Git refuses the name or address.
+        InvalidTimeError: The time is before 1970 or after 9999.
+    """
+    named = read_author(getattr(request, field), field, default) if request.HasField(field) else default
+    return as_principal(named, default.email)
+
+
+def as_principal(named: Signature, email: str) -> Signature:
+    """The signature of the principal that calls, if it is known, at the time of the one that the call names.
+
+    Args:
+        named: Whom the call names; it signs if the principal is not known.
+        email: The address of a principal that has none.
+    """
+    who = principal()
+    return Signature(who.name, who.email or email, named.when) if who.is_known else named
 
 
 def confidence_message(name: str) -> types_pb2.Confidence.ValueType:

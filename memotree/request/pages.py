@@ -1,14 +1,19 @@
 """Pages of long lists: opaque tokens, each valid only for the call that returned it.
 
 The rules are those of https://google.aip.dev/158: a token belongs to one method and its arguments; only the page size
-may change from page to page. A token is no secret and gives no right: it names a place in a list that its bearer may
-read anyway. A forged token only returns another part of that list, since its values are checked and go into queries as
-parameters.
+may change from page to page. A token holds where the next page begins, and a code that only this server can make (HMAC
+with SHA-256): a token that somebody else wrote is refused before anything in it is used.
+
+A token gives no right. It is not encrypted, so whoever has it can read what it holds, and the check of who calls looks
+at the request, never into the token. So an operation must not take from a cursor what the caller would need a right to
+name in the request, such as a session: `lookup.page_revision` refuses a session that the request does not name.
 """
 
 import base64
 import hashlib
+import hmac
 import json
+import secrets
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -16,14 +21,19 @@ from typing import Any, Final, TypeVar
 from google.protobuf.message import Message
 from memotree_storage.errors import FieldViolation, InvalidInputError
 
+from memotree.request.principal import principal
+
 DEFAULT_PAGE_SIZE: Final = 50
 MAX_PAGE_SIZE: Final = 1000
 
 PAGE_BYTES: Final = 2 << 20
 """The most bytes of the messages of a page; a page ends early so that it fits into one gRPC message."""
 
+KEY_BYTES: Final = 32
+"""How long the secret key of the tokens is."""
+
 _VERSION: Final = 1
-_CHECKSUM_BYTES: Final = 16
+_CODE_BYTES: Final = 16
 _MAX_TOKEN: Final = 16_384
 """Characters; a cursor holds a position, never content."""
 
@@ -78,17 +88,23 @@ def fitting(messages: Iterable[_One]) -> list[_One]:
 
 
 class PageTokens:
-    """Makes and reads page tokens: base64url of the JSON array ``[version, checksum, cursor]``.
+    """Makes and reads page tokens: base64url of the JSON array ``[version, code, cursor]``.
 
-    The checksum is over the type of the request, all its arguments but ``page_size`` and ``page_token``, and the
-    cursor. So a token that was cut, mistyped or given to another call is refused.
+    The code is over the type of the request, all its arguments but ``page_size`` and ``page_token``, the cursor and who
+    calls. So a token that was forged, cut, mistyped or given to another call or by another principal is refused.
+
+    Args:
+        key: The secret of the code, `KEY_BYTES` random bytes. Without it, tokens are valid for this object alone.
     """
+
+    def __init__(self, key: bytes | None = None) -> None:
+        self._key = secrets.token_bytes(KEY_BYTES) if key is None else key
 
     def write(self, request: Message, cursor: Mapping[str, Any] | None) -> str:
         """The token for the page after the one that answers ``request``; empty after the last page (no cursor)."""
         if cursor is None:
             return ""
-        return _encoded([_VERSION, _checksum(request, cursor), cursor])
+        return _encoded([_VERSION, self._code(request, cursor), cursor])
 
     def read(self, request: Message, shape: Mapping[str, type]) -> Cursor | None:
         """The cursor in the request's token, or ``None`` on the first page.
@@ -108,21 +124,27 @@ class PageTokens:
             cursor = {name: _read(values.pop(name), kind) for name, kind in shape.items()}
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise InvalidPageTokenError from None
-        # Encoding it again must give the same token: this checks the checksum, and accepts one spelling only.
-        if version != _VERSION or values or self.write(request, cursor) != token:
+        # Encoding it again must give the same token: this checks the code, and accepts one spelling only.
+        if version != _VERSION or values or not _are_equal(self.write(request, cursor), token):
             raise InvalidPageTokenError
         return cursor
 
+    def _code(self, request: Message, cursor: Mapping[str, Any]) -> str:
+        arguments = type(request)()
+        arguments.CopyFrom(request)
+        for field in ("page_size", "page_token"):
+            arguments.ClearField(field)
+        name = request.DESCRIPTOR.full_name.encode()
+        parts = [name, arguments.SerializeToString(deterministic=True), _json(cursor)]
+        if owner := principal().owner:
+            parts.append(owner.encode())
+        told = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+        return hmac.new(self._key, told, hashlib.sha256).hexdigest()[: 2 * _CODE_BYTES]
 
-def _checksum(request: Message, cursor: Mapping[str, Any]) -> str:
-    arguments = type(request)()
-    arguments.CopyFrom(request)
-    for field in ("page_size", "page_token"):
-        arguments.ClearField(field)
-    name = request.DESCRIPTOR.full_name.encode()
-    parts = (name, arguments.SerializeToString(deterministic=True), _json(cursor))
-    checked = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
-    return hashlib.sha256(checked).hexdigest()[: 2 * _CHECKSUM_BYTES]
+
+def _are_equal(made: str, given: str) -> bool:
+    """Whether two tokens are equal; takes the same time wherever they differ."""
+    return hmac.compare_digest(made.encode(), given.encode())
 
 
 def _json(value: Any) -> bytes:

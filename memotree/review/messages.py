@@ -13,7 +13,7 @@ from memotree_storage.ports import Signature
 
 from memotree.request.idempotency import request_mark
 from memotree.request.limits import ServiceLimits
-from memotree.request.messages import read_author, timestamp
+from memotree.request.messages import author_of, timestamp
 from memotree.request.naming import check_branch_name
 from memotree.v1 import review_service_pb2 as pb
 
@@ -35,8 +35,7 @@ def identity_of(limits: ServiceLimits, request: Any, field: str = "author", name
     """
     now = datetime.now(UTC).replace(microsecond=0)
     author = Signature(name, limits.author_email, now)
-    if request.HasField(field):
-        author = read_author(getattr(request, field), field, author)
+    author = author_of(request, author, field)
     return Identity(author, Signature(limits.committer_name, limits.committer_email, now), request_mark(request))
 
 

@@ -32,7 +32,7 @@ from memotree_storage.postgres.tree import Snapshot, State
 
 from memotree.history.committing import head_of
 from memotree.request import lookup
-from memotree.request.idempotency import run_once
+from memotree.request.idempotency import kept_request_id, run_once
 from memotree.request.pages import PageTokens, fitting, page_size
 from memotree.review.checks import CheckedStates, Checks
 from memotree.review.messages import (
@@ -132,7 +132,9 @@ class Proposals:
         session = await sessions.find_session(conn, workspace_id, request.session_id)
         index = await in_store_thread(read_index, held.repository)
         taken = next((number for number, one in index.open.items() if one.branch == session.branch), None)
-        if taken is not None and not (request.request_id and index.open[taken].request_id == request.request_id):
+        if taken is not None and not (
+            request.request_id and index.open[taken].request_id == kept_request_id(request.request_id)
+        ):
             raise ProposalExistsError(taken, session.branch)
         if not session.change_count and session.merged is None and not session.files:
             raise NothingToCommitError("The session has no changes to propose. Change a node first.")

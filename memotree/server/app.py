@@ -18,14 +18,18 @@ from grpc import aio
 from grpc_health.v1 import health, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from memotree.environment import variable
+from memotree.request.observed_calls import observers_of
 from memotree.server.announcement import Announcement, announce, withdraw
+from memotree.server.authentication import Authentication
 from memotree.server.binding import check, contract, handlers
 from memotree.server.calls import RunningCalls, most_waiting
-from memotree.server.connections import close_connection
+from memotree.server.certificates import Certificates
+from memotree.server.connections import IdleConnections, close_connection
 from memotree.server.half_open import REQUEST_SECONDS
 from memotree.server.health import Health
 from memotree.server.interceptors import CallInterceptor
-from memotree.server.listen import PortTakenError, address, loopback, refuse_taken
+from memotree.server.listen import PortTakenError, address, listening_host, refuse_taken
 from memotree.server.logs import configure_logging
 from memotree.server.readiness import Readiness
 from memotree.server.request_reading import GRPC_LIMIT_FACTOR, RequestReader
@@ -80,6 +84,11 @@ _SHARE_OF_A_CONNECTION: Final = 4
 A call counts as soon as it begins. Calls that are begun over many connections are limited while they are half-open.
 """
 
+MOST_CONNECTIONS: Final = 1_024
+"""How many connections of gRPC there may be on which no call runs."""
+
+_LOCAL: Final = "127.0.0.1"
+
 REFLECTION_V1: Final = "grpc.reflection.v1.ServerReflection"
 """The newer name of the reflection service; it has the same messages as v1alpha."""
 
@@ -115,12 +124,16 @@ class Server:
         self._settings = settings
         self._operations = operations
         self._on_stop = tuple(on_stop)
-        self._host = loopback(settings.host)
-        self._port = 0
-        self._left = LeftAnswers(lambda peer: close_connection(self._port, peer))
+        self._host = listening_host(settings)
+        self._certificates = Certificates.of(settings)
+        self._port = self._local_port = self._certificate_port = 0
+        self._left = LeftAnswers(lambda peer: close_connection(self._ports, peer))
         self._unread = UnreadAnswers(self._left)
+        self._connections = IdleConnections(lambda: self._ports, MOST_CONNECTIONS)
+        self._watching: asyncio.Task[None] | None = None
         self._calls = RunningCalls(settings.max_concurrent_calls, self._unread.make_room)
         half_open = WaitingCalls(most_waiting(settings.max_concurrent_calls), REQUEST_SECONDS)
+        self._authentication = Authentication(settings, operations)
         self._reader = RequestReader(settings.max_message_bytes, half_open, UnreadAnswers(self._left))
         self._hurry = asyncio.Event()
         self._stopping: asyncio.Task[None] | None = None
@@ -132,6 +145,15 @@ class Server:
     def address(self) -> str:
         """The gRPC target that the server listens on."""
         return address(self._host, self._port)
+
+    @property
+    def certificate_address(self) -> str:
+        """The gRPC target for clients with certificates; empty if there is none of its own."""
+        return address(self._host, self._certificate_port) if self._certificate_port else ""
+
+    @property
+    def _ports(self) -> frozenset[int]:
+        return frozenset({self._port, self._local_port, self._certificate_port})
 
     @property
     def url(self) -> str:
@@ -149,26 +171,58 @@ class Server:
         Errors: ``PortTakenError``.
         """
         server = self._build()
-        refuse_taken(self._host, self._settings.port)
-        try:
-            self._port = server.add_insecure_port(address(self._host, self._settings.port))
-        except RuntimeError:  # another program took the port after refuse_taken
-            raise PortTakenError(self._host, self._settings.port, "gRPC could not bind it") from None
+        self._open_ports(server)
         await server.start()
         try:
             if self._side_server is not None:
                 await self._side_server.start()
-            announced = Announcement(self.address, os.getpid(), version("memotree"), self.url)
+            announced = Announcement(self._local_address, os.getpid(), version("memotree"), self.url)
             announce(self._settings.data_folder, announced)
         except BaseException:
             await self._stop_side_server()
             await server.stop(None)
             raise
         self._grpc = server
+        self._watching = asyncio.create_task(self._connections.watch())
         self.health.set_serving(self.services)
         log.info(
-            "serving", address=self.address, services=len(self.services), **({"url": self.url} if self.url else {})
+            "serving",
+            address=self.address,
+            services=len(self.services),
+            **({"with_certificates": self.certificate_address} if self.certificate_address else {}),
+            **({"url": self.url} if self.url else {}),
         )
+
+    def _open_ports(self, server: Any) -> None:
+        """Open the ports; with TLS, also one on loopback, where commands and hooks need no TLS.
+
+        Errors: ``PortTakenError``.
+        """
+        settings = self._settings
+        if self._certificates is None:
+            self._port = self._opened(settings.port, "port", server.add_insecure_port)
+            return
+        self._local_port = server.add_insecure_port(address(_LOCAL, 0))
+        required = settings.tls_client_ca is not None and settings.tls_client_required
+        plain = self._certificates.for_grpc(of_clients=required)
+        self._port = self._opened(settings.port, "port", lambda place: server.add_secure_port(place, plain))
+        if settings.port_for_certificates is not None:
+            mutual = self._certificates.for_grpc(of_clients=True)
+            self._certificate_port = self._opened(
+                settings.port_for_certificates, "tls_client_port", lambda place: server.add_secure_port(place, mutual)
+            )
+
+    def _opened(self, port: int, setting: str, add: Callable[[str], int]) -> int:
+        refuse_taken(self._host, port, variable(setting))
+        try:
+            return int(add(address(self._host, port)))
+        except RuntimeError:  # another program took the port after refuse_taken
+            raise PortTakenError(self._host, port, "gRPC could not bind it", variable(setting)) from None
+
+    @property
+    def _local_address(self) -> str:
+        """The gRPC target for programs on this machine."""
+        return address(_LOCAL, self._local_port) if self._local_port else self.address
 
     async def stop(self, grace: float) -> None:
         """Stop: report NOT_SERVING, refuse new calls, let running ones finish, then call ``on_stop``.
@@ -195,7 +249,17 @@ class Server:
 
     def _build(self) -> Any:
         server = aio.server(
-            interceptors=(CallInterceptor(self._calls, self._reader, self._unread, self._left),),
+            interceptors=(
+                CallInterceptor(
+                    self._calls,
+                    self._reader,
+                    self._unread,
+                    self._left,
+                    self._authentication,
+                    observers_of(self._operations),
+                    self._connections,
+                ),
+            ),
             options=_channel_options(self._settings),
         )
         absent = object()  # has no operations, so each RPC answers UNIMPLEMENTED with a message
@@ -215,6 +279,8 @@ class Server:
         for subject in self._operations.values():
             if isinstance(subject, EndsStreams):
                 subject.stopping()
+        if self._watching is not None:
+            self._watching.cancel()
         if self._grpc is not None:
             await self._drain(grace)
             withdraw(self._settings.data_folder, os.getpid())

@@ -18,6 +18,8 @@ from memotree_storage.errors import FailedPreconditionError
 
 from memotree.error_mapping import UnimplementedError
 from memotree.v1 import (
+    access_service_pb2,
+    audit_service_pb2,
     erase_service_pb2,
     forest_service_pb2,
     history_service_pb2,
@@ -26,8 +28,10 @@ from memotree.v1 import (
     maintenance_service_pb2,
     memory_service_pb2,
     node_service_pb2,
+    query_service_pb2,
     review_service_pb2,
     session_service_pb2,
+    settings_service_pb2,
     tool_service_pb2,
     view_service_pb2,
     workspace_service_pb2,
@@ -44,9 +48,13 @@ _FILES: Final = (
     forest_service_pb2,
     job_service_pb2,
     review_service_pb2,
+    audit_service_pb2,
     erase_service_pb2,
     index_service_pb2,
+    settings_service_pb2,
     tool_service_pb2,
+    query_service_pb2,
+    access_service_pb2,
 )
 
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

@@ -1,19 +1,27 @@
 """Counts the running calls, so that a stop can wait for them, and refuses those that the server cannot take."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 from memotree_storage.errors import TooLargeError, UnavailableError
 
 _MORE_BEGUN: Final = 64
 
+_STREAMS: Final = 2
+"""Streams may take one of so many places for calls; the others are for calls that have one answer."""
+
+_REQUESTS: Final = 2
+"""There may be so many times as many requests over HTTP as places for calls, so that one alone can use all of these."""
+
 
 def most_waiting(limit: int) -> int:
     """How many calls may wait for their clients in one way, beside ``limit`` that run.
 
-    They wait for a request that has not arrived, or (over HTTP) until the client reads the answer.
+    They wait for a request that has not arrived, or (over HTTP) for the next request or until the client reads the
+    answer.
     """
     return limit + _MORE_BEGUN
 
@@ -24,7 +32,7 @@ def most_begun(limit: int) -> int:
     That is well above those that run and those that wait for their clients, so that refusals of our own have room: a
     call holds no place while its refusal is sent. gRPC refuses none: it would count those whose clients do not read.
     """
-    return limit + 2 * most_waiting(limit) + _MORE_BEGUN
+    return limit + 3 * most_waiting(limit) + _MORE_BEGUN
 
 
 class ServerStoppingError(UnavailableError):
@@ -51,6 +59,57 @@ class TooManyCallsError(TooLargeError):
         )
 
 
+class TooManyAtOnceError(TooLargeError):
+    """Who calls has as many streams or requests at once as are left for others; this one was not begun."""
+
+    reason = "TOO_MANY_AT_ONCE"
+    passes = True
+
+    def __init__(self, who: str) -> None:
+        super().__init__(
+            f"{who} has as many streams or requests at once as are left for others, so this one was not begun. End one "
+            "of them, or send the call again later."
+        )
+
+
+class Shares:
+    """Divides places among those who use them, so that there is always room for a further one.
+
+    Who has as many places as are free gets none. So one alone gets half of them, each of two a third, each of three a
+    quarter (the dynamic thresholds of Choudhury and Hahne, 1998).
+
+    Args:
+        places: How many there are; ``None`` for any number.
+        make_room: Ends something that only waits for its client, if there is such, and tells whether there was.
+    """
+
+    def __init__(self, places: int | None, make_room: Callable[[], bool] = lambda: False) -> None:
+        self._places = places
+        self._make_room = make_room
+        self._held: Counter[str] = Counter()
+
+    @contextmanager
+    def holding(self, who: str) -> Iterator[None]:
+        """Context manager that holds a place for somebody; any number for whoever is not known ("").
+
+        Errors: ``TooManyAtOnceError`` if there is no further place for it. The first place is never refused.
+        """
+        if (
+            self._places is not None
+            and who
+            and 0 < self._held[who] >= self._places - self._held.total()
+            and not self._make_room()
+        ):
+            raise TooManyAtOnceError(who)
+        self._held[who] += 1
+        try:
+            yield
+        finally:
+            self._held[who] -= 1
+            if not self._held[who]:
+                del self._held[who]
+
+
 class RunningCalls:
     """Counts the calls of one server; belongs to one event loop.
 
@@ -65,6 +124,8 @@ class RunningCalls:
         self._count = 0
         self._admitted = 0
         self._closed = False
+        self._streams = Shares(None if limit is None else limit // _STREAMS, make_room)
+        self._requests = Shares(None if limit is None else limit * _REQUESTS + _MORE_BEGUN)
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -105,6 +166,20 @@ class RunningCalls:
             yield
         finally:
             self._admitted -= 1
+
+    def streaming(self, who: str) -> AbstractContextManager[None]:
+        """Context manager that counts a stream of somebody: it may last as long as its client likes.
+
+        Errors: ``TooManyAtOnceError`` if who calls has as many as are left for others.
+        """
+        return self._streams.holding(who)
+
+    def requesting(self, who: str) -> AbstractContextManager[None]:
+        """Context manager that counts a request over HTTP of somebody, whatever it asks for.
+
+        Errors: ``TooManyAtOnceError`` if who calls has as many as are left for others.
+        """
+        return self._requests.holding(who)
 
     def close(self) -> None:
         """Refuse calls from now on; running ones continue."""

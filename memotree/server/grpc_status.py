@@ -4,6 +4,7 @@ The details follow https://google.aip.dev/193. Many clients refuse more than 8 K
 shortened: first its texts, then its lists; ``ErrorInfo.metadata`` records this (``shortened``, ``omitted``).
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -30,7 +31,7 @@ MAX_NODES: Final = 20
 """The most nodes of a NodeList, as the contract says."""
 
 RETRY_SECONDS: Final = 1
-"""Seconds after which a client should repeat a call that failed for a cause that passes."""
+"""Seconds after which a client should repeat a call that failed for a cause that passes, unless the error says when."""
 
 
 def to_status(error: BaseException, call_id: str) -> status_pb2.Status:
@@ -86,7 +87,9 @@ def _compose(answer: ErrorAnswer, call_id: str, limit: int, keep: int | None) ->
         details += [_conflicts(conflicts, short)] if conflicts else []
         details += [_nodes(nodes, short)] if nodes else []
     if answer.code is Code.UNAVAILABLE or (error is not None and error.passes):
-        details.append(error_details_pb2.RetryInfo(retry_delay=duration_pb2.Duration(seconds=RETRY_SECONDS)))
+        delay = duration_pb2.Duration()
+        delay.FromMilliseconds(math.ceil(round(1000 * getattr(error, "retry_after", RETRY_SECONDS), 3)))
+        details.append(error_details_pb2.RetryInfo(retry_delay=delay))
     details.append(error_details_pb2.RequestInfo(request_id=call_id))
     facts = {"omitted": str(omitted)} if omitted else {}
     facts |= {"shortened": "true"} if short.used else {}

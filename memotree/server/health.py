@@ -1,14 +1,15 @@
 """The standard gRPC health service: one status for the server and one for each service.
 
 The servicer of grpcio-health-checking never ends its watch calls, so a graceful stop would have to wait for its whole
-grace period; here a watcher gets NOT_SERVING and then its call ends.
+grace period; here a watcher gets NOT_SERVING and then its call ends. Nobody needs a key to watch, so those who watch
+from one address take no place from others.
 
 A service is SERVING only while the stores answer, as ``/readyz`` says over HTTP. A check asks them; a watcher learns of
 a change within some seconds.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -16,6 +17,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from memotree_storage.errors import NotFoundError, TooLargeError
 
 from memotree.server.call_record import refuse
+from memotree.server.connections import address_of
+from memotree.server.waiting import WaitingCalls
 
 WATCH_SECONDS: Final = 5.0
 """How often the stores are asked for those who watch."""
@@ -41,13 +44,14 @@ class HealthUnknownError(NotFoundError):
 
 
 class TooManyWatchersError(TooLargeError):
-    """As many watch the health of this server as may."""
+    """More watch the health of this server than may, and this watch was the oldest of the address that has most."""
 
     reason = "TOO_MANY_WATCHERS"
 
     def __init__(self) -> None:
         super().__init__(
-            f"{MOST_WATCHERS} calls watch the health of this server, the most that may; ask with Check now and then."
+            f"{MOST_WATCHERS} calls watch the health of this server, the most that may, so this one, the oldest of the "
+            "address that has most, was ended for a further one; ask with Check now and then."
         )
 
 
@@ -68,8 +72,8 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # the packa
         self._watch_seconds = watch_seconds
         self._statuses: dict[str, int] = {"": _Status.NOT_SERVING}
         self._stopped = False
-        self._watchers = 0
-        self._changed = asyncio.Event()
+        self._watches = WaitingCalls(MOST_WATCHERS)
+        self._watchers: set[_Watcher] = set()
 
     def set_serving(self, services: Iterable[str]) -> None:
         """Report the server and these services (full names) as SERVING."""
@@ -89,8 +93,8 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # the packa
         self._notify()
 
     def _notify(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
+        for each in self._watchers:
+            each.wake.set()
 
     async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802 - the name is the contract's
         """Answer the status of a service; NOT_FOUND if this server does not have it."""
@@ -99,35 +103,52 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # the packa
             await refuse("grpc.health.v1.Health/Check", HealthUnknownError(request.service), context)
         return _Status(status=status)
 
-    async def Watch(self, request: Any, context: Any) -> None:  # noqa: N802 - the name is the contract's
-        """Stream the status of a service, now and after each change, until the server stops.
+    async def Watch(self, request: Any, context: Any) -> AsyncGenerator[Any]:  # noqa: N802 - likewise
+        """Yield the status of a service, now and after each change, until the server stops.
 
-        RESOURCE_EXHAUSTED if ``MOST_WATCHERS`` watch.
+        RESOURCE_EXHAUSTED if it must make room for another one.
         """
-        if self._watchers >= MOST_WATCHERS:
-            await refuse("grpc.health.v1.Health/Watch", TooManyWatchersError(), context)
-        self._watchers += 1
+        watcher = _Watcher()
+        watch = self._watches.begin(address_of(context.peer()), watcher.end)
+        self._watchers.add(watcher)
         try:
-            await self._watch(request, context)
+            sent = None
+            while not watcher.must_end:
+                watcher.wake.clear()
+                status = await self._status(request.service)
+                if status != sent:
+                    yield _Status(status=status)
+                    sent = status  # the status may have changed again while it was sent
+                elif self._stopped:
+                    return
+                else:
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(watcher.wake.wait(), self._watch_seconds)
         finally:
-            self._watchers -= 1
-
-    async def _watch(self, request: Any, context: Any) -> None:
-        sent = None
-        while True:
-            changed = self._changed
-            status = await self._status(request.service)
-            if status != sent:
-                await context.write(_Status(status=status))
-                sent = status  # the status may have changed again during the write
-            elif self._stopped:
-                return
-            else:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(changed.wait(), self._watch_seconds)
+            self._watchers.discard(watcher)
+            watch.end()
+        await refuse("grpc.health.v1.Health/Watch", TooManyWatchersError(), context)
 
     async def _status(self, service: str) -> int:
         status = self._statuses.get(service, _Status.SERVICE_UNKNOWN)
         if status == _Status.SERVING and not await self._ready():
             return int(_Status.NOT_SERVING)
         return int(status)
+
+
+class _Watcher:
+    """Who watches.
+
+    Attributes:
+        wake: Set when there may be something to tell.
+        must_end: Whether its call must make room for another one.
+    """
+
+    def __init__(self) -> None:
+        self.wake = asyncio.Event()
+        self.must_end = False
+
+    def end(self) -> None:
+        """Make room for another call."""
+        self.must_end = True
+        self.wake.set()

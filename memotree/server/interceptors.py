@@ -1,21 +1,27 @@
 """The outermost interceptor: it counts, times and logs every call of the contract and translates its errors.
 
 Calls that gRPC would refuse by itself, without details, are refused here: unknown methods, too many calls, messages
-that are too large, requests that are no messages and requests that do not come.
+that are too large, requests that are no messages and requests that do not come. So are calls that do not prove who
+makes them; health and reflection need no proof, since they tell nothing of what is in the server.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from typing import Any, Final
 
 import grpc
 from grpc import aio
 from structlog.contextvars import bind_contextvars
 
-from memotree.error_mapping import Code
+from memotree.error_mapping import Code, UnauthenticatedError
+from memotree.identity.errors import ProviderUnavailableError
+from memotree.request.observed_calls import GRPC, NOBODY, CallObservers, came_through
+from memotree.request.principal import LOCAL, acting_as
+from memotree.server.authentication import HEADER, Authentication
 from memotree.server.call_record import CallRecord, Context, refuse, refusing
 from memotree.server.calls import RunningCalls
+from memotree.server.connections import IdleConnections
 from memotree.server.half_open import RequestNotReceivedError
 from memotree.server.request_reading import RequestMissingError, RequestReader
 from memotree.server.unknown_methods import unknown
@@ -41,13 +47,28 @@ class CallInterceptor(aio.ServerInterceptor):
         reader: Reads the requests.
         unread: Sends the answers of streams.
         left: Takes the answers of calls that have only one.
+        authentication: Finds out who calls.
+        observers: Those who are told of each call.
+        connections: Is told on which connections calls run.
     """
 
-    def __init__(self, calls: RunningCalls, reader: RequestReader, unread: UnreadAnswers, left: LeftAnswers) -> None:
+    def __init__(
+        self,
+        calls: RunningCalls,
+        reader: RequestReader,
+        unread: UnreadAnswers,
+        left: LeftAnswers,
+        authentication: Authentication,
+        observers: CallObservers = NOBODY,
+        connections: IdleConnections | None = None,
+    ) -> None:
         self._calls = calls
+        self._connections = connections
+        self._authentication = authentication
         self._reader = reader
         self._unread = unread
         self._left = left
+        self._observers = observers
         self._wrapped: dict[str, Any] = {}
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], details: Any) -> Any:
@@ -57,7 +78,7 @@ class CallInterceptor(aio.ServerInterceptor):
             handler = await continuation(details)
             method: str = details.method.removeprefix("/")
             if handler is None:
-                return refusing(method, unknown(method))
+                return refusing(method, unknown(method), self._observers)
             wrapped = self._wrapped[details.method] = self._wrap(method, handler)
         return wrapped
 
@@ -89,15 +110,29 @@ class CallInterceptor(aio.ServerInterceptor):
 
         It runs no longer when an error is reported, so that a stop does not wait until the client has read that.
         """
+        who, name = LOCAL, ""
         try:
+            if self._authentication.is_required:
+                who = await self._authentication.principal(_proofs(context), _certificate(context))
+                bind_contextvars(principal=who.name)
+            name = who.name
             raw = await self._reader.receive_only(method, context)
-        except (RequestMissingError, RequestNotReceivedError) as error:
-            await refuse(method, error, context)
-        record = CallRecord(method)
-        bind_contextvars(call=record.call_id)  # gRPC gives each call a context of its own
+        except (
+            RequestMissingError,
+            RequestNotReceivedError,
+            UnauthenticatedError,
+            ProviderUnavailableError,
+        ) as error:
+            await refuse(method, error, context, self._observers, name)
+        came_through(GRPC, context.invocation_metadata)  # gRPC gives each call a context of its own
+        record = CallRecord(method, self._observers, who.name)
+        bind_contextvars(call=record.call_id)
         try:
-            with self._calls.running(), self._calls.admitted():
+            streaming = self._calls.streaming(who.owner) if handler.response_streaming else nullcontext()
+            busy = nullcontext() if self._connections is None else self._connections.calling(context.peer())
+            with self._calls.running(), busy, streaming, self._calls.admitted(), acting_as(who):
                 answer = await self._run(handler, context, raw, record, run)
+                record.settle()
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or not task.cancelling():  # something inside the call was cancelled, not the call itself
@@ -124,7 +159,7 @@ class CallInterceptor(aio.ServerInterceptor):
         """Run one call that was admitted."""
         _refuse_late(context)
         request = self._reader.read(record.method, handler.request_deserializer, raw)
-        record.request_id = getattr(request, "request_id", "")
+        record.began(request)
         return await run(handler, request, context)
 
     async def _write_all(self, handler: Any, request: Any, context: Context) -> None:
@@ -133,6 +168,17 @@ class CallInterceptor(aio.ServerInterceptor):
         async with aclosing(handler.unary_stream(request, context)) as responses:
             async for response in responses:
                 await self._unread.write(context, handler.response_serializer(response))
+
+
+def _proofs(context: Context) -> list[str]:
+    """The values with which a call proves who makes it."""
+    return [value for key, value in context.invocation_metadata() or () if key == HEADER]
+
+
+def _certificate(context: Context) -> bytes:
+    """The certificate with which the client has made the connection, as gRPC has verified it; empty without one."""
+    found: bytes = next(iter(context.auth_context().get("x509_pem_cert", ())), b"")
+    return found
 
 
 def _refuse_late(context: Context) -> None:

@@ -1,4 +1,4 @@
-"""Checks the listening address: only loopback, and a port that no other program has."""
+"""Checks the listening address: loopback, or one that is protected, and a port that no other program has."""
 
 import errno
 import ipaddress
@@ -6,18 +6,20 @@ import socket
 
 from memotree_storage.errors import FailedPreconditionError, InvalidInputError, UnavailableError
 
+from memotree.settings import Settings
+
 _LOCALHOST = "localhost"
 
 
 class PublicAddressError(FailedPreconditionError):
-    """The host is an address that other machines can reach, and the server has no authentication."""
+    """The host is an address that other machines can reach, and calls are not authenticated or go in clear."""
 
     reason = "PUBLIC_ADDRESS"
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: str, missing: str) -> None:
         super().__init__(
-            f"MemoTree cannot listen on {host}: it has no authentication yet, so it serves only this machine. "
-            "Use 127.0.0.1 (or ::1) as host."
+            f"MemoTree cannot listen on {host}, which other machines can reach: {missing}. Use 127.0.0.1 (or ::1) as "
+            "host, or see docs/how-to/deploy.md."
         )
 
 
@@ -39,11 +41,13 @@ class PortTakenError(UnavailableError):
         )
 
 
-def loopback(host: str) -> str:
-    """The loopback address that ``host`` names.
+def listening_host(settings: Settings) -> str:
+    """The address that the settings name, if the server may listen there.
 
-    Errors: ``PublicAddressError`` for any other address, ``HostNotAddressError`` if it is not an address.
+    Errors: ``PublicAddressError`` for an address that other machines can reach, unless calls need API keys and TLS
+    protects them; ``HostNotAddressError`` if it is not an address.
     """
+    host = settings.host
     if host.lower() == _LOCALHOST:
         return "127.0.0.1"
     try:
@@ -51,7 +55,12 @@ def loopback(host: str) -> str:
     except ValueError:
         raise HostNotAddressError.at("host", f"{host!r} is not an IP address; use 127.0.0.1 or ::1.") from None
     if not ip.is_loopback:
-        raise PublicAddressError(host)
+        if settings.authentication == "none":
+            raise PublicAddressError(host, "nothing would check who calls, as the setting authentication is none")
+        if settings.tls_certificate is None and not settings.tls_in_front:
+            raise PublicAddressError(
+                host, "keys and texts would go over the network in clear, without tls_certificate or tls_in_front"
+            )
     return str(ip)
 
 

@@ -13,7 +13,8 @@ from memotree_storage.postgres.reach import wait_until_usable as wait_for_postgr
 from memotree_storage.qdrant.reach import wait_until_usable as wait_for_qdrant
 
 from memotree.environment import variable
-from memotree.server.listen import loopback, refuse_taken
+from memotree.server.certificates import Certificates
+from memotree.server.listen import listening_host, refuse_taken
 from memotree.server.logs import configure_logging
 from memotree.settings import Settings
 
@@ -35,7 +36,8 @@ def check_before_start(settings: Settings) -> None:
 
     Raises:
         RepositoryNotWritableError: A repository belongs to another user.
-        PublicAddressError: The host is not a loopback address.
+        PublicAddressError: The host is an address that other machines reach, and calls are not protected.
+        CertificateUnusableError: The certificate or its key cannot be used.
         HostNotAddressError: The host is no address.
         PortTakenError: Another program has a port.
         DatabaseUnavailableError: PostgreSQL does not answer.
@@ -45,7 +47,8 @@ def check_before_start(settings: Settings) -> None:
         QdrantKeyRefusedError: Qdrant refuses the key.
     """
     configure_logging(settings.log_level, settings.log_format)
-    host = loopback(settings.host)
+    host = listening_host(settings)
+    Certificates.of(settings)
     refuse_taken(host, settings.port)
     if settings.http_enabled:
         refuse_taken(host, settings.port_for_http, variable("http_port"))

@@ -8,19 +8,18 @@ import inspect
 import pkgutil
 import sys
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import memotree_storage
 from memotree_storage.errors import MemoTreeError
-from pydantic import ByteSize
 from pydantic.fields import FieldInfo
 
 import memotree
 from memotree.environment import CONFIG_VARIABLE, variable
 from memotree.error_mapping import DISK, FAMILIES, HIDDEN, INTERRUPTED, Code, ErrorAnswer, foreign, status_code
 from memotree.error_statuses import ERROR_STATUSES
+from memotree.setting_types import written
 from memotree.settings import CONFIG_NAME, Settings
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "docs" / "reference"
@@ -73,7 +72,38 @@ SETTINGS_INTRO: Final = f"""\
 A setting is an environment variable or a key of the TOML file `{CONFIG_NAME}` in the working folder
 (`{CONFIG_VARIABLE}` names another file). A command-line flag overrides the variable, and the variable overrides the
 file. Unknown names are refused. Durations are written as `500ms`, `45s`, `30m`, `12h` or `7d`, sizes as `1MiB` or a
-number of bytes.
+number of bytes. `memotree config check` finds what is wrong with them, and `memotree config show` shows which value
+each setting has and where it was given.
+
+## The file
+
+A key may stand in tables, whose names begin its name: `[postgres]` with `url` is the setting `postgres_url`, and
+`[postgres.pool]` with `max` is `postgres_pool_max`. A setting that is given in two forms is refused. In a text of the
+file, `${{NAME}}` is replaced by the environment variable `NAME`, which must be set and not empty; `$${{` stands for the
+signs `${{` themselves. So secrets need not stand in the file:
+
+```toml
+log_level = "warning"
+session_ttl = "14d"
+
+[postgres]
+url = "postgresql://memotree:${{POSTGRES_PASSWORD}}@db.example/memotree"
+pool_max = 32
+
+[chat]
+url = "https://models.example/v1"
+model = "small"
+api_key = "${{MODELS_KEY}}"
+```
+
+`memotree config reload` makes a running server read the file again. `log_level`, `log_format`,
+`model_requests_per_minute`, `tools_level`, `tools_allowed`, `tools_calls_per_minute` and `tools_burst` take effect at
+once; for each other setting that differs, the command says that it needs a restart. A file with a fault changes
+nothing. (The signal SIGHUP stops the server, as a closed terminal does.)
+
+A variable that goes into a URL has signs such as `@` and `/` already written as `%40` and `%2F`.
+
+## All settings
 
 | variable | key | default | meaning |
 |---|---|---|---|
@@ -145,13 +175,9 @@ def _default(field: FieldInfo) -> str:
     if field.default_factory is not None:
         return "`~/.local/share/memotree` (below `XDG_DATA_HOME` when set)"
     value: Any = field.default
-    if value is None or value == "":
+    if value is None or value in ("", (), {}):
         return "none"
-    if isinstance(value, timedelta):
-        return f"`{value.days}d`" if value.days else f"`{value.seconds}s`"
-    if isinstance(value, ByteSize):
-        return f"`{value.human_readable(separator='').replace('.0', '')}`"
-    return f"`{value}`"
+    return f"`{written(value)}`"
 
 
 def stale_pages() -> list[str]:

@@ -7,7 +7,7 @@ details.
 """
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from typing import Any, Final
 
 import grpc
@@ -68,7 +68,7 @@ class RequestReader:
     Args:
         most: The most bytes of a message.
         half_open: Counts the calls whose request has not arrived.
-        unread: Sends the answers of reflection, whose streams hold no place for calls.
+        unread: Sends the answers of the streams of the standard services, which hold no place for calls.
     """
 
     def __init__(self, most: int, half_open: WaitingCalls, unread: UnreadAnswers) -> None:
@@ -116,27 +116,36 @@ class RequestReader:
             return await handler.unary_unary(await self._only(method, handler, context), context)
 
         async def watch(_requests: object, context: Context) -> None:
-            await handler.unary_stream(await self._only(method, handler, context), context)
+            request = await self._only(method, handler, context)
+            await self._send_all(method, handler, handler.unary_stream(request, context), context)
 
         async def exchange(_requests: object, context: Context) -> None:
-            try:
-                await self._unread.begin(context)
-                async with (
-                    aclosing(self._all(method, handler, context)) as requests,
-                    aclosing(handler.stream_stream(requests, context)) as answers,
-                ):
-                    async for answer in answers:
-                        await self._unread.write(context, handler.response_serializer(answer))
-            except AnswerNotReadError as error:
-                await error.wait_for_status()
-                await refuse(method, error, context)
+            requests = self._all(method, handler, context)
+            await self._send_all(method, handler, handler.stream_stream(requests, context), context, requests)
 
-        coding = {"response_serializer": handler.response_serializer}
         if handler.request_streaming:
             return grpc.stream_stream_rpc_method_handler(exchange)
         if handler.response_streaming:
-            return grpc.stream_stream_rpc_method_handler(watch, **coding)
-        return grpc.stream_unary_rpc_method_handler(single, **coding)
+            return grpc.stream_stream_rpc_method_handler(watch)
+        return grpc.stream_unary_rpc_method_handler(single, response_serializer=handler.response_serializer)
+
+    async def _send_all(
+        self, method: str, handler: Any, answers: AsyncGenerator[Any], context: Context, *others: AsyncGenerator[Any]
+    ) -> None:
+        """Send the answers of a stream of a standard service; the call is ended if its client does not read them.
+
+        The answers, and then the other generators that they need, are closed before that.
+        """
+        try:
+            async with AsyncExitStack() as closing:
+                for each in (*others, answers):
+                    await closing.enter_async_context(aclosing(each))
+                await self._unread.begin(context)
+                async for answer in answers:
+                    await self._unread.write(context, handler.response_serializer(answer))
+        except AnswerNotReadError as error:
+            await error.wait_for_status()
+            await refuse(method, error, context)
 
     async def _only(self, method: str, handler: Any, context: Context) -> Any:
         """The only request of a call of a standard service; the call is refused if it is at fault."""

@@ -20,7 +20,7 @@ from memotree.server.app import MakeSideServer, Operations, Server, SideServer
 from memotree.server.app import serve as run
 from memotree.server.calls import RunningCalls
 from memotree.server.embedded import EmbeddedServers
-from memotree.settings import Settings
+from memotree.settings import LoadedSettings, Settings
 
 COMPOSITION_ROOT: Final = "memotree.composition"
 """The module that builds the stores and operations."""
@@ -36,6 +36,7 @@ def serve(
     settings: Settings,
     on_ready: Callable[[Server], None] | None = None,
     side_server: ImportSideServer | None = None,
+    reread: Callable[[], LoadedSettings] | None = None,
 ) -> None:
     """Run a server with all its stores until SIGTERM, SIGINT or SIGHUP.
 
@@ -43,13 +44,14 @@ def serve(
         settings: Where the data is, the address to listen on, and limits.
         on_ready: Called once the server accepts calls, e.g. to print its address.
         side_server: Imports another server (such as HTTP) that starts and stops with this one.
+        reread: Reads the settings again when a reload is asked for; without it they do not change.
 
     Errors: those of ``compose`` and of ``Server``, before any call is accepted.
     """
     return_freed_memory()
     allow_many_files()
     os.umask(0o077)  # what the server writes is for its user only
-    start = Start(side_server)
+    start = Start(side_server, reread)
     run(settings, start.compose, on_ready, None if side_server is None else start.side_server)
 
 
@@ -58,9 +60,15 @@ class Start:
 
     Args:
         import_side_server: Imports another server that starts and stops with this one.
+        reread: Reads the settings again when a reload is asked for.
     """
 
-    def __init__(self, import_side_server: ImportSideServer | None = None) -> None:
+    def __init__(
+        self,
+        import_side_server: ImportSideServer | None = None,
+        reread: Callable[[], LoadedSettings] | None = None,
+    ) -> None:
+        self._reread = reread
         self._import_side_server = import_side_server
         self._make_side_server: MakeSideServer | None = None
 
@@ -76,7 +84,7 @@ class Start:
                 module = await asyncio.to_thread(_import_root)
                 importing = asyncio.create_task(asyncio.to_thread(self._import_rest))
                 try:
-                    async with module.compose(settings, embedded) as operations:
+                    async with module.compose(settings, embedded, self._reread) as operations:
                         await importing
                         collect_rarely()
                         yield operations

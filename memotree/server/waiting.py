@@ -18,27 +18,41 @@ class WaitingCalls:
         most: The most that the sizes of all of them may add up to, in calls or in bytes; ``None`` for any.
         seconds: How long a call may wait; ``None`` for ever.
         patience: Seconds that a call may wait in any case.
+        most_of_one: The most that those of one peer may add up to; a further one ends its oldest one.
     """
 
-    def __init__(self, most: int | None = None, seconds: float | None = None, patience: float = 0.0) -> None:
+    def __init__(
+        self,
+        most: int | None = None,
+        seconds: float | None = None,
+        patience: float = 0.0,
+        most_of_one: int | None = None,
+    ) -> None:
         self._most = most
+        self._most_of_one = most_of_one
         self._seconds = seconds
         self._patience = patience
         self._by_peer: dict[str, dict[WaitingCall, None]] = {}
         self._sizes: dict[str, int] = {}
         self._size = 0
 
-    def begin(self, peer: str, give_up: Callable[[], None], size: int = 1) -> "WaitingCall":
+    def begin(
+        self, peer: str, give_up: Callable[[], None], size: int = 1, seconds: float | None = None
+    ) -> "WaitingCall":
         """Count a call as waiting until its ``end``.
 
         Args:
             peer: What the calls of one client have in common.
             give_up: Called once if the call waits for too long, or must make room; not after ``end``.
             size: 1, or its bytes.
+            seconds: How long it may wait, if that is less than the others.
         """
+        if self._most_of_one is not None and self._sizes.get(peer, 0) >= self._most_of_one:
+            next(iter(self._by_peer[peer])).give_up()
         if self._most is not None and self._size >= self._most:
             self.make_room()
-        return WaitingCall(self, peer, give_up, size, self._seconds)
+        limits = [each for each in (self._seconds, seconds) if each is not None]
+        return WaitingCall(self, peer, give_up, size, min(limits, default=None))
 
     async def wait(self, peer: str, client: Awaitable[T]) -> T:
         """Await what a client must do, and count the call as waiting meanwhile.

@@ -311,10 +311,31 @@ async def edit_session(
     make: Callable[[SessionEditor], Awaitable[Response]],
 ) -> Response:
     """Run one call that stages changes: all or nothing, and once per request id."""
-    workspace, session_id = (
-        lookup.needed("workspace", request.workspace),
-        lookup.needed("session_id", request.session_id),
-    )
+    assert isinstance(request, Message)  # noqa: S101 - every request is a message too
+    named = SessionName(request.workspace, request.session_id)
+    return await edit_named_session(store, limits, named, request, response_type, tool, make)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionName:
+    """A session as a call names it: the name or id of its workspace, and its id."""
+
+    workspace: str
+    session_id: str
+
+
+async def edit_named_session(
+    store: Store,
+    limits: ServiceLimits,
+    named: SessionName,
+    request: Message,
+    response_type: type[Response],
+    tool: str,
+    make: Callable[[SessionEditor], Awaitable[Response]],
+) -> Response:
+    """The same for a call whose request does not have the session itself."""
+    workspace = lookup.needed("workspace", named.workspace)
+    session_id = lookup.needed("session_id", named.session_id)
     async with session_transaction(store, session_id) as conn:
 
         async def run() -> Response:
@@ -325,8 +346,7 @@ async def edit_session(
                 await recheck_session(conn, store, session)
             return response
 
-        if request.request_id:
-            assert isinstance(request, Message)  # noqa: S101 - every request is a message too
+        if getattr(request, "request_id", ""):
             found = await registry.find_workspace(conn, workspace)
             response = await run_once(conn, found.workspace_id, request, response_type, run)
         else:

@@ -34,7 +34,7 @@ from memotree_storage.store import Store
 from memotree.request import lookup
 from memotree.request.idempotency import earlier_result, request_mark, run_once
 from memotree.request.limits import ServiceLimits
-from memotree.request.messages import check_message
+from memotree.request.messages import as_principal, check_message
 from memotree.sessions.editing import SessionEditor
 from memotree.sessions.pushed import mirror_pushed
 
@@ -109,6 +109,7 @@ class ImmediateCall(Generic[Response]):
         prepare: Looks up what the changes need, at the head of the branch, before the workspace is held.
         again: Makes the response again for a commit whose first answer was lost, given a connection, the commit and
             the name of the branch. Refuses a commit that does not have the changes of this call.
+        is_long: Whether it may change so much that its commit is made alone, as that of a long request is.
     """
 
     request: Message
@@ -117,6 +118,7 @@ class ImmediateCall(Generic[Response]):
     tool: str
     prepare: Callable[[State, str], Awaitable[Make]]
     again: Callable[[Connection, State, str], Awaitable[Response]]
+    is_long: bool = False
 
 
 class ImmediateCommits:
@@ -195,7 +197,7 @@ class ImmediateCommits:
 
             return await run_once(held.conn, workspace_id, call.request, call.response_type, once)
 
-        is_long = call.request.ByteSize() > _LONG
+        is_long = call.is_long or call.request.ByteSize() > _LONG
         response = await commit_on_branch(self._store, workspace_id, branch, commit_point, work, alone=is_long)
         faults.point("immediate.recorded")
         if committed:
@@ -230,7 +232,7 @@ class ImmediateCommits:
         now = datetime.now(UTC).replace(microsecond=0)
         return CommitOrder(
             message=call.target.message.strip() or subject,
-            author=Signature(agent, self._limits.author_email, now),
+            author=as_principal(Signature(agent, self._limits.author_email, now), self._limits.author_email),
             committer=Signature(self._limits.committer_name, self._limits.committer_email, now),
             request=request_mark(call.request),
         )

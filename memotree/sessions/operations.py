@@ -50,9 +50,10 @@ from memotree.request import lookup
 from memotree.request.conflicts import conflict_message
 from memotree.request.idempotency import request_mark, run_once
 from memotree.request.limits import ServiceLimits
-from memotree.request.messages import check_message, read_author, session_message
+from memotree.request.messages import author_of, check_message, session_message
 from memotree.request.naming import check_tag_name
 from memotree.request.pages import PageTokens, page_size
+from memotree.request.principal import principal
 from memotree.sessions.discarding import check_discard
 from memotree.sessions.editing import recheck_session
 from memotree.sessions.listed_conflicts import told_conflicts
@@ -149,7 +150,12 @@ class SessionOperations:
             async def make() -> pb.OpenSessionResponse:
                 head = await _head(conn, workspace_id, order.branch, hold=True)
                 session = await sessions.open_session(
-                    Snapshot(conn, head), session_id, branch=order.branch, agent=order.agent, ttl=order.ttl
+                    Snapshot(conn, head),
+                    session_id,
+                    branch=order.branch,
+                    agent=order.agent,
+                    ttl=order.ttl,
+                    principal=principal().owner,
                 )
                 await opened.past_commit_point(pin_base(self._store, workspace_id, session_id, None, head.commit_id))
                 return pb.OpenSessionResponse(session=session_message(session))
@@ -171,14 +177,20 @@ class SessionOperations:
             return pb.GetSessionResponse(session=session_message(session))
 
     async def list_sessions(self, request: pb.ListSessionsRequest) -> pb.ListSessionsResponse:
-        """List sessions, the last used first."""
+        """List the sessions that the caller may see, the last used first."""
         size = page_size(request.page_size)
         cursor = self._pages.read(request, {"used": datetime, "id": str})
         before = (cursor["used"], cursor["id"]) if cursor else None
+        who = principal()
         async with self._store.database.connection() as conn:
             workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
             listed = await sessions.list_sessions(
-                conn, workspace.workspace_id, closed=request.include_closed, before=before, limit=size + 1
+                conn,
+                workspace.workspace_id,
+                closed=request.include_closed,
+                before=before,
+                limit=size + 1,
+                principal=None if who.administers(workspace.workspace_id) else who.owner,
             )
         last = listed[size - 1] if len(listed) > size else None
         return pb.ListSessionsResponse(
@@ -351,9 +363,8 @@ class SessionOperations:
         now = datetime.now(UTC).replace(microsecond=0)
         message = check_message(request.message)
         author = Signature(DEFAULT_AGENT, self._limits.author_email, now)
-        if request.HasField("author"):
-            author = read_author(request.author, "author", author)
-        if not request.author.name:
+        author = author_of(request, author)
+        if not request.author.name and not principal().is_known:
             author = replace(author, name="")  # the session's agent, which is not known yet
         if request.create_tag and not request.tag_name:
             raise InvalidInputError.at("tag_name", "is needed with create_tag.")

@@ -205,6 +205,7 @@ class GetStatusResponse(_message.Message):
     GIT_REMOTE_URL_FIELD_NUMBER: _builtins.int
     COPIES_BEHIND_FIELD_NUMBER: _builtins.int
     SIGNING_KEY_FIELD_NUMBER: _builtins.int
+    PLUGIN_FAULTS_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The version of MemoTree."""
     workspace_count: _builtins.int
@@ -245,6 +246,10 @@ class GetStatusResponse(_message.Message):
     def copies_behind(self) -> _containers.RepeatedCompositeFieldContainer[Global___BehindCopy]:
         """The copies on Git remotes that are behind."""
 
+    @_builtins.property
+    def plugin_faults(self) -> _containers.RepeatedCompositeFieldContainer[Global___PluginFault]:
+        """The plugins whose tools are not there, or not all of them."""
+
     def __init__(
         self,
         *,
@@ -264,14 +269,41 @@ class GetStatusResponse(_message.Message):
         git_remote_url: _builtins.str = ...,
         copies_behind: _abc.Iterable[Global___BehindCopy] | None = ...,
         signing_key: _builtins.str = ...,
+        plugin_faults: _abc.Iterable[Global___PluginFault] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["copies_behind", b"copies_behind", "embedding_dimensions", b"embedding_dimensions", "embedding_model", b"embedding_model", "embedding_notice", b"embedding_notice", "faults", b"faults", "git_remote_url", b"git_remote_url", "index_backlog", b"index_backlog", "max_content_bytes", b"max_content_bytes", "max_depth", b"max_depth", "max_message_bytes", b"max_message_bytes", "set_aside", b"set_aside", "signing_key", b"signing_key", "stores", b"stores", "token_counter", b"token_counter", "version", b"version", "workspace_count", b"workspace_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["copies_behind", b"copies_behind", "embedding_dimensions", b"embedding_dimensions", "embedding_model", b"embedding_model", "embedding_notice", b"embedding_notice", "faults", b"faults", "git_remote_url", b"git_remote_url", "index_backlog", b"index_backlog", "max_content_bytes", b"max_content_bytes", "max_depth", b"max_depth", "max_message_bytes", b"max_message_bytes", "plugin_faults", b"plugin_faults", "set_aside", b"set_aside", "signing_key", b"signing_key", "stores", b"stores", "token_counter", b"token_counter", "version", b"version", "workspace_count", b"workspace_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetStatusResponse: _TypeAlias = GetStatusResponse  # noqa: Y015
+
+@_typing.final
+class PluginFault(_message.Message):
+    """What keeps the tools of a plugin from being used."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLUGIN_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    plugin: _builtins.str
+    """The name of its entry point."""
+    reason: _builtins.str
+    """What is wrong with it, in a few words; the server's log has the cause."""
+    def __init__(
+        self,
+        *,
+        plugin: _builtins.str = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["plugin", b"plugin", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PluginFault: _TypeAlias = PluginFault  # noqa: Y015
 
 @_typing.final
 class BehindCopy(_message.Message):

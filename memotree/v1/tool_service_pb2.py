@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ememotree/v1/tool_service.proto\x12\x0bmemotree.v1\"\xb6\x01\n\x04Tool\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x10\n\x08\x63\x61tegory\x18\x04 \x01(\t\x12\x17\n\x0fparameters_json\x18\x05 \x01(\t\x12\x11\n\tread_only\x18\x06 \x01(\x08\x12\x13\n\x0b\x64\x65structive\x18\x07 \x01(\x08\x12\x12\n\nidempotent\x18\x08 \x01(\x08\x12\x15\n\rexamples_json\x18\t \x03(\t\"0\n\x08ToolCall\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0e\x61rguments_json\x18\x02 \x01(\t\"P\n\tToolError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0e\n\x06status\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x14\n\x0c\x64\x65tails_json\x18\x04 \x01(\t\"\x86\x02\n\nToolResult\x12\x0f\n\x07success\x18\x01 \x01(\x08\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x11\n\tdata_json\x18\x03 \x01(\t\x12\x10\n\x08warnings\x18\x04 \x03(\t\x12%\n\x05\x65rror\x18\x05 \x01(\x0b\x32\x16.memotree.v1.ToolError\x12\x37\n\x08metadata\x18\x06 \x03(\x0b\x32%.memotree.v1.ToolResult.MetadataEntry\x12\x12\n\nelapsed_ms\x18\x07 \x01(\x01\x12\x0c\n\x04text\x18\x08 \x01(\t\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"$\n\x10ListToolsRequest\x12\x10\n\x08\x63\x61tegory\x18\x01 \x01(\t\"5\n\x11ListToolsResponse\x12 \n\x05tools\x18\x01 \x03(\x0b\x32\x11.memotree.v1.Tool\"\x1e\n\x0eGetToolRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"2\n\x0fGetToolResponse\x12\x1f\n\x04tool\x18\x01 \x01(\x0b\x32\x11.memotree.v1.Tool\"p\n\x12\x45xecuteToolRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0e\x61rguments_json\x18\x02 \x01(\t\x12\x11\n\tworkspace\x18\x03 \x01(\t\x12\r\n\x05\x61gent\x18\x04 \x01(\t\x12\x12\n\nrequest_id\x18\x05 \x01(\t\">\n\x13\x45xecuteToolResponse\x12\'\n\x06result\x18\x01 \x01(\x0b\x32\x17.memotree.v1.ToolResult\"\x80\x01\n\x13\x45xecuteToolsRequest\x12$\n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x15.memotree.v1.ToolCall\x12\x11\n\tworkspace\x18\x02 \x01(\t\x12\r\n\x05\x61gent\x18\x03 \x01(\t\x12\r\n\x05go_on\x18\x04 \x01(\x08\x12\x12\n\nrequest_id\x18\x05 \x01(\t\"@\n\x14\x45xecuteToolsResponse\x12(\n\x07results\x18\x01 \x03(\x0b\x32\x17.memotree.v1.ToolResult2\xda\x02\n\x0bToolService\x12O\n\tListTools\x12\x1d.memotree.v1.ListToolsRequest\x1a\x1e.memotree.v1.ListToolsResponse\"\x03\x90\x02\x01\x12I\n\x07GetTool\x12\x1b.memotree.v1.GetToolRequest\x1a\x1c.memotree.v1.GetToolResponse\"\x03\x90\x02\x01\x12U\n\x0b\x45xecuteTool\x12\x1f.memotree.v1.ExecuteToolRequest\x1a .memotree.v1.ExecuteToolResponse\"\x03\x90\x02\x00\x12X\n\x0c\x45xecuteTools\x12 .memotree.v1.ExecuteToolsRequest\x1a!.memotree.v1.ExecuteToolsResponse\"\x03\x90\x02\x00\x42\x39\n\x0f\x64\x65v.memotree.v1P\x01Z\x16memotree/v1;memotreev1\xaa\x02\x0bMemoTree.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ememotree/v1/tool_service.proto\x12\x0bmemotree.v1\"\xfc\x01\n\x04Tool\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05title\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x10\n\x08\x63\x61tegory\x18\x04 \x01(\t\x12\x17\n\x0fparameters_json\x18\x05 \x01(\t\x12\x11\n\tread_only\x18\x06 \x01(\x08\x12\x13\n\x0b\x64\x65structive\x18\x07 \x01(\x08\x12\x12\n\nidempotent\x18\x08 \x01(\x08\x12\x15\n\rexamples_json\x18\t \x03(\t\x12\x30\n\x0bpermissions\x18\n \x03(\x0b\x32\x1b.memotree.v1.ToolPermission\x12\x12\n\nopen_world\x18\x0b \x01(\x08\"2\n\x0eToolPermission\x12\x0e\n\x06\x61\x63tion\x18\x01 \x01(\t\x12\x10\n\x08resource\x18\x02 \x01(\t\"0\n\x08ToolCall\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0e\x61rguments_json\x18\x02 \x01(\t\"P\n\tToolError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0e\n\x06status\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x14\n\x0c\x64\x65tails_json\x18\x04 \x01(\t\"\x86\x02\n\nToolResult\x12\x0f\n\x07success\x18\x01 \x01(\x08\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x11\n\tdata_json\x18\x03 \x01(\t\x12\x10\n\x08warnings\x18\x04 \x03(\t\x12%\n\x05\x65rror\x18\x05 \x01(\x0b\x32\x16.memotree.v1.ToolError\x12\x37\n\x08metadata\x18\x06 \x03(\x0b\x32%.memotree.v1.ToolResult.MetadataEntry\x12\x12\n\nelapsed_ms\x18\x07 \x01(\x01\x12\x0c\n\x04text\x18\x08 \x01(\t\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"$\n\x10ListToolsRequest\x12\x10\n\x08\x63\x61tegory\x18\x01 \x01(\t\"G\n\x11ListToolsResponse\x12 \n\x05tools\x18\x01 \x03(\x0b\x32\x11.memotree.v1.Tool\x12\x10\n\x08warnings\x18\x02 \x03(\t\"\x1e\n\x0eGetToolRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"2\n\x0fGetToolResponse\x12\x1f\n\x04tool\x18\x01 \x01(\x0b\x32\x11.memotree.v1.Tool\"p\n\x12\x45xecuteToolRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x16\n\x0e\x61rguments_json\x18\x02 \x01(\t\x12\x11\n\tworkspace\x18\x03 \x01(\t\x12\r\n\x05\x61gent\x18\x04 \x01(\t\x12\x12\n\nrequest_id\x18\x05 \x01(\t\">\n\x13\x45xecuteToolResponse\x12\'\n\x06result\x18\x01 \x01(\x0b\x32\x17.memotree.v1.ToolResult\"\x80\x01\n\x13\x45xecuteToolsRequest\x12$\n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x15.memotree.v1.ToolCall\x12\x11\n\tworkspace\x18\x02 \x01(\t\x12\r\n\x05\x61gent\x18\x03 \x01(\t\x12\r\n\x05go_on\x18\x04 \x01(\x08\x12\x12\n\nrequest_id\x18\x05 \x01(\t\"@\n\x14\x45xecuteToolsResponse\x12(\n\x07results\x18\x01 \x03(\x0b\x32\x17.memotree.v1.ToolResult2\xda\x02\n\x0bToolService\x12O\n\tListTools\x12\x1d.memotree.v1.ListToolsRequest\x1a\x1e.memotree.v1.ListToolsResponse\"\x03\x90\x02\x01\x12I\n\x07GetTool\x12\x1b.memotree.v1.GetToolRequest\x1a\x1c.memotree.v1.GetToolResponse\"\x03\x90\x02\x01\x12U\n\x0b\x45xecuteTool\x12\x1f.memotree.v1.ExecuteToolRequest\x1a .memotree.v1.ExecuteToolResponse\"\x03\x90\x02\x00\x12X\n\x0c\x45xecuteTools\x12 .memotree.v1.ExecuteToolsRequest\x1a!.memotree.v1.ExecuteToolsResponse\"\x03\x90\x02\x00\x42\x39\n\x0f\x64\x65v.memotree.v1P\x01Z\x16memotree/v1;memotreev1\xaa\x02\x0bMemoTree.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -43,31 +43,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TOOLSERVICE'].methods_by_name['ExecuteTools']._loaded_options = None
   _globals['_TOOLSERVICE'].methods_by_name['ExecuteTools']._serialized_options = b'\220\002\000'
   _globals['_TOOL']._serialized_start=48
-  _globals['_TOOL']._serialized_end=230
-  _globals['_TOOLCALL']._serialized_start=232
-  _globals['_TOOLCALL']._serialized_end=280
-  _globals['_TOOLERROR']._serialized_start=282
-  _globals['_TOOLERROR']._serialized_end=362
-  _globals['_TOOLRESULT']._serialized_start=365
-  _globals['_TOOLRESULT']._serialized_end=627
-  _globals['_TOOLRESULT_METADATAENTRY']._serialized_start=580
-  _globals['_TOOLRESULT_METADATAENTRY']._serialized_end=627
-  _globals['_LISTTOOLSREQUEST']._serialized_start=629
-  _globals['_LISTTOOLSREQUEST']._serialized_end=665
-  _globals['_LISTTOOLSRESPONSE']._serialized_start=667
-  _globals['_LISTTOOLSRESPONSE']._serialized_end=720
-  _globals['_GETTOOLREQUEST']._serialized_start=722
-  _globals['_GETTOOLREQUEST']._serialized_end=752
-  _globals['_GETTOOLRESPONSE']._serialized_start=754
-  _globals['_GETTOOLRESPONSE']._serialized_end=804
-  _globals['_EXECUTETOOLREQUEST']._serialized_start=806
-  _globals['_EXECUTETOOLREQUEST']._serialized_end=918
-  _globals['_EXECUTETOOLRESPONSE']._serialized_start=920
-  _globals['_EXECUTETOOLRESPONSE']._serialized_end=982
-  _globals['_EXECUTETOOLSREQUEST']._serialized_start=985
-  _globals['_EXECUTETOOLSREQUEST']._serialized_end=1113
-  _globals['_EXECUTETOOLSRESPONSE']._serialized_start=1115
-  _globals['_EXECUTETOOLSRESPONSE']._serialized_end=1179
-  _globals['_TOOLSERVICE']._serialized_start=1182
-  _globals['_TOOLSERVICE']._serialized_end=1528
+  _globals['_TOOL']._serialized_end=300
+  _globals['_TOOLPERMISSION']._serialized_start=302
+  _globals['_TOOLPERMISSION']._serialized_end=352
+  _globals['_TOOLCALL']._serialized_start=354
+  _globals['_TOOLCALL']._serialized_end=402
+  _globals['_TOOLERROR']._serialized_start=404
+  _globals['_TOOLERROR']._serialized_end=484
+  _globals['_TOOLRESULT']._serialized_start=487
+  _globals['_TOOLRESULT']._serialized_end=749
+  _globals['_TOOLRESULT_METADATAENTRY']._serialized_start=702
+  _globals['_TOOLRESULT_METADATAENTRY']._serialized_end=749
+  _globals['_LISTTOOLSREQUEST']._serialized_start=751
+  _globals['_LISTTOOLSREQUEST']._serialized_end=787
+  _globals['_LISTTOOLSRESPONSE']._serialized_start=789
+  _globals['_LISTTOOLSRESPONSE']._serialized_end=860
+  _globals['_GETTOOLREQUEST']._serialized_start=862
+  _globals['_GETTOOLREQUEST']._serialized_end=892
+  _globals['_GETTOOLRESPONSE']._serialized_start=894
+  _globals['_GETTOOLRESPONSE']._serialized_end=944
+  _globals['_EXECUTETOOLREQUEST']._serialized_start=946
+  _globals['_EXECUTETOOLREQUEST']._serialized_end=1058
+  _globals['_EXECUTETOOLRESPONSE']._serialized_start=1060
+  _globals['_EXECUTETOOLRESPONSE']._serialized_end=1122
+  _globals['_EXECUTETOOLSREQUEST']._serialized_start=1125
+  _globals['_EXECUTETOOLSREQUEST']._serialized_end=1253
+  _globals['_EXECUTETOOLSRESPONSE']._serialized_start=1255
+  _globals['_EXECUTETOOLSRESPONSE']._serialized_end=1319
+  _globals['_TOOLSERVICE']._serialized_start=1322
+  _globals['_TOOLSERVICE']._serialized_end=1668
 # @@protoc_insertion_point(module_scope)

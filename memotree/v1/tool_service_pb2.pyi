@@ -33,6 +33,8 @@ class Tool(_message.Message):
     DESTRUCTIVE_FIELD_NUMBER: _builtins.int
     IDEMPOTENT_FIELD_NUMBER: _builtins.int
     EXAMPLES_JSON_FIELD_NUMBER: _builtins.int
+    PERMISSIONS_FIELD_NUMBER: _builtins.int
+    OPEN_WORLD_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its unique name, in snake_case."""
     title: _builtins.str
@@ -49,9 +51,15 @@ class Tool(_message.Message):
     """Whether it may delete or overwrite something."""
     idempotent: _builtins.bool
     """Whether the same call again has no further effect."""
+    open_world: _builtins.bool
+    """Whether it reaches beyond the server: files and hosts of others."""
     @_builtins.property
     def examples_json(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Arguments of typical calls, each a JSON object."""
+
+    @_builtins.property
+    def permissions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ToolPermission]:
+        """What it may do, to what."""
 
     def __init__(
         self,
@@ -65,14 +73,42 @@ class Tool(_message.Message):
         destructive: _builtins.bool = ...,
         idempotent: _builtins.bool = ...,
         examples_json: _abc.Iterable[_builtins.str] | None = ...,
+        permissions: _abc.Iterable[Global___ToolPermission] | None = ...,
+        open_world: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["category", b"category", "description", b"description", "destructive", b"destructive", "examples_json", b"examples_json", "idempotent", b"idempotent", "name", b"name", "parameters_json", b"parameters_json", "read_only", b"read_only", "title", b"title"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["category", b"category", "description", b"description", "destructive", b"destructive", "examples_json", b"examples_json", "idempotent", b"idempotent", "name", b"name", "open_world", b"open_world", "parameters_json", b"parameters_json", "permissions", b"permissions", "read_only", b"read_only", "title", b"title"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Tool: _TypeAlias = Tool  # noqa: Y015
+
+@_typing.final
+class ToolPermission(_message.Message):
+    """Something that a tool may do."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACTION_FIELD_NUMBER: _builtins.int
+    RESOURCE_FIELD_NUMBER: _builtins.int
+    action: _builtins.str
+    """"read", "write", "delete" or "execute"."""
+    resource: _builtins.str
+    """To what: "workspace", "server", "folder" or "host"."""
+    def __init__(
+        self,
+        *,
+        action: _builtins.str = ...,
+        resource: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "resource", b"resource"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ToolPermission: _TypeAlias = ToolPermission  # noqa: Y015
 
 @_typing.final
 class ToolCall(_message.Message):
@@ -111,8 +147,8 @@ class ToolError(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     DETAILS_JSON_FIELD_NUMBER: _builtins.int
     code: _builtins.str
-    """The stable error code, UPPER_SNAKE: the reason that the RPC of the tool fails with. If that was not called:
-    INVALID_ARGUMENTS, and NO_NODE_NAMED or AMBIGUOUS_NODE_NAME for a node that is given by name. Of a tool that waits for
+    """The stable error code, UPPER_SNAKE: the reason that the RPC or the function of the tool fails with. If that was not
+    called: INVALID_ARGUMENTS, TOO_MANY_TOOL_CALLS, and NO_NODE_NAMED or AMBIGUOUS_NODE_NAME for a node that is given by name. Of a tool that waits for
     a job: the reason that the job ended with.
     """
     status: _builtins.str
@@ -244,18 +280,24 @@ class ListToolsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOOLS_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def tools(self) -> _containers.RepeatedCompositeFieldContainer[Global___Tool]:
         """The tools."""
+
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Tools that are missing since they could not be loaded, and why."""
 
     def __init__(
         self,
         *,
         tools: _abc.Iterable[Global___Tool] | None = ...,
+        warnings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["tools", b"tools"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["tools", b"tools", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -27,7 +27,7 @@ if _version_not_supported:
 
 class ToolServiceStub:
     """All tools, for programs that find operations by name and give their arguments as JSON. MCP lists some of them. A tool
-    calls one RPC of another service. Its arguments and its result are the same over gRPC, MCP, HTTP and the command line, so
+    calls one RPC of another service, or it is a function of the server (the calculator, for one). Its arguments and its result are the same over gRPC, MCP, HTTP and the command line, so
     they are JSON texts here: a Struct would lose the order of the arguments and the digits of large integers.
     """
 
@@ -61,7 +61,7 @@ class ToolServiceStub:
 
 class ToolServiceServicer:
     """All tools, for programs that find operations by name and give their arguments as JSON. MCP lists some of them. A tool
-    calls one RPC of another service. Its arguments and its result are the same over gRPC, MCP, HTTP and the command line, so
+    calls one RPC of another service, or it is a function of the server (the calculator, for one). Its arguments and its result are the same over gRPC, MCP, HTTP and the command line, so
     they are JSON texts here: a Struct would lose the order of the arguments and the digits of large integers.
     """
 
@@ -134,7 +134,7 @@ def add_ToolServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class ToolService:
     """All tools, for programs that find operations by name and give their arguments as JSON. MCP lists some of them. A tool
-    calls one RPC of another service. Its arguments and its result are the same over gRPC, MCP, HTTP and the command line, so
+    calls one RPC of another service, or it is a function of the server (the calculator, for one). Its arguments and its result are the same over gRPC, MCP, HTTP and the command line, so
     they are JSON texts here: a Struct would lose the order of the arguments and the digits of large integers.
     """
 

@@ -28,7 +28,7 @@ GRPC_VERSION: str
 
 class ToolServiceStub:
     """All tools, for programs that find operations by name and give their arguments as JSON. MCP lists some of them. A tool
-    calls one RPC of another service. Its arguments and its result are the same over gRPC, MCP, HTTP and the command line, so
+    calls one RPC of another service, or it is a function of the server (the calculator, for one). Its arguments and its result are the same over gRPC, MCP, HTTP and the command line, so
     they are JSON texts here: a Struct would lose the order of the arguments and the digits of large integers.
     """
 
@@ -60,7 +60,7 @@ class ToolServiceStub:
 @_typing.type_check_only
 class ToolServiceAsyncStub(ToolServiceStub):
     """All tools, for programs that find operations by name and give their arguments as JSON. MCP lists some of them. A tool
-    calls one RPC of another service. Its arguments and its result are the same over gRPC, MCP, HTTP and the command line, so
+    calls one RPC of another service, or it is a function of the server (the calculator, for one). Its arguments and its result are the same over gRPC, MCP, HTTP and the command line, so
     they are JSON texts here: a Struct would lose the order of the arguments and the digits of large integers.
     """
 
@@ -88,7 +88,7 @@ class ToolServiceAsyncStub(ToolServiceStub):
 
 class ToolServiceServicer(metaclass=_abc_1.ABCMeta):
     """All tools, for programs that find operations by name and give their arguments as JSON. MCP lists some of them. A tool
-    calls one RPC of another service. Its arguments and its result are the same over gRPC, MCP, HTTP and the command line, so
+    calls one RPC of another service, or it is a function of the server (the calculator, for one). Its arguments and its result are the same over gRPC, MCP, HTTP and the command line, so
     they are JSON texts here: a Struct would lose the order of the arguments and the digits of large integers.
     """
 

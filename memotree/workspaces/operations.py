@@ -34,6 +34,7 @@ from memotree.request.limits import ServiceLimits
 from memotree.request.messages import archive_message, timestamp
 from memotree.request.naming import check_workspace_name
 from memotree.request.pages import PageTokens, page_size
+from memotree.request.principal import principal
 from memotree.sessions import dangling
 from memotree.sessions.editing import SessionEditor, check_etag, edit_session
 from memotree.v1 import workspace_service_pb2 as pb
@@ -113,11 +114,13 @@ class WorkspaceOperations:
         return pb.GetWorkspaceResponse(workspace=self._message(await self._find(request.workspace)))
 
     async def list_workspaces(self, request: pb.ListWorkspacesRequest) -> pb.ListWorkspacesResponse:
-        """List workspaces by name."""
+        """List the workspaces that the caller may read, by name."""
         size = page_size(request.page_size)
         cursor = self._pages.read(request, {"name": str})
         async with self._store.database.connection() as conn:
-            found = await registry.list_workspaces(conn, after=cursor["name"] if cursor else "", limit=size + 1)
+            found = await registry.list_workspaces(
+                conn, after=cursor["name"] if cursor else "", limit=size + 1, ids=principal().readable
+            )
         return pb.ListWorkspacesResponse(
             workspaces=[self._message(workspace) for workspace in found[:size]],
             next_page_token=self._pages.write(request, {"name": found[size - 1].name} if len(found) > size else None),

@@ -4,10 +4,10 @@
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,17 @@ Vector = NDArray[np.float32]
 
 Vectors = NDArray[np.float32]
 """A batch of embeddings, shape (texts, dimensions)."""
+
+
+Watch = Callable[[str], AbstractContextManager[object]]
+"""What surrounds a use of a store, given its name; whoever wants to know how long that takes gives one."""
+
+_UNWATCHED: Final = nullcontext()
+
+
+def unwatched(_store: str) -> AbstractContextManager[object]:
+    """A `Watch` that does nothing."""
+    return _UNWATCHED
 
 
 # --- Git -------------------------------------------------------------------------------------------------------------

@@ -341,6 +341,7 @@ class Store:
             await registry.lock_workspace(conn, workspace_id)
             gone = (await projector.gone_lines(conn, workspace_id)).get(workspace_id, [])
             lines = await projector.line_ids(conn, workspace_id)
+            await self.indexes.settle(workspace_id)
             for points in self.indexes.points:
                 await points.delete(workspace_id, keep_lines=lines)
         await self.indexer.flush()

@@ -150,7 +150,7 @@ class Campaign:
             # The outcome of calls to the killed server is unknown; the next check decides about it.
             if not fault or not await service.ends(_DEATH_THROES):
                 raise
-        assert service.process.poll() == -signal.SIGKILL, f"{fault} was never passed; {service.tail()}"
+        assert service.status == -signal.SIGKILL, f"{fault} was never passed; {service.tail()}"
         self._living.remove(service)
         self.tally.kills += 1
         name = fault.partition(":")[0] or "random"

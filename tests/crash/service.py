@@ -1,9 +1,9 @@
 """Runs the real server as a separate process, which can be killed and started again on the same data folder."""
 
 import asyncio
+import importlib
+import multiprocessing
 import os
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -11,23 +11,38 @@ from pathlib import Path
 from typing import Final
 
 import grpc
+from memotree_storage import faults
 from memotree_storage.faults import ENVIRONMENT_VARIABLE
 
 from memotree.server.announcement import read_announcement
+from memotree.server.starting import serve
+from memotree.settings import load_settings
 
 DEADLINE: Final = 60.0
 """Seconds after which a wait has failed."""
 
 POLL: Final = 0.005
 
-PROGRAM: Final = """
-import sys
-from memotree.server.starting import serve
-from memotree.settings import load_settings
-sys.stdin.readline()
-serve(load_settings(data_folder=sys.argv[1], port=0, log_level="info", log_format="json"))
+_SERVERS: Final = multiprocessing.get_context("forkserver")
+"""Loads the server's modules once; each server is a fork of that process, so that it starts at once after a kill.
+
+Loading the modules takes longer than all else that a server does at its start. The command `memotree serve` itself is
+tried by the tests of the terminal and of the documentation.
 """
-"""A server that imports its modules and then waits for a line on its input, so that it starts at once after a kill."""
+_SERVERS.set_forkserver_preload(
+    ["memotree.server.starting", "memotree.composition.root", "memotree.composition.observers"]
+)
+
+
+def _serve(data: Path, log: Path, environment: dict[str, str]) -> None:
+    """Serve in this process until it is told to stop."""
+    with log.open("ab", buffering=0) as output:
+        os.dup2(output.fileno(), sys.stdout.fileno())
+        os.dup2(output.fileno(), sys.stderr.fileno())
+    os.environ.clear()
+    os.environ.update(environment)
+    importlib.reload(faults)  # it reads its variable when it is loaded
+    serve(load_settings(data_folder=data, port=0, log_level="info", log_format="json"))
 
 
 class ServerEndedError(RuntimeError):
@@ -49,29 +64,24 @@ class Service:
         self.log = log
         self.fault = fault
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as output:
-            self.process = subprocess.Popen(  # noqa: S603 - this interpreter and the program above
-                [sys.executable, "-c", PROGRAM, str(data)],
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=output,
-                env={**os.environ, "GRPC_VERBOSITY": "NONE", ENVIRONMENT_VARIABLE: fault, **(environment or {})},
-            )
+        given = {**os.environ, "GRPC_VERBOSITY": "NONE", ENVIRONMENT_VARIABLE: fault, **(environment or {})}
+        self._process = _SERVERS.Process(target=_serve, args=(data, log, given))
         self.address = ""
 
     @property
     def pid(self) -> int:
-        """The process of the server."""
-        return self.process.pid
+        """The process of the server, which has begun."""
+        assert self._process.pid is not None
+        return self._process.pid
+
+    @property
+    def status(self) -> int | None:
+        """The exit status, or ``None`` while it runs; that of a signal is negative."""
+        return self._process.exitcode
 
     def begin(self) -> None:
         """Let the server start on the data folder."""
-        assert self.process.stdin is not None
-        try:
-            self.process.stdin.write(b"\n")
-            self.process.stdin.close()
-        except BrokenPipeError:
-            raise ServerEndedError(f"The server ended while it was loaded: {self.tail()}") from None
+        self._process.start()
 
     async def ready(self) -> str:
         """Wait until the server answers and return its address; ``ServerEndedError`` if it ended before."""
@@ -81,8 +91,8 @@ class Service:
             if found is not None and found.pid == self.pid:
                 self.address = found.address
                 return found.address
-            if self.process.poll() is not None:
-                raise ServerEndedError(f"The server ended with {self.process.returncode}: {self.tail()}")
+            if self.status is not None:
+                raise ServerEndedError(f"The server ended with {self.status}: {self.tail()}")
             await asyncio.sleep(POLL)
         raise ServerEndedError(f"The server did not answer within {DEADLINE:g} seconds: {self.tail()}")
 
@@ -96,31 +106,33 @@ class Service:
         return pid
 
     def kill(self) -> None:
-        """Send SIGKILL and wait for the end."""
-        self.process.kill()
-        self.process.wait()
-        self._close()
+        """Send SIGKILL and wait for the end; nothing if it has not begun."""
+        if self._process.pid is not None:
+            self._process.kill()
+            self._process.join()
 
     async def exit_status(self) -> int:
         """Wait until the process has ended by itself and return its exit status."""
-        status = await asyncio.wait_for(asyncio.to_thread(self.process.wait), DEADLINE)
-        self._close()
-        return status
+        assert await self.ends(DEADLINE), f"the server did not end within {DEADLINE:g} seconds: {self.tail()}"
+        assert self.status is not None
+        return self.status
 
     async def ends(self, within: float) -> bool:
         """Whether the process ends by itself within this many seconds."""
         deadline = time.monotonic() + within
-        while self.process.poll() is None:
+        while self.status is None:
             if time.monotonic() > deadline:
                 return False
             await asyncio.sleep(POLL)
-        self._close()
         return True
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self._process.terminate()
 
     async def stop(self) -> int:
         """Send SIGTERM and wait for a graceful end; return the exit status."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
+        self.terminate()
         return await self.exit_status()
 
     def tail(self, size: int = 4000) -> str:
@@ -132,10 +144,6 @@ class Service:
         return grpc.aio.insecure_channel(
             self.address, options=[("grpc.enable_retries", 0), ("grpc.max_receive_message_length", -1)]
         )
-
-    def _close(self) -> None:
-        if self.process.stdin is not None:
-            self.process.stdin.close()
 
 
 async def start(data: Path, log: Path, *, fault: str = "", environment: Mapping[str, str] | None = None) -> Service:

@@ -40,7 +40,7 @@ from memotree.server.starting import serve
 from memotree.settings import load_settings
 settings = load_settings(
     data_folder=sys.argv[1], postgres_url=sys.argv[2], port=0, http_port=0, mcp_tools="all",
-    default_workspace="default", log_level="warning", log_format="json",
+    default_workspace="default", log_level="warning", log_format="json", authentication=sys.argv[3],
 )
 serve(settings, side_server=lambda: HttpServer)
 """
@@ -84,14 +84,18 @@ class BrokenPromiseError(AssertionError):
 class FuzzedServer:
     """The server, with a connection to it and one to its database."""
 
-    def __init__(self, data: Path, database_url: str) -> None:
+    def __init__(self, data: Path, database_url: str, authentication: str = "none") -> None:
         self.data = data
+        self.key = ""  # the API key that is sent with each call
         self._log = data.parent / "server.log"
         environment = {name: value for name, value in os.environ.items() if not name.startswith("MEMOTREE_")}
         url = f"postgresql://?{urlencode(conninfo_to_dict(database_url))}"
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter and the program above
-                [sys.executable, "-c", _PROGRAM, str(data), url], stdout=output, stderr=output, env=environment
+                [sys.executable, "-c", _PROGRAM, str(data), url, authentication],
+                stdout=output,
+                stderr=output,
+                env=environment,
             )
         self.address, self.url = self._ready()
         self._database = psycopg.connect(database_url, autocommit=True)
@@ -103,9 +107,9 @@ class FuzzedServer:
 
     @classmethod
     @contextmanager
-    def running(cls, data: Path, database_url: str) -> Iterator[Self]:
+    def running(cls, data: Path, database_url: str, authentication: str = "none") -> Iterator[Self]:
         """A server that answers, stopped at the end."""
-        server = cls(data, database_url)
+        server = cls(data, database_url, authentication)
         try:
             yield server
         finally:
@@ -135,7 +139,8 @@ class FuzzedServer:
         call = make(path, response_deserializer=kind.FromString)
         begun = self._processor_seconds()
         try:
-            answer = call(raw, timeout=HUNG)
+            proof = (("authorization", f"Bearer {self.key}"),) if self.key else ()
+            answer = call(raw, timeout=HUNG, metadata=proof)
             return list(answer) if found.server_streaming else [answer]
         except grpc.RpcError as error:
             return Refusal.of(error)  # type: ignore[arg-type]  # it has the methods of the asynchronous one

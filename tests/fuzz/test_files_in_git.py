@@ -22,7 +22,14 @@ from memotree_storage.git.objects import (
 from memotree_storage.git.refs import _decode_packed
 from memotree_storage.model.codec import InvalidFileError, decode_entry, encode_entry
 from memotree_storage.model.paths import entry_path, parse_path
-from memotree_storage.model.trailers import cut_message, is_request_id, marks_of, trailers_of, with_trailers
+from memotree_storage.model.trailers import (
+    cut_message,
+    given_request_id,
+    is_request_id,
+    marks_of,
+    trailers_of,
+    with_trailers,
+)
 from memotree_storage.ports import Signature
 from steps import LINEAR, growth
 
@@ -88,7 +95,7 @@ def check_message(message: str) -> None:
     assert "\0" not in message
     message.encode()
     marks = marks_of(message)
-    assert is_request_id(marks.request_id or "")
+    assert is_request_id(given_request_id(marks.request_id or ""))
     for limit in (60, 300, 32_768):
         cut = cut_message(message, limit)
         assert len(cut) <= max(limit, 5)

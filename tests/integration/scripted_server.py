@@ -1,7 +1,7 @@
 """A server with gRPC and HTTP over a real store, and scripted answers for the memory forest."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,20 @@ from memotree_storage.errors import FieldViolation, InvalidInputError
 
 from memotree.canvas import NodeOperations, ViewOperations
 from memotree.canvas.conflict_resolution import ConflictResolution
+from memotree.composition.tools import with_planner
 from memotree.gateways.http_server import HttpServer
 from memotree.gateways.tool_operations import with_tools
 from memotree.history import HistoryOperations
 from memotree.memory import MemoryOperations
+from memotree.planner import Planner
 from memotree.request.lookup import NodeNotFoundError
+from memotree.request.observed_calls import CallObserver, CallObservers
 from memotree.server.app import Server
 from memotree.sessions import SessionOperations
 from memotree.settings import Settings
+from memotree.tools.builtin.services import ToolOptions
+from memotree.tools.executor import Executor
+from memotree.tools.policy import ToolAdmission
 from memotree.v1 import forest_service_pb2 as forest
 from memotree.v1 import job_service_pb2 as jobs
 from memotree.v1 import maintenance_service_pb2 as maintenance
@@ -120,13 +126,30 @@ def operations(world: World, scripted: ScriptedForest) -> dict[str, object]:
 
 
 @asynccontextmanager
-async def served(world: World, scripted: ScriptedForest, folder: Path, **given: Any) -> AsyncIterator[Server]:
+async def served(
+    world: World,
+    scripted: ScriptedForest,
+    folder: Path,
+    observers: Sequence[CallObserver] = (),
+    admission: ToolAdmission | None = None,
+    **given: Any,
+) -> AsyncIterator[Server]:
     """A server with gRPC and HTTP, on ports of its own."""
     settings = Settings(data_folder=folder, port=0, **given)
-    offered = with_tools(operations(world, scripted), settings.default_workspace, settings.max_message_bytes)
+    executor = Executor()
+    offered = with_tools(
+        operations(world, scripted),
+        settings.default_workspace,
+        settings.max_message_bytes,
+        CallObservers(observers),
+        with_planner(ToolOptions((str(folder.parent),), (), ("*",)), Planner(world.store, world.limits)),
+        executor,
+        admission=admission,
+    )
     server = Server(settings, offered, partial=True, side_server=HttpServer)
     await server.start()
     try:
         yield server
     finally:
         await server.stop(5)
+        await executor.close()

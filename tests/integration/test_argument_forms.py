@@ -102,8 +102,11 @@ ARCHIVES: Final[Mapping[str, Call]] = {
 OF_ANOTHER_KIND: Final = {
     "CommentProposal.node_id": "a node or archive of the proposal",
     "PutMemoryTests.tests.archives": "kept as they are; Recall looks for them when the test is run",
-    "Ask.filter.archives": "as in Recall",
-    "Ask.filter.scope_node_id": "as in Recall",
+    **{
+        f"{call}.filter.{field}": "as in Recall"
+        for call in ("Ask", "Query", "StreamQuery", "PlanQuery")
+        for field in ("archives", "scope_node_id")
+    },
     "CommitChanges.specific_nodes": "staged changes, of nodes and archives",
     "CreateArchive.archive_id": "a new id",
     "CreateNode.node_id": "a new id",

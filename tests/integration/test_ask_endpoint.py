@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from endpoints import CHAT_MODEL, Fault, ModelEndpoint, input_data
+from endpoints import CHAT_MODEL, ModelEndpoint
 from integration.worlds import World
 from memotree_storage.model.node import Archive, Node, new_id
+from model_answers import Fault, input_data
 
 from memotree.forest.asking.ask import Ask
 from memotree.forest.asking.drill_down import DrillDown

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import psycopg
 import pytest
-from integration.conftest import QUICK, system_binaries
+from integration.conftest import QUICK, make_template, system_binaries
 from integration.worlds import World
 from memotree_storage.embedded.postgres import EmbeddedPostgres
 from memotree_storage.model.node import Archive, new_id
@@ -30,9 +30,9 @@ async def postgres(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[st
 
 
 @pytest.fixture(scope="module")
-def spare_databases() -> list[str]:
-    """The empty databases of this server, kept apart from those of the others."""
-    return []
+async def template(postgres: str) -> str:
+    """The database of this server that is copied for each test."""
+    return await make_template(postgres)
 
 
 @pytest.mark.requirement("CANVAS-15")

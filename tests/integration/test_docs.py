@@ -13,9 +13,11 @@ import os
 import re
 import runpy
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,25 +29,30 @@ from endpoints import endpoint_in_a_thread
 from integration.node_packages import needs_node, node_modules
 from memotree_storage.embedded.qdrant import EmbeddedQdrant
 from memotree_storage.model.paths import node_stem
+from ports import kept_ports
 from psycopg import conninfo
 from typer.testing import CliRunner
 
 from memotree.cli.app import app
 from memotree.local.server_process import START_SECONDS, STOP_SECONDS
-from memotree.server.announcement import Announcement, read_announcement
+from memotree.server.announcement import read_announcement
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
 PROJECT: Final = DOCS.parent
 TUTORIAL: Final = "tutorial/first-session.md"
 SERVERS: Final = "how-to/use-real-servers.md"
 MODELS: Final = "how-to/use-a-language-model.md"
+WITH_TOOLS: Final = "how-to/ask-with-tools.md"
 RUN: Final = frozenset({"console", "python"})
-SHOWN: Final = frozenset({"text", "mermaid", "toml", "sql", "proto", "markdown", "javascript", "ini", "diff", "json"})
+SHOWN: Final = frozenset(
+    {"text", "mermaid", "toml", "sql", "proto", "markdown", "javascript", "ini", "diff", "json", "yaml"}
+)
 
 # Placeholders on the pages for values that differ from machine to machine.
 HOME: Final = "/home/ada"
 ADDRESS: Final = "127.0.0.1:7319"
 HTTP_ADDRESS: Final = "127.0.0.1:7320"
+METRICS_PORT: Final = "9464"
 POSTGRES_URL: Final = "postgresql://memotree:secret@db.example/memotree"
 MODELS_URL: Final = "https://models.example/v1"
 QDRANT_URL: Final = "http://vectors.example:6334"
@@ -187,6 +194,8 @@ class Reader:
         self.home = home
         self.bindings = Bindings()
         self.stand_ins: dict[str, str] = {}
+        # The same for every server: choices are stored by address.
+        port, http_port, self.metrics_port = map(str, kept_ports(3))
         self._base = {name: value for name, value in os.environ.items() if not name.startswith(("MEMOTREE_", "XDG_"))}
         self._base |= {
             "HOME": str(home),
@@ -197,8 +206,8 @@ class Reader:
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_PAGER": "cat",
-            "MEMOTREE_PORT": "0",
-            "MEMOTREE_HTTP_PORT": "0",
+            "MEMOTREE_PORT": port,
+            "MEMOTREE_HTTP_PORT": http_port,
         }
         self._server: subprocess.Popen[bytes] | None = None
         self._has_settings = False
@@ -253,7 +262,8 @@ class Reader:
             case "python":
                 return self._python(text)
         word, *rest = text.split(maxsplit=1)
-        builtin: Callable[[str], str] | None = {"cd": self._cd, "export": self._export, "npm": self._npm}.get(word)
+        builtins = {"cd": self._cd, "export": self._export, "npm": self._npm, "pip": self._pip}
+        builtin: Callable[[str], str] | None = builtins.get(word)
         if builtin is not None:
             return builtin(rest[0])
         if text.startswith("memotree serve"):
@@ -277,21 +287,14 @@ class Reader:
             announced = read_announcement(folder)
             said = self._log.read_text(encoding="utf-8")
             if announced is not None and announced.pid == self._server.pid and "Ctrl-C" in said:
-                self._stay_at(announced)
                 return said
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._server.wait(0.05)
                 break
+        self._server.kill()
+        self._server.wait()
+        self._server = None  # the next page starts one of its own
         raise AssertionError(f"the server did not start:\n{self._log.read_text(encoding='utf-8')}")
-
-    def _stay_at(self, announced: Announcement) -> None:
-        """Make the next server listen on the ports of the first one: choices are stored by address."""
-        ports = {
-            "MEMOTREE_PORT": announced.address.rpartition(":")[2],
-            "MEMOTREE_HTTP_PORT": announced.url.rpartition(":")[2],
-        }
-        self._base |= ports
-        self.environment |= ports
 
     def stop(self) -> None:
         """Press Ctrl-C in the server's terminal."""
@@ -339,6 +342,25 @@ class Reader:
         self.environment[name] = value
         return ""
 
+    def _pip(self, arguments: str) -> str:
+        """Install the package in this folder as pip would, without a network: its modules and its entry points."""
+        assert arguments == "install ."
+        project = tomllib.loads((self.folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        told = self.home / "site" / f"{project['name']}-{project['version']}.dist-info"
+        told.mkdir(parents=True)
+        for module in self.folder.glob("*.py"):
+            shutil.copy(module, told.parent)
+        entries = [
+            f"[{group}]\n" + "".join(f"{name} = {place}\n" for name, place in named.items())
+            for group, named in project["entry-points"].items()
+        ]
+        (told / "entry_points.txt").write_text("".join(entries), encoding="utf-8")
+        head = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+        (told / "METADATA").write_text(head, encoding="utf-8")
+        before = self.environment.get("PYTHONPATH")  # of a checkout that is not the installed one
+        self.environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(told.parent), before)))
+        return ""
+
     def _npm(self, arguments: str) -> str:
         """Provide the packages of the Node.js client's lock file."""
         packages = node_modules()
@@ -349,7 +371,7 @@ class Reader:
 
     def _as_real(self, text: str) -> str:
         text = self.bindings.real(text).replace(ADDRESS, self.address).replace(HOME, str(self.home))
-        text = text.replace(HTTP_ADDRESS, self.http_address)
+        text = text.replace(HTTP_ADDRESS, self.http_address).replace(METRICS_PORT, self.metrics_port)
         for shown, real in {**self.stand_ins, CHECKOUT: str(PROJECT)}.items():
             text = text.replace(shown, real)
         return text
@@ -406,7 +428,7 @@ def _with_steps() -> Iterator[Any]:
     """The pages that can be run anywhere and in any order."""
     for page in pages():
         found = steps((DOCS / page).read_text("utf-8"))
-        if found and page not in {TUTORIAL, SERVERS, MODELS}:
+        if found and page not in {TUTORIAL, SERVERS, MODELS, WITH_TOOLS}:
             fetches = any(step.text.startswith("npm ") for step in found)
             yield pytest.param(page, marks=[pytest.mark.campaign, needs_node] if fetches else [])
 
@@ -420,10 +442,11 @@ def test_moving_to_other_servers_works_as_it_is_written(reader: Reader) -> None:
     reader.play(SERVERS)
 
 
-def test_using_a_language_model_works_as_it_is_written(reader: Reader) -> None:
+@pytest.mark.parametrize("page", [MODELS, WITH_TOOLS])
+def test_using_a_language_model_works_as_it_is_written(reader: Reader, page: str) -> None:
     with endpoint_in_a_thread() as endpoint:
         reader.stand_ins = {MODELS_URL: endpoint.url}
-        reader.play(MODELS)
+        reader.play(page)
         reader.stand_ins = {}
         assert endpoint.keys == {"the-key-of-the-models"}
 

@@ -4,12 +4,13 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
-from endpoints import Fault, ModelEndpoint, input_data
+from endpoints import ModelEndpoint
 from integration.forests import FAILED, IMPATIENT, STOPPED, SUCCEEDED, Forest, forest_of
 from integration.ingestion.documents import paragraphs
 from integration.worlds import World
 from memotree_storage.model.attribute_names import SUMMARY_BY, SUMMARY_PENDING
 from memotree_storage.model.provenance import PENDING_MODEL
+from model_answers import Fault, input_data
 
 from memotree.v1 import forest_service_pb2 as pb
 

@@ -272,12 +272,55 @@ def test_requests_beyond_the_limit_are_told_to_come_again_and_the_others_end(
             connection.sendall(head.encode() + b"0")
         while (refused := httpx2.get(advertised)).status_code == 200:
             pass  # until all eight have begun
-        assert refused.status_code == 503
-        assert "8 requests" in refused.text
+        assert refused.status_code == 429
+        assert "try again in a moment" in refused.text
         with pytest.raises(subprocess.CalledProcessError) as failed:
             clone.run("push", "origin", "main:other")
-        assert "503" in failed.value.stderr
-    while httpx2.get(advertised).status_code == 503:
+        assert "429" in failed.value.stderr
+    while httpx2.get(advertised).status_code == 429:
         pass  # until the server has seen that their clients are gone
     assert clone.run("push", "origin", "main:other")
     assert set(refs(notes)) == {"main", "other"}
+
+
+def test_who_holds_many_requests_of_git_leaves_room_for_others(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    with running(folder, MEMOTREE_AUTHENTICATION="keys") as (announced, _):
+        host, port = announced.url.removeprefix("http://").rsplit(":", 1)
+        proofs = {}
+        with Client(announced.address, key=(folder / "admin.key").read_text().strip()) as admin:
+            admin.create_workspace("notes")
+            for name in ("ada", "ben", "stranger"):
+                admin.put_principal(name)
+                proofs[name] = f"Bearer {admin.create_key(name).key}"
+            for name in ("ada", "ben"):
+                admin.grant_role(name, "READER", workspace="notes")
+
+        def status(name: str) -> int:
+            advertised = f"{announced.url}/git/notes/info/refs?service=git-upload-pack"
+            return httpx2.get(advertised, headers={"authorization": proofs[name]}).status_code
+
+        def begin(stack: ExitStack, name: str, count: int) -> None:
+            """Begin requests that never end: they wait for the rest of what is asked."""
+            head = (
+                f"POST /git/notes/git-upload-pack HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: {proofs[name]}\r\n"
+                f"content-length: 100\r\ncontent-type: {FETCH['content-type']}\r\n\r\n0"
+            )
+            for _ in range(count):
+                connection = stack.enter_context(socket.create_connection((host, int(port))))
+                connection.sendall(head.encode())
+
+        with ExitStack() as stack:
+            begin(stack, "stranger", 20)  # it may not read the workspace, so these hold nothing
+            assert status("stranger") == 404
+            begin(stack, "ada", 20)
+            while status("ada") == 200:
+                pass  # until as many have begun as may
+            assert status("ada") == 429
+            assert status("ben") == 200
+            begin(stack, "ben", 20)
+            while status("ben") == 200:
+                pass
+            assert status("stranger") == 404
+        while 429 in {status("ada"), status("ben")}:
+            pass  # until the server has seen that their clients are gone

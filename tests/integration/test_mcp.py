@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -104,12 +105,23 @@ async def test_every_tool_reaches_its_operation(server: Server, world: World) ->
     """Called with only the required arguments, each tool returns a result or a refusal of its operation."""
     values = {"string": "zzzz", "integer": 1, "array": ["zzzz"], "object": {"type": "EXTENDS", "target_id": "zzzz"}}
     values_of = {"reviewer": {"name": "ada"}, "verdict": "APPROVE", "target": {"text": "zzzz"}}
-    values_of |= {"revision": "main", "type": "EXTENDS", "parts": [{"title": "a"}], "changes": [{}]}
+    values_of |= {
+        "revision": "main",
+        "type": "EXTENDS",
+        "parts": [{"title": "a"}],
+        "changes": [{}],
+        "updates": {"name": "a"},
+    }
+
+    def value_of(name: str, shape: dict[str, Any]) -> Any:
+        value = values_of.get(name) or values[shape["type"]]
+        return value if value in shape.get("enum", [value]) else shape["enum"][0]
+
     async with over_http(server) as client:
         for tool in (await client.list_tools()).tools:
             needed = tool.input_schema.get("required", [])
             given = {
-                name: values_of.get(name) or values[tool.input_schema["properties"][name]["type"]] for name in needed
+                name: value_of(name, shape) for name, shape in tool.input_schema["properties"].items() if name in needed
             }
             if "workspace" in tool.input_schema["properties"]:
                 given["workspace"] = world.workspace

@@ -18,7 +18,9 @@ from mcp import Client, StdioServerParameters, stdio_client
 
 from memotree.cli.demo.private_server import server_on
 from memotree.gateways.tool_definitions import TOOLS
+from memotree.planner import declared_tools
 from memotree.server.announcement import read_announcement
+from memotree.tools.builtin.services import builtin_tools
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -35,7 +37,7 @@ async def test_the_first_call_of_a_new_memory_makes_its_workspace(tmp_path: Path
 @pytest.mark.parametrize("era", ERAS)
 async def test_over_stdio_a_private_server_is_started_when_none_runs(tmp_path: Path, era: str) -> None:
     async with over_stdio(tmp_path, "--tools", "all", era=era) as client:
-        assert len((await client.list_tools()).tools) == len(TOOLS)
+        assert len((await client.list_tools()).tools) == len(TOOLS) + len(builtin_tools()) + len(declared_tools())
         session = (await done(client, "open_session"))["session"]["id"]  # makes the workspace "main"
         await done(client, "create_archive", session_id=session, name="notes")
         await done(client, "create_node", session_id=session, archive_id="notes", title="Kept", content="For good.")

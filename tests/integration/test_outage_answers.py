@@ -109,11 +109,20 @@ async def test_every_rpc_ends_before_its_deadline_while_postgres_is_away(place: 
             codes[method.name] = grpc.StatusCode.OK
         except grpc.aio.AioRpcError as error:
             codes[method.name] = error.code()
-    without = {"GetStatus", "BackUp", "ListTools"}  # a backup reads Git alone, a list of tools nothing
+    without = {
+        "GetStatus",
+        "BackUp",
+        "ListTools",
+        "GetPrincipal",
+        "ListKeys",
+        "ReloadSettings",
+    }  # they read Git alone, or memory
     assert {name for name, code in codes.items() if code is grpc.StatusCode.OK} == without
     unavailable = {name for name, code in codes.items() if code is grpc.StatusCode.UNAVAILABLE}
     assert {"Recall", "SearchNodes", "GetNode", "ListWorkspaces", "VerifyWorkspace", "GetJob"} <= unavailable
-    other = {code for name, code in codes.items() if name not in unavailable | without}
+    asking = {"Query", "StreamQuery", "PlanQuery"}  # without a chat model they ask nobody
+    assert {codes[name] for name in asking} == {grpc.StatusCode.FAILED_PRECONDITION}
+    other = {code for name, code in codes.items() if name not in unavailable | without | asking}
     assert other <= {grpc.StatusCode.INVALID_ARGUMENT}  # refused before a store is asked
 
 
@@ -155,16 +164,10 @@ async def test_readiness_and_health_agree_and_tell_the_reason(place: Place) -> N
 
 
 class _Watcher:
-    """Collects what a watch call sends, and stops the health service after the third."""
+    """The context of a watch call."""
 
-    def __init__(self, health: Health) -> None:
-        self.sent: list[int] = []
-        self._health = health
-
-    async def write(self, message: Any) -> None:
-        self.sent.append(message.status)
-        if len(self.sent) == 3:
-            self._health.stop()
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
 
 
 async def test_a_watcher_of_the_health_service_learns_that_stores_fell_silent() -> None:
@@ -175,7 +178,10 @@ async def test_a_watcher_of_the_health_service_learns_that_stores_fell_silent() 
 
     health = Health(ready, watch_seconds=0.001)
     health.set_serving(["a.Service"])
-    watcher = _Watcher(health)
-    await health.Watch(health_pb2.HealthCheckRequest(service="a.Service"), watcher)
-    names = [health_pb2.HealthCheckResponse.ServingStatus.Name(status) for status in watcher.sent]
+    sent = []
+    async for message in health.Watch(health_pb2.HealthCheckRequest(service="a.Service"), _Watcher()):
+        sent.append(message.status)
+        if len(sent) == 3:
+            health.stop()
+    names = [health_pb2.HealthCheckResponse.ServingStatus.Name(status) for status in sent]
     assert names == ["SERVING", "NOT_SERVING", "SERVING", "NOT_SERVING"]

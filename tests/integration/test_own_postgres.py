@@ -5,7 +5,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator
@@ -19,6 +18,7 @@ import pytest
 from crash.service import DEADLINE, Service, start
 from integration.calls import Calls
 from integration.conftest import system_binaries
+from ports import kept_ports
 from psycopg.conninfo import make_conninfo
 
 from memotree.v1 import maintenance_service_pb2 as maintenance
@@ -88,13 +88,6 @@ def make_cluster(binaries: Path, folder: Path) -> None:
     subprocess.run(command, check=True, capture_output=True, cwd=folder, **account())  # noqa: S603 - found by us
 
 
-def free_port() -> int:
-    """A port of loopback that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def begin(command: list[str], folder: Path) -> subprocess.Popen[bytes]:
     """Run a server whose output goes to the file ``log``."""
     with (folder / "log").open("wb") as log:
@@ -122,7 +115,7 @@ async def own() -> AsyncIterator[OwnServer]:
     folder = Path(tempfile.mkdtemp(prefix="own-postgres-"))
     try:
         await asyncio.to_thread(make_cluster, binaries, folder)
-        server = OwnServer(folder, free_port())
+        server = OwnServer(folder, kept_ports(1)[0])
         options = {"listen_addresses": "127.0.0.1", "port": server.port, "unix_socket_directories": "", "fsync": "off"}
         settings = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         command = [str(binaries / "postgres"), "-D", str(folder / "cluster"), *settings]

@@ -99,7 +99,7 @@ def test_the_metadata_is_complete_and_its_page_has_no_dead_link(built: Path, whe
     run(tools / "twine", "check", "--strict", *built.iterdir())
     told = metadata_of(wheel)
     assert (told["License-Expression"], told["Author"]) == ("Apache-2.0", "MemoTree developers")
-    extras = {"all", "cli", "documents", "mcp", "minilm", "models", "server", "signing"}
+    extras = {"all", "cli", "documents", "mcp", "minilm", "models", "mtls", "oidc", "server", "signing"}
     assert extras <= set(told.get_all("Provides-Extra", []))
     assert "Typing :: Typed" in told.get_all("Classifier", [])
     page = str(told.get_payload())

@@ -28,13 +28,13 @@ NOT_RUNNING = "MemoTree is not running. A server takes this in when it starts."
 class Clone:
     """A clone of a workspace's repository, as a person has it."""
 
-    def __init__(self, folder: Path, repository: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, repository: Path | str, *, name: str = "A person") -> None:
+        self.folder, self._name = folder, name
         subprocess.run(["git", "clone", "-q", repository, folder], check=True, capture_output=True)  # noqa: S603, S607
 
     def run(self, *arguments: str) -> str:
         """What git writes about itself; in a push, the lines of the remote are there."""
-        command = ["git", "-c", "user.name=A person", "-c", "user.email=a@example.org", "-C", str(self.folder)]
+        command = ["git", "-c", f"user.name={self._name}", "-c", "user.email=a@example.org", "-C", str(self.folder)]
         done = subprocess.run([*command, *arguments], check=True, capture_output=True, text=True, timeout=120)  # noqa: S603
         return done.stderr
 

@@ -6,11 +6,12 @@ from io import BytesIO
 from typing import Any
 
 import pytest
-from endpoints import ModelEndpoint, input_data
+from endpoints import ModelEndpoint
 from integration.forests import SUCCEEDED, Forest, forest_of
 from integration.ingestion.documents import paragraphs, pdf
 from integration.worlds import World
 from memotree_storage.model.attribute_names import SUMMARY_BY
+from model_answers import input_data
 from pypdf import PdfReader
 
 from memotree.forest.ingestion import planning as ingestion_module

@@ -17,9 +17,11 @@ from memotree_storage.backup.restoring import BackupTooNewError, restore_backup
 from memotree_storage.git.backup_file import digest_of, ending, extract, member, open_backup, read_list
 from memotree_storage.git.backup_list import BackupList
 from memotree_storage.model.workspace import KEEP_PREFIX
-from memotree_storage.postgres import jobs, views
+from memotree_storage.postgres import access, jobs, views
+from memotree_storage.postgres.access import GrantRow
 from memotree_storage.postgres.jobs import NewJob
 from memotree_storage.postgres.reach import DatabaseUnavailableError
+from memotree_storage.store import Store
 
 from memotree.memory import MemoryOperations
 from memotree.v1 import memory_service_pb2, session_service_pb2, workspace_service_pb2
@@ -194,6 +196,79 @@ async def test_without_postgres_a_backup_has_git_alone_and_says_so(
     assert only(open_backup(file)).tables is None
     async with restored(world, file, again) as after:
         assert node.id in await after.alive(await after.head())
+
+
+async def give_access(store: Store, workspace: str) -> None:
+    """Roles of four principals: in the workspace, in another one, in all, and in both ways on the same branches."""
+    async with store.database.transaction() as conn:
+        for number, (name, *places) in enumerate(
+            [("ada", workspace), ("bob", "elsewhere"), ("carol", "*"), ("dave", "*", workspace)]
+        ):
+            await access.put_principal(conn, name, f"{name}@example.org")
+            await access.add_key(conn, f"key-{name}", name, bytes([number] * 32), label="of the tests")
+            for place in places:
+                await access.put_grant(conn, GrantRow(name, place, "*", "reader" if place == workspace else "writer"))
+
+
+async def access_of(store: Store) -> tuple[dict[str, bytes], set[tuple[str, ...]]]:
+    """The digests of the keys by principal, and the grants."""
+    async with store.database.transaction() as conn:
+        found = await access.read_all(conn)
+    assert {each.name for each in found.principals} >= {each.principal for each in found.keys}
+    grants = {(each.principal, each.workspace_id, each.branches, each.role) for each in found.grants}
+    return {each.principal: each.digest for each in found.keys}, grants
+
+
+async def test_who_may_use_a_workspace_comes_back_when_postgres_is_lost(
+    world: World, tmp_path: Path, again: OpenAgain, database_url: str
+) -> None:
+    """A role in all workspaces becomes one in this workspace: the server of a restore may be another one."""
+    await give_access(world.store, world.workspace)
+    file = await save(world.store, tmp_path / "a.backup")
+    async with restored(world, file, again, database_url) as after:
+        assert await access_of(after.store) == (
+            {"ada": bytes(32), "carol": b"\2" * 32, "dave": b"\3" * 32},
+            {
+                ("ada", world.workspace, "*", "reader"),
+                ("carol", world.workspace, "*", "writer"),
+                ("dave", world.workspace, "*", "reader"),
+            },
+        )
+
+
+async def test_what_was_taken_away_since_a_backup_does_not_come_back(
+    world: World, tmp_path: Path, again: OpenAgain
+) -> None:
+    await world.put(world.node("A node"))
+    await give_access(world.store, world.workspace)
+    file = await save(world.store, tmp_path / "a.backup")
+    async with world.store.database.transaction() as conn:
+        await access.delete_key(conn, "key-ada")
+        await access.delete_principal(conn, "dave")
+        await access.delete_grant(conn, "ada", world.workspace, "*")
+    before = await access_of(world.store)
+    async with restored(world, file, again) as after:
+        assert await access_of(after.store) == before
+
+
+async def test_somebody_else_of_the_same_name_gets_no_role_and_no_key_of_a_backup(
+    world: World, tmp_path: Path, again: OpenAgain, database_url: str
+) -> None:
+    await give_access(world.store, world.workspace)
+    file = await save(world.store, tmp_path / "a.backup")
+    await put_back(world.store, [file])
+    repository = world.store.repositories.path(world.workspace)
+    aside = tmp_path / repository.name
+    repository.rename(aside)
+    await lose_rows(database_url)
+    async with again() as store, store.database.transaction() as conn:
+        await access.put_principal(conn, "ada", "another@example.org")
+        await access.add_key(conn, "other", "ada", b"o" * 32)
+    aside.rename(repository)
+    async with again() as store:
+        keys, grants = await access_of(store)
+    assert keys == {"ada": b"o" * 32, "carol": b"\2" * 32, "dave": b"\3" * 32}
+    assert {each[0] for each in grants} == {"carol", "dave"}
 
 
 async def test_a_backup_of_the_first_format_is_still_read(world: World, tmp_path: Path, again: OpenAgain) -> None:

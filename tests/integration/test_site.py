@@ -84,7 +84,7 @@ def test_the_reference_names_every_call_tool_and_public_name() -> None:
     assert {method.name for service in contract().values() for method in service.methods} <= grpc
     assert {tool.name for tool in TOOLS} <= tools
     public = {name for name in client.__all__ if not name.startswith("Async")}
-    assert public - {"DEFAULT_ADDRESS", "Change"} <= python
+    assert public - {"DEFAULT_ADDRESS", "Change", "QueryEvent"} <= python
 
 
 def test_the_picture_of_a_terminal_shows_what_the_commands_print() -> None:

@@ -141,8 +141,8 @@ async def test_a_database_that_is_not_utf8_is_refused_with_what_to_do(postgres: 
     assert "createdb --template=template0 --encoding=UTF8" in caught.value.message
 
 
-async def test_a_user_that_may_create_no_tables_is_told_so(locked: str, database_url: str) -> None:
-    database = Database(make_conninfo(database_url, user="locked", password=PASSWORD))
+async def test_a_user_that_may_create_no_tables_is_told_so(locked: str, empty_database_url: str) -> None:
+    database = Database(make_conninfo(empty_database_url, user="locked", password=PASSWORD))
     try:
         with pytest.raises(DatabaseRefusedError, match="permission denied for database"):
             await database.open()

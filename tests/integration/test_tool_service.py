@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,24 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("get_node", {"node_id": "nobody", "depth": 1}),
     ("search_nodes", {"query": 1, "scope": "NOWHERE", "tags": "x"}),
     ("list_archives", {"workspace": "nowhere"}),
+    ("calculator", {"expression": "2 ^ 70 / 3"}),
+    ("calculator", {"expression": "1 / 0"}),
+    ("calculator", {"expression": ["1"], "precision": 2}),
+    ("calculator", {}),
+    ("date_time", {"action": "add", "time": "2026-01-31", "months": 1}),
+    ("date_time", {"action": "sometimes", "zone": 5, "hours": "soon", "days": 1.5, "text": "\u00e9"}),
+    ("date_time", {"zone": "../etc/passwd"}),
+    ("list_documents", {}),
+    ("document_count", {"where": {"media_type": 5}, "workspace": "nowhere"}),
+    ("document_info", {"document": "nothing"}),
+    ("delete_document", {"document": "nothing", "workspace": "nowhere"}),
+    ("list_folder", {}),
+    ("read_file", {"path": "nothing.txt"}),
+    ("read_file", {"path": "../../../../etc/passwd", "offset": -1}),
+    ("read_file", {"path": "/etc/passwd"}),
+    ("http_request", {"url": "http://127.0.0.1/"}),
+    ("http_request", {"url": "http://0x7f.1/", "headers": {"Host": "x"}}),
+    ("check_host", {"host": "169.254.169.254", "port": "80"}),
 ]
 """Calls that change nothing, that succeed, fail, or have faults in their arguments."""
 
@@ -119,6 +138,8 @@ async def test_tools_are_described_alike_everywhere(
             "read_only": tool.read_only,
             "destructive": tool.destructive,
             "idempotent": tool.idempotent,
+            "open_world": tool.open_world,
+            "permissions": [asdict(permission) for permission in tool.permissions],
             "examples": list(tool.examples),
         }
         assert (over_mcp[tool.name].description, over_mcp[tool.name].input_schema) == (
@@ -163,6 +184,26 @@ async def test_a_call_has_the_same_result_everywhere(
     assert (ran.exit_code == 0) is result.success
     document, _ = json.JSONDecoder().raw_decode(ran.stdout[ran.stdout.index("{\n") :])  # beside the server's log
     assert untimed({key: value for key, value in document.items() if key != "text"}) == over_grpc
+
+
+@pytest.mark.parametrize("interface", ["grpc", "http", "mcp"])
+async def test_a_function_that_means_a_default_workspace_which_is_not_there_creates_it(
+    world: World, scripted: ScriptedForest, tmp_path: Path, interface: str
+) -> None:
+    given = {"mcp_tools": "all", "default_workspace": f"fresh-{interface}"}
+    async with served(world, scripted, tmp_path / "http", **given) as running:
+        if interface == "grpc":
+            async with AsyncClient(running.address) as client:
+                assert (await client.run_tool("list_documents")).data == {"documents": []}
+        elif interface == "http":
+            async with httpx2.AsyncClient(base_url=running.url, timeout=60) as plain:
+                answer = await plain.post("/api/tools/list_documents/execute", json={})
+                assert answer.json()["data"] == {"documents": []}
+        else:
+            async with over_http(running) as agent:
+                called = await agent.call_tool("list_documents", {})
+                assert called.structured_content is not None
+                assert called.structured_content["data"] == {"documents": []}
 
 
 async def test_a_typed_call_fails_with_the_code_of_the_tool(client: AsyncClient, world: World) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -245,7 +244,7 @@ async def test_a_graceful_stop_lets_a_running_commit_finish_and_the_next_server_
                 return set(packs.iterdir()) != before
 
             await eventually(writing, "the commit is being written")
-            service.process.send_signal(signal.SIGTERM)
+            service.terminate()
             answer = await committing
         assert answer.change_count == 400
         assert await service.exit_status() == 0

@@ -19,6 +19,9 @@ from memotree.v1 import types_pb2
 UNBOUNDED = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
 """Options of a channel that leaves limits to the server."""
 
+PAGE_KEY = bytes(32)
+"""The key of page tokens of the server that tests of the wire share, so that a test can forge a token."""
+
 
 @cache
 def _methods() -> dict[str, MethodDescriptor]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from memotree.cli.arguments.revision_names import revision
-from memotree.cli.target import find_address, read_choice
+from memotree.cli.target import find_address, find_key, read_choice
 
 if TYPE_CHECKING:
     from memotree.client import Client, Workspace
@@ -22,7 +22,8 @@ PATIENCE_SECONDS = 0.4
 def _client(context: typer.Context) -> "Iterator[Client]":
     from memotree.client import Client  # noqa: PLC0415 - imported only by completions that call the server
 
-    with Client(find_address(context.params.get("address")), timeout=PATIENCE_SECONDS, attempts=1) as client:
+    address = find_address(context.params.get("address"))
+    with Client(address, timeout=PATIENCE_SECONDS, attempts=1, key=find_key(address)) as client:
         yield client
 
 

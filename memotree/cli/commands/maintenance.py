@@ -45,6 +45,7 @@ def status(cli: CliContext) -> None:
                 *(("stand nowhere", f"{each}: {counted(number, 'node')}") for each, number in found.faults.items()),
                 *((("pushed to", found.git_remote_url),) if found.git_remote_url else ()),
                 *(("remote is behind", f"{each}: {reason}") for each, reason in found.copies_behind.items()),
+                *(("plugin is broken", f"{each}: {reason}") for each, reason in found.plugin_faults.items()),
                 *((("commits signed by", found.signing_key),) if found.signing_key else ()),
                 ("vectors to flush", "unknown" if database_silent else str(found.index_backlog)),
             ]

@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,12 +47,19 @@ def serve(
     gc.disable()  # imports make many objects and little garbage; `starting` collects again
     from memotree_storage.errors import MemoTreeError  # noqa: PLC0415 - see above
 
-    from memotree.settings import load_settings  # noqa: PLC0415 - see above
+    from memotree.settings import read_settings  # noqa: PLC0415 - see above
 
     try:
-        settings = load_settings(
-            data_folder=data, host=host, port=port, http_port=http_port, http_enabled=http, log_level=log_level
+        reread = partial(
+            read_settings,
+            data_folder=data,
+            host=host,
+            port=port,
+            http_port=http_port,
+            http_enabled=http,
+            log_level=log_level,
         )
+        settings = reread().settings
         from memotree.server.preflight import check_before_start  # noqa: PLC0415 - wrong settings are told before this
 
         check_before_start(settings)
@@ -61,6 +69,7 @@ def serve(
             settings,
             lambda server: _tell(cli, settings, server.address, server.url),
             _side_server(cli) if settings.http_enabled else None,
+            reread,
         )
     except MemoTreeError as error:
         raise StartError(error.message) from None

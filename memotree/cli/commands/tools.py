@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,7 +12,9 @@ from rich.text import Text
 
 from memotree.cli.context import SERVER, WORKSPACE, CliContext, command
 from memotree.cli.errors import CliError, ExitCode
+from memotree.cli.target import announced_url
 from memotree.cli.terminal.output import ID, facts, table
+from memotree.request.json_objects import RepeatedNameError, distinct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -53,6 +56,20 @@ def info(cli: CliContext, name: NameArgument) -> None:
     cli.output.show(found, lambda: _look(found))
 
 
+@command("tools openapi", SERVER)
+def openapi(
+    cli: CliContext,
+    url: Annotated[
+        str, typer.Option("--url", help="The URL of the server that is in it; that of this server when not given.")
+    ] = "",
+) -> None:
+    """Print the OpenAPI document of the tools over HTTP, for programs that generate clients from it."""
+    from memotree.gateways.openapi import openapi_document  # noqa: PLC0415 - other commands need no table of tools
+
+    found = [asdict(each) for each in cli.client.tools()]
+    cli.output.document(openapi_document(found, cli.client.status().version, url or announced_url(cli.address) or "/"))
+
+
 @command("tools run", WORKSPACE)
 def run(
     cli: CliContext,
@@ -89,7 +106,14 @@ def _look(tool: "Tool") -> "RenderableType":
     properties: Mapping[str, Any] = tool.parameters.get("properties", {})
     needed = tool.parameters.get("required", ())
     lines: list[RenderableType] = [
-        facts([("tool", tool.name), ("category", tool.category), ("changes", _kind(tool) or "adds or changes")]),
+        facts(
+            [
+                ("tool", tool.name),
+                ("category", tool.category),
+                ("changes", _kind(tool) or "adds or changes"),
+                ("needs", ", ".join(f"to {each.action} a {each.resource}" for each in tool.permissions) or "nothing"),
+            ]
+        ),
         Text(f"\n{tool.description}\n"),
         table(
             [("Argument", ID), "Type", "What it is"],
@@ -114,7 +138,9 @@ def _type(schema: "Mapping[str, Any]") -> str:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text) if text.strip() else {}
+        found = json.loads(text, object_pairs_hook=distinct) if text.strip() else {}
+    except RepeatedNameError as error:
+        raise ToolArgumentsError(f"The text of the arguments {error}") from None
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
@@ -141,6 +167,6 @@ def _pairs(given: "Iterable[str]", properties: "Mapping[str, Any]") -> dict[str,
 
 def _value(text: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=distinct)
     except (ValueError, RecursionError):
         return text  # the tool says which type it expects

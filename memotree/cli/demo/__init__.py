@@ -9,6 +9,7 @@ from memotree.cli.demo.private_server import default_folder, fresh_folder, serve
 from memotree.cli.demo.script import Demo
 from memotree.cli.demo.steps import DemoSteps, command_line
 from memotree.client import Client
+from memotree.identity.key_file import local_key
 
 
 def run_demo(cli: CliContext, data: Path | None) -> None:
@@ -22,7 +23,7 @@ def run_demo(cli: CliContext, data: Path | None) -> None:
         with stage.waiting("Starting PostgreSQL, Qdrant and the server"):
             address = opened.enter_context(server_on(folder))
             client = opened.enter_context(
-                Client(address, timeout=120.0, on_warning=cli.output.warn, contract_names=True)
+                Client(address, timeout=120.0, on_warning=cli.output.warn, contract_names=True, key=local_key(folder))
             )
             stores = client.status().stores
         described = ", ".join(f"{store.name} {store.detail}".strip() for store in stores)

@@ -39,7 +39,6 @@ _MEANT: Final = MappingProxyType(
         "info": ("status",),
         "init": ("ws create",),
         "load": ("ingest",),
-        "query": ("search", "ask"),
         "remove": ("forget",),
         "rm": ("forget",),
         "run": ("serve",),

@@ -29,8 +29,11 @@ GROUPS: Final = {
     "proposal": "Proposals: changes that others review before they are merged.",
     "memory-test": "Memory tests: questions, and what the answer must have; `memotree check` runs them.",
     "tag": "Tags: fixed names of commits.",
+    "conversation": "Conversations: your questions with tools, and their answers.",
     "erasure": "Erasures: what stays of them.",
     "tools": "Tools: the operations that agents call by name.",
+    "access": "Access: who may call, with which keys, and what they may do.",
+    "config": "Settings of the server: checked and shown without a start, and read again.",
     "jobs": "Jobs: long work that continues in the background.",
     "summaries": "Summaries: find and renew stale and pending ones.",
 }
@@ -52,6 +55,12 @@ COMMANDS: Final = {
     "ingest": Entry("ingest", "Build memory trees from files, or update the trees of files that were ingested before."),
     "recall": Entry("recall", "Find the text in memory that is relevant to a question, packed within a token budget."),
     "ask": Entry("ask", "Answer a question from the memory, with citations."),
+    "query": Entry(
+        "query", "Ask the chat model of the server, which answers from the memory and calls tools with --tools."
+    ),
+    "conversation list": Entry("query", "List your conversations, the one that was used last first."),
+    "conversation show": Entry("query", "Show the questions and answers of a conversation of yours."),
+    "conversation delete": Entry("query", "Delete a conversation of yours for good."),
     "explore": Entry("explore", "Walk through the trees: see a node and the nodes below it, and choose where to go."),
     "commit": Entry("commits", "Commit the staged changes of the session as one Git commit."),
     "log": Entry("commits", "List commits, newest first."),
@@ -206,11 +215,35 @@ COMMANDS: Final = {
     "tag delete": Entry(
         "refs", "Delete a tag; its commit stays as long as a branch, another tag or a session reaches it."
     ),
+    "audit": Entry("auditing", "List who called what, newest first."),
     "erasure list": Entry("erasing", "List what stays of erasures, newest first."),
     "erasure show": Entry("erasing", "Show what stays of one erasure."),
     "tools list": Entry("tools", "List the tools that agents can call, those of an agent's day first."),
     "tools info": Entry("tools", "Show what a tool does, and its arguments."),
+    "tools openapi": Entry(
+        "tools", "Print the OpenAPI document of the tools over HTTP, for programs that generate clients from it."
+    ),
     "tools run": Entry("tools", "Call a tool, as an agent would, and print what the agent would read."),
+    "access show": Entry("access", "Show who you are to the server, or another principal, with its roles."),
+    "access list": Entry("access", "List the principals with their roles."),
+    "access add": Entry("access", "Add a person or program that may call, or change its address."),
+    "access remove": Entry("access", "Remove a principal with its keys and roles; what it has made stays."),
+    "access grant": Entry("access", "Give a principal a role in a workspace, or in all."),
+    "access revoke": Entry("access", "Take a role away."),
+    "access create-key": Entry("access", "Make an API key, and print it: it is shown once."),
+    "access keys": Entry("access", "List API keys, without the keys themselves."),
+    "access delete-key": Entry("access", "End an API key: from now on it proves nothing."),
+    "config check": Entry(
+        "configuration",
+        "Check the settings as `memotree serve` reads them, without starting it; lists all faults, with their places.",
+    ),
+    "config reload": Entry(
+        "configuration",
+        "Make the running server read its settings file again; shows what changed, and what needs a restart.",
+    ),
+    "config show": Entry(
+        "configuration", "Show each setting of the server with its value and where that was given; secrets are hidden."
+    ),
     "jobs list": Entry("jobs", "List the jobs of the workspace, newest first."),
     "jobs show": Entry("jobs", "Show a job: its progress, its result, or why it stopped."),
     "jobs watch": Entry(

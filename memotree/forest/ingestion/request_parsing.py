@@ -15,7 +15,7 @@ from memotree_storage.ports import Signature
 from memotree.forest.documents import Document, SpokenTurn, conversation
 from memotree.forest.documents.reader import DocumentReader
 from memotree.request.limits import ServiceLimits
-from memotree.request.messages import check_message, read_author
+from memotree.request.messages import author_of, check_message
 from memotree.sessions.operations import DEFAULT_AGENT
 from memotree.v1 import forest_service_pb2 as pb
 
@@ -94,7 +94,7 @@ def read_ingester(request: pb.IngestDocumentRequest | pb.IngestDocumentsRequest,
     agent = request.agent or DEFAULT_AGENT
     check_author(agent, "", name_field="agent")
     author = Signature(agent, limits.author_email, datetime.now(UTC).replace(microsecond=0))
-    return Ingester(read_author(request.author, "author", author) if request.HasField("author") else author, agent)
+    return Ingester(author_of(request, author), agent)
 
 
 async def read(request: pb.IngestDocumentRequest, reader: DocumentReader) -> Document:

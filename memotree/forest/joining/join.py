@@ -38,9 +38,9 @@ from memotree.models.chat_answers import Summary
 from memotree.models.gateway import Models
 from memotree.models.meter import Meter
 from memotree.request import lookup
-from memotree.request.idempotency import request_mark, run_once
+from memotree.request.idempotency import kept_request_id, request_mark, run_once
 from memotree.request.limits import ServiceLimits
-from memotree.request.messages import SUMMARY, archive_message, read_author
+from memotree.request.messages import SUMMARY, archive_message, author_of
 from memotree.v1 import forest_service_pb2 as pb
 
 _DESCRIPTION_TOKENS: Final = 1000
@@ -172,11 +172,11 @@ class ArchiveJoin:
         check_text("message", request.message, multiline=True, max_chars=_MESSAGE_CHARS)
         now = datetime.now(UTC).replace(microsecond=0)
         service = Signature(self._limits.committer_name, self._limits.committer_email, now)
-        author = read_author(request.author, "author", service) if request.HasField("author") else service
+        author = author_of(request, service)
         async with self._store.database.connection() as conn:
             workspace = await registry.find_workspace(conn, lookup.needed("workspace", request.workspace))
         branch = request.branch or workspace.default_branch
-        return _Order(request, workspace.workspace_id, branch, author, request.request_id or new_id())
+        return _Order(request, workspace.workspace_id, branch, author, kept_request_id(request.request_id) or new_id())
 
     async def _earlier(self, order: _Order) -> pb.MergeArchivesResponse | None:
         """Returns the answer of an earlier call with this request id, or ``None``.

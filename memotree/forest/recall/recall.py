@@ -152,6 +152,11 @@ class Recall:
             self._snapshots = self._new_snapshots()
         return self._snapshots
 
+    @property
+    def cached_bytes(self) -> int:
+        """The bytes cached now."""
+        return self._snapshots.weight
+
     async def recall(self, request: pb.RecallRequest) -> pb.RecallResponse:
         """Answers a question from the trees.
 

@@ -1,4 +1,4 @@
-"""The prompts of the chat model, one JSON document each: `leaf_summary`, `parent_summary` and `agentic_loop`.
+"""The prompts of the chat model, one JSON document each, such as `leaf_summary` and `agentic_loop`.
 
 A document is sent unchanged as the system message; no text is ever inserted into it. The input follows as JSON data in
 a message of its own, under the key ``input_data``. If you change a document, increase its version, which is part of the
@@ -55,3 +55,9 @@ PARENT_SUMMARY: Final = load("parent_summary")
 
 AGENTIC_LOOP: Final = load("agentic_loop")
 """Decides between ANSWER and EXPLORE."""
+
+QUERY: Final = load("query")
+"""Answers a question with tools."""
+
+QUERY_PLAN: Final = load("query_plan")
+"""Plans the calls of tools for a question."""

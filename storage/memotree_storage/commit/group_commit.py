@@ -18,6 +18,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, nullcontext
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
@@ -76,7 +77,8 @@ class _Member(Generic[T]):
     """A call that waits for its commit.
 
     Attributes:
-        work: Makes its commit in a transaction that holds the workspace; repeated if the branch was moved meanwhile.
+        work: Makes its commit in a transaction that holds the workspace; repeated if the branch was moved meanwhile. It
+            runs in the context of its call, whoever makes the group: that says who calls.
         branch: The branch that it commits on.
         session_id: The session that it commits; "" if it has none.
         commit_point: Of the call.
@@ -92,6 +94,15 @@ class _Member(Generic[T]):
     writes_first: bool
     passed_over: int = 0
     answer: asyncio.Future[T] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    context: Context = field(default_factory=copy_context)
+
+    async def result(self, opened: WorkspaceTransaction) -> T:
+        """Do the work in a transaction."""
+
+        async def done() -> T:
+            return await self.work(opened)
+
+        return await asyncio.create_task(done(), context=self.context)
 
 
 async def commit_of_session(
@@ -309,11 +320,11 @@ class _Group:
             member.commit_point.reached = True  # whoever leaves from now on has its commit made to the end
             before, begun, projected = pending.head, len(opened.afterwards), pending.projected
             if len(self.members) == 1:  # the transaction itself takes everything back
-                self.answers[member] = await member.work(opened)
+                self.answers[member] = await member.result(opened)
                 return
             try:
                 async with opened.conn.transaction() if member.writes_first else nullcontext():
-                    self.answers[member] = await member.work(opened)
+                    self.answers[member] = await member.result(opened)
             except MemoTreeError as error:
                 if not member.writes_first and pending.projected != projected:
                     raise _MemberFailedError from error

@@ -27,11 +27,13 @@ exec {command}
 
 _SCRIPT_BEFORE: Final = """\
 #!/bin/sh
-{mark} It refuses pushes below refs/memotree/, to protected branches, and those that rewind a branch
-# without permission. MemoTree replaces this file unless you take out the line above.
+{mark} It refuses pushes of other refs than branches and tags, to protected branches, and those that rewind
+# a branch without permission. MemoTree replaces this file unless you take out the line above.
+export GIT_NO_REPLACE_OBJECTS=1
 updates=$(cat)
-if printf '%s\\n' "$updates" | LC_ALL=C grep -q '^[0-9a-f]* [0-9a-f]* refs/memotree/'; then
-  echo "MemoTree keeps what is below refs/memotree/ itself. Push branches and tags alone."
+if printf '%s\\n' "$updates" | LC_ALL=C grep -q -v '^[0-9a-f]* [0-9a-f]* refs/\\(heads\\|tags\\)/'; then
+  echo "MemoTree keeps what is below refs/memotree/ itself, and takes no other refs. Push branches and tags alone."
+  [ -z "$MEMOTREE_PUSH_REFUSALS" ] || echo "FAILED_PRECONDITION REF_NOT_TAKEN" >>"$MEMOTREE_PUSH_REFUSALS"
   exit 1
 fi
 rewound=$(printf '%s\\n' "$updates" | while read -r old new name; do
@@ -40,18 +42,21 @@ rewound=$(printf '%s\\n' "$updates" | while read -r old new name; do
   case "$new" in *[!0]*) ;; *) continue ;; esac
   git merge-base --is-ancestor "$old" "$new" || printf '%s\\n' "$name"
 done)
-[ -n "$rewound" ] || git rev-parse --quiet --verify refs/memotree/protections >/dev/null || exit 0
+[ -n "$rewound$MEMOTREE_PUSH_BRANCHES$MEMOTREE_PUSH_COMMITTER" ] ||
+  git rev-parse --quiet --verify refs/memotree/protections >/dev/null || exit 0
 unset PYTHONHOME
 export PYTHONPATH={path}
 [ -x {program} ] || {{ echo "MemoTree, which knows what may be pushed, is not installed where it was."; exit 1; }}
 printf '%s\\n\\n%s\\n' "$updates" "$rewound" | {command}
 """
-"""Without a protection or a rewind it starts no Python. It needs no server: the rules are in the repository."""
+"""Without a protection, a rewind or a limit of whoever pushes it starts no Python. It needs no server: the rules are in
+the repository, and the server that runs git says on which branches its caller may write."""
 
 _SCRIPT_EACH: Final = """\
 #!/bin/sh
 {mark} It refuses faults in the pushes to a strict workspace. MemoTree replaces this file unless you
 # take out the line above.
+export GIT_NO_REPLACE_OBJECTS=1
 case "$1" in refs/heads/*) ;; *) exit 0 ;; esac
 case "$3" in *[!0]*) ;; *) exit 0 ;; esac
 git cat-file blob refs/memotree/pushes:policy.json 2>/dev/null | grep -q '"strict": true' || exit 0
@@ -76,6 +81,14 @@ def install_guard(repository: Path, command: Sequence[str]) -> None:
     if not _install(repository, _BEFORE, _SCRIPT_BEFORE, command):
         name = repository.name
         _log.warning("pushes to protected branches are not refused; another hook is in the way", repository=name)
+
+
+def has_guard(repository: Path) -> bool:
+    """Whether git asks our command before each push to a repository, and not a hook that somebody else wrote."""
+    try:
+        return _MARK.encode() in (repository / _BEFORE).read_bytes()
+    except OSError:
+        return False
 
 
 def install_check(repository: Path, command: Sequence[str]) -> None:

@@ -99,6 +99,8 @@ class Indexer:
         self._locks: dict[tuple[str, bool], asyncio.Lock] = {}
         self._next: dict[str, _Batch] = {}
         """By workspace, the batch after the one that was applied last, whose texts are being processed already."""
+        self._late: dict[str, set[asyncio.Task[None]]] = {}
+        """By workspace, writes to the index that go on although their transactions have failed."""
         self._worded: dict[str, int] = {}
         """By workspace, the last outbox row up to which the words of all rows are in the index, with or without
         vectors."""
@@ -112,6 +114,7 @@ class Indexer:
         task, self._task = self._task, None
         if task is not None:
             await cancel_and_wait([task])
+        await cancel_and_wait(writing for late in self._late.values() for writing in late)
         await self._maker.stop()
 
     def notice(self, workspace_id: str) -> None:
@@ -169,6 +172,7 @@ class Indexer:
     async def _apply_next(self, workspace_id: str, *, only_words: bool) -> int:
         """Apply the next batch of a workspace, or only its words; return the number of its rows."""
         worded = self._worded
+        await self.settle(workspace_id)
         batch = None if only_words else self._next.pop(workspace_id, None)
         if batch is None:
             async with self._database.connection() as conn:
@@ -358,7 +362,7 @@ class Indexer:
                     # A version has ended in the meantime, or a rebuild or another caller has processed it.
                     rows = [held[number] for number in part.ids if number in held]
                     part = await self._maker.made(batch.workspace_id, rows)
-                await putting
+                await asyncio.shield(putting)
                 putting = asyncio.create_task(self._put_points(batch.workspace_id, held, part))
                 await self._put_features(conn, held, part, counts)
                 part = await batch.ahead.take_soon(_STALL_SECONDS)
@@ -366,11 +370,34 @@ class Indexer:
                 held = await self._hold(conn, batch.workspace_id, left, None)
                 changed += (row for row in held.values() if row.changed)
                 await self._begin_following(conn, batch)
-            await putting
-        finally:
-            await cancel_and_wait([putting])
+            await asyncio.shield(putting)
+        except BaseException:
+            self._leave(batch.workspace_id, putting)
+            raise
         await frequencies.add(conn, batch.workspace_id, counts)
         return done, changed
+
+    def _leave(self, workspace_id: str, putting: asyncio.Task[None]) -> None:
+        """Let a write to the index go on whose transaction has failed; what follows waits for it in `settle`.
+
+        If it were cancelled, the index could carry it out all the same, and after a later request.
+        """
+        late = self._late.setdefault(workspace_id, set())
+        late.add(putting)
+
+        def end(ended: asyncio.Task[None]) -> None:
+            late.discard(ended)
+            if not late and self._late.get(workspace_id) is late:
+                del self._late[workspace_id]
+            if not ended.cancelled() and (error := ended.exception()) is not None:
+                _log.debug("a write to the index failed as its transaction did", why=repr(error))
+
+        putting.add_done_callback(end)
+
+    async def settle(self, workspace_id: str) -> None:
+        """Wait for the writes of a workspace that go on although their transactions have failed."""
+        if late := self._late.get(workspace_id):
+            await asyncio.wait(late)
 
     async def _hold(
         self, conn: Connection, workspace_id: str, left: deque[int], until: int | None

@@ -17,7 +17,7 @@ from memotree_storage.git.workspaces import Repositories
 from memotree_storage.maintenance.line_collection import collect_unreachable_lines
 from memotree_storage.model.workspace import KEEP_PREFIX, WorkspaceNotFoundError
 from memotree_storage.ports import IndexWriter
-from memotree_storage.postgres import answers, projector, registry, requests, sessions
+from memotree_storage.postgres import answers, conversations, projector, registry, requests, sessions
 from memotree_storage.postgres.database import Database
 from memotree_storage.postgres.planner_statistics import renew_statistics
 
@@ -86,7 +86,9 @@ class BackgroundMaintenance:
         self._written.set()
 
     async def tidy(self) -> int:
-        """Close expired sessions, delete old request results and unused answers, and collect unreachable lines.
+        """Close expired sessions, delete what was not used for long, and collect unreachable lines.
+
+        Unused are old request results, answers of models, and conversations.
 
         Returns:
             How many sessions were closed.
@@ -95,6 +97,7 @@ class BackgroundMaintenance:
             expired = await sessions.close_expired(conn)
             await requests.forget_old_requests(conn, self._retention)
             await answers.forget_unused(conn, answers.UNUSED)
+            await conversations.forget_unused(conn, conversations.UNUSED)
         for workspace_id, session_id in expired:
             await in_store_thread(self._release, workspace_id, f"{KEEP_PREFIX}{session_id}")
         async with self._database.connection() as conn:

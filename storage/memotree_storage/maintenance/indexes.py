@@ -60,8 +60,14 @@ class Indexes:
         """The points of every index that has to hear of a deletion, that of the answering one first."""
         return [self.current.points, *filter(None, [self._beside])]
 
+    async def settle(self, workspace_id: str) -> None:
+        """Wait for the writes of a workspace to any index that go on although their transactions have failed."""
+        for one in filter(None, (self.current, self._next, *self._earlier)):
+            await one.indexer.settle(workspace_id)
+
     async def delete_points(self, workspace_id: str) -> None:
         """Delete all points of a workspace, in every index."""
+        await self.settle(workspace_id)
         for points in self.points:
             await points.delete(workspace_id)
 

@@ -1,5 +1,6 @@
 """Commit trailers: MemoTree writes them at the end of a commit message and reads them after a crash or in a rebuild."""
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,12 +17,18 @@ TAG: Final = "MemoTree-Tag"
 JOB: Final = "MemoTree-Job"
 PROPOSAL: Final = "MemoTree-Proposal"
 REVIEWED_BY: Final = "Reviewed-by"
+CO_AUTHOR: Final = "Co-authored-by"
 
 LONGEST_MESSAGE: Final = 32_768
 """Characters that are read of a commit's message, with its trailers; Git has all."""
 
 LONGEST_REQUEST_ID: Final = 128
-"""Characters that a request id may have."""
+"""Characters that a request id may have, as it is given."""
+
+_OWNER_DIGITS: Final = 24
+"""Hexadecimal digits that stand for the owner of a request id: 96 bits."""
+
+_OWNER: Final = re.compile(rf"[0-9a-f]{{{_OWNER_DIGITS}}}:")
 
 _TRAILER: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*): (.*)")
 
@@ -36,14 +43,22 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A call that can be sent again: its request id, and a digest of the call with its arguments; both may be ""."""
+    """What a commit records of the call that made it.
+
+    Attributes:
+        id: The request id, as `owned_request_id` makes it; empty if the call has none.
+        digest: A digest of the call with its arguments; empty if it is not known.
+        co_author: Name and address of whom the call names as the author, if somebody else makes the call; else empty.
+    """
 
     id: str = ""
     digest: str = ""
+    co_author: str = ""
 
     def trailers(self) -> dict[str, str]:
         """Return the trailers of a commit that this call makes."""
-        return {REQUEST: self.id, REQUEST_DIGEST: self.digest if self.id else ""}
+        named = {CO_AUTHOR: self.co_author} if self.co_author else {}
+        return {**named, REQUEST: self.id, REQUEST_DIGEST: self.digest if self.id else ""}
 
     def made(self, message: str) -> bool:
         """Whether this call made a commit that has its request id; one without a digest counts as made by it."""
@@ -81,8 +96,28 @@ def marks_of(message: str) -> Marks:
     session_id, request_id = found.get(SESSION, ""), found.get(REQUEST, "")
     return Marks(
         session_id if is_id(session_id) else None,
-        request_id if is_request_id(request_id) and request_id else None,
+        request_id if request_id and is_request_id(given_request_id(request_id)) else None,
     )
+
+
+def owned_request_id(owner: str, request_id: str) -> str:
+    """The form in which a request id is kept: with a mark of who gave it, so that each owner has ids of its own.
+
+    Tables, commits, proposals and the ids of what a call makes all have this form. So two owners that give the same id
+    meet nowhere.
+
+    Args:
+        owner: The name of who gave it; empty if that is not known.
+        request_id: The id as it was given; an empty one stays empty.
+    """
+    if not owner or not request_id:
+        return request_id
+    return f"{hashlib.sha256(owner.encode()).hexdigest()[:_OWNER_DIGITS]}:{request_id}"
+
+
+def given_request_id(kept: str) -> str:
+    """The request id as it was given, of one as it is kept."""
+    return _OWNER.sub("", kept, count=1) if _OWNER.match(kept) else kept
 
 
 def is_request_id(text: str) -> bool:

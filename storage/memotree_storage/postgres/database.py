@@ -9,6 +9,7 @@ import hashlib
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from enum import IntEnum
 from importlib import resources
@@ -22,6 +23,7 @@ from psycopg.rows import Row, TupleRow
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from memotree_storage.errors import AbortedError, FailedPreconditionError, UnavailableError
+from memotree_storage.ports import Watch, unwatched
 from memotree_storage.postgres.reach import (
     DatabaseRefusedError,
     DatabaseUnavailableError,
@@ -51,6 +53,11 @@ WORK_MIGRATIONS: Final = (
     "work_0009.sql",
     "work_0010.sql",
     "work_0011.sql",
+    "work_0012.sql",
+    "work_0013.sql",
+    "work_0014.sql",
+    "work_0015.sql",
+    "work_0016.sql",
 )
 """The migrations of the schema ``work``, in order. A released migration never changes."""
 
@@ -115,6 +122,27 @@ class DatabaseTooNewError(FailedPreconditionError):
     reason = "DATABASE_TOO_NEW"
 
 
+@dataclass(frozen=True, slots=True)
+class PoolUse:
+    """How the connections are used.
+
+    Attributes:
+        lent: Connections that calls have now.
+        open: Connections that are open.
+        most: The most that may be open.
+        waiting: Calls that wait for one now.
+        waited: How many calls have waited for one so far.
+        waited_seconds: How long they have waited, together.
+    """
+
+    lent: int
+    open: int
+    most: int
+    waiting: int
+    waited: int
+    waited_seconds: float
+
+
 class _LastInFirstOut(deque[Connection]):
     """A queue that returns the last item first."""
 
@@ -147,6 +175,7 @@ class Database:
         patience: How long a call waits for a connection while PostgreSQL answers. If it does not answer, the call fails
             as soon as that is known.
         after_outage: Awaited before the first use after an outage; an error that it raises ends the call.
+        watch: Surrounds each use of a connection, with the wait for it.
     """
 
     def __init__(
@@ -158,9 +187,11 @@ class Database:
         statement_timeout: timedelta = timedelta(seconds=30),
         patience: timedelta = timedelta(seconds=10),
         after_outage: Callable[[], Awaitable[None]] | None = None,
+        watch: Watch = unwatched,
     ) -> None:
         self._conninfo = conninfo
         self._after_outage = after_outage
+        self._watch = watch
         self._patience = patience.total_seconds()
         self._lent = 0
         self._doubted = False  # whether the last use of a connection failed, so that the next call asks first
@@ -218,6 +249,19 @@ class Database:
             self._asking.cancel()
         await self._pool.close()
 
+    @property
+    def pool_use(self) -> PoolUse:
+        """How the connections are used now."""
+        stats = self._pool.get_stats()
+        return PoolUse(
+            lent=self._lent,
+            open=stats.get("pool_size", 0),
+            most=self._pool.max_size,
+            waiting=stats.get("requests_waiting", 0),
+            waited=stats.get("requests_queued", 0),
+            waited_seconds=stats.get("requests_wait_ms", 0) / 1000,
+        )
+
     async def renew_broken(self) -> None:
         """After an outage of the server, replace the connections that it dropped, before a call gets one of them."""
         await self._pool.check()
@@ -256,23 +300,24 @@ class Database:
             DatabaseUnavailableError: PostgreSQL does not answer.
             TransactionRacedError: PostgreSQL aborted this transaction to resolve a deadlock.
         """
-        conn = await self._lend()
-        self._lent += 1
-        try:
+        with self._watch("postgresql"):
+            conn = await self._lend()
+            self._lent += 1
             try:
-                yield conn
-            except BaseException as error:
+                try:
+                    yield conn
+                except BaseException as error:
+                    if not _is_idle(conn):
+                        await conn.__aexit__(type(error), error, error.__traceback__)
+                    raise
                 if not _is_idle(conn):
-                    await conn.__aexit__(type(error), error, error.__traceback__)
-                raise
-            if not _is_idle(conn):
-                await conn.__aexit__(None, None, None)
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-            self._doubted = self._doubted or conn.broken
-            raise _translated(error) from error
-        finally:
-            self._lent -= 1
-            await self._pool.putconn(conn)
+                    await conn.__aexit__(None, None, None)
+            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+                self._doubted = self._doubted or conn.broken
+                raise _translated(error) from error
+            finally:
+                self._lent -= 1
+                await self._pool.putconn(conn)
 
     async def _lend(self) -> Connection:
         """A connection of the pool; after a failure PostgreSQL is asked first, so that calls in an outage end soon."""

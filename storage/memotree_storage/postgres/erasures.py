@@ -248,7 +248,11 @@ def _is_text(data: bytes) -> bool:
 
 
 async def remove_rows(conn: Connection, workspace_id: str, found: AffectedRows, redaction: Redaction) -> None:
-    """Delete the rows that were found, and what goes in the words of views, sessions and conflicts."""
+    """Delete the rows that were found, and what goes in the words of views, sessions and conflicts.
+
+    All conversations of the workspace go: their answers may tell in other words what goes.
+    """
+    await conn.execute("delete from work.conversation where workspace_id = %s", (workspace_id,))
     await conn.execute(
         "delete from work.request where workspace_id = %s and request_id = any(%s)",
         (workspace_id, list(found.requests)),

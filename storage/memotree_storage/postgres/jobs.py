@@ -13,6 +13,7 @@ from typing import Any, Final
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
+from memotree_storage.model.access import ALL_JOBS, JobSight
 from memotree_storage.model.node import new_id
 from memotree_storage.postgres.database import AdvisoryLock, Connection
 
@@ -30,7 +31,7 @@ RESUMABLE: Final = frozenset({FAILED, STOPPED, CANCELLED})
 
 _COLUMNS: Final = (
     "number, job_id as id, workspace_id, kind, subject, lane, state, step, done, total, reason, message, attempts,"
-    " crashes, result_type, result, usage, created_at, updated_at"
+    " crashes, result_type, result, usage, created_at, updated_at, principal"
 )
 _WHOLE: Final = f"{_COLUMNS}, request"
 _BRIEF: Final = f"{_COLUMNS}, ''::bytea as request"
@@ -60,6 +61,7 @@ class Job:
         usage: The use of models, one mapping for each kind and model.
         created_at: When the job was created.
         updated_at: When the job last changed.
+        principal: Who asked for the job; empty if nobody was asked who they are.
         request: The bytes of the request; left out in lists.
     """
 
@@ -82,6 +84,7 @@ class Job:
     usage: Sequence[Mapping[str, Any]]
     created_at: datetime
     updated_at: datetime
+    principal: str = ""
     request: bytes = b""
 
     @property
@@ -99,6 +102,7 @@ class NewJob:
     request: bytes
     subject: str = ""
     lane: str = ""
+    principal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,7 @@ class JobFilter:
     workspace_id: str = ""
     states: Collection[str] = ()
     kind: str = ""
+    sight: JobSight = ALL_JOBS
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +135,9 @@ async def create(conn: Connection, new: NewJob, inputs: Mapping[str, bytes]) -> 
     """Queue a job with its inputs; return its id."""
     job_id = new_id()
     await conn.execute(
-        "insert into work.job (job_id, workspace_id, kind, subject, lane, request) values (%s, %s, %s, %s, %s, %s)",
-        (job_id, new.workspace_id, new.kind, new.subject, new.lane, new.request),
+        "insert into work.job (job_id, workspace_id, kind, subject, lane, request, principal)"
+        " values (%s, %s, %s, %s, %s, %s, %s)",
+        (job_id, new.workspace_id, new.kind, new.subject, new.lane, new.request, new.principal),
     )
     for name, data in inputs.items():
         await conn.execute("insert into work.job_input values (%s, %s, %s)", (job_id, name, data))
@@ -145,11 +151,26 @@ async def read(conn: Connection, job_id: str) -> Job | None:
         return await cursor.fetchone()
 
 
-async def with_prefix(conn: Connection, prefix: str, limit: int) -> list[str]:
-    """Return the ids that begin with the prefix, at most ``limit``."""
+_SEEN: Final = (
+    " and (%(principal)s::text is null or workspace_id = any(%(seen_workspaces)s::text[]) or (principal = %(principal)s"
+    " and (%(own_in)s::text[] is null or workspace_id = any(%(own_in)s))))"
+)
+
+
+def _sight(sight: JobSight) -> dict[str, Any]:
+    return {
+        "principal": sight.principal,
+        "seen_workspaces": list(sight.workspace_ids),
+        "own_in": None if sight.own_in is None else list(sight.own_in),
+    }
+
+
+async def with_prefix(conn: Connection, prefix: str, limit: int, sight: JobSight = ALL_JOBS) -> list[str]:
+    """Return the ids of seen jobs that begin with the prefix, at most ``limit``."""
     cursor = await conn.execute(
-        "select job_id from work.job where job_id >= %s and job_id < %s order by job_id limit %s",
-        (prefix, f"{prefix}~", limit),
+        "select job_id from work.job where job_id >= %(from)s and job_id < %(to)s"  # noqa: S608 - constants
+        f"{_SEEN} order by job_id limit %(limit)s",
+        {"from": prefix, "to": f"{prefix}~", "limit": limit, **_sight(sight)},
     )
     return [str(row[0]) for row in await cursor.fetchall()]
 
@@ -161,13 +182,14 @@ async def list_jobs(conn: Connection, wanted: JobFilter, *, before: int | None, 
             f"select {_BRIEF} from work.job where (%(workspace)s = '' or workspace_id = %(workspace)s)"  # noqa: S608 - constants
             " and (%(kind)s = '' or kind = %(kind)s)"
             " and (cardinality(%(states)s::text[]) = 0 or state = any(%(states)s))"
-            " and (%(before)s::bigint is null or number < %(before)s) order by number desc limit %(limit)s",
+            f" and (%(before)s::bigint is null or number < %(before)s){_SEEN} order by number desc limit %(limit)s",
             {
                 "workspace": wanted.workspace_id,
                 "kind": wanted.kind,
                 "states": list(wanted.states),
                 "before": before,
                 "limit": limit,
+                **_sight(wanted.sight),
             },
         )
         return await cursor.fetchall()

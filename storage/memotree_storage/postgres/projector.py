@@ -12,7 +12,7 @@ from memotree_storage.concurrency.threads import LONG_BYTES, in_store_thread_if,
 from memotree_storage.errors import CorruptError
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.ports import CommitInfo
-from memotree_storage.postgres import misplaced, outbox, tree, version_rows
+from memotree_storage.postgres import misplaced, outbox, refs, tree, version_rows
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.refs import BRANCHES
 from memotree_storage.postgres.rows import FACTS, Version, commit_facts, row_of, targets_of, tombstone_of
@@ -68,10 +68,18 @@ class LineBranch:
 
 @dataclass(frozen=True, slots=True)
 class Tip:
-    """The newest commit of a line: its place, and whether any node of any workspace may stand nowhere."""
+    """A commit that is mirrored.
+
+    Attributes:
+        place: Its place.
+        any_misplaced: Whether any node of any workspace may stand nowhere.
+        was_there: Whether it was mirrored before: the same change of the same commit in the same second, on another
+            branch, is one commit, as in Git. Its line may have gone on since.
+    """
 
     place: LinePosition
     any_misplaced: bool
+    was_there: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +121,12 @@ async def project(
         MirrorGapError: The first parent is not mirrored.
     """
     parent = commit.parents[0] if commit.parents else None
-    if after is None:
-        place, any_misplaced = await _place(conn, workspace_id, parent, branch)
+    if after is None or after.was_there:
+        place, any_misplaced, was_there = await _place(conn, workspace_id, commit.commit_id, parent, branch)
+        if was_there:
+            if branch.moves:
+                await refs.put_ref(conn, workspace_id, BRANCHES + branch.name, commit.commit_id, commit.commit_id)
+            return Tip(place, any_misplaced, was_there)
     else:
         place, any_misplaced = LinePosition(after.place.line_id, after.place.seq + 1), after.any_misplaced
     if before is None:
@@ -275,11 +287,12 @@ async def row_counts(conn: Connection, workspace_id: str) -> list[RowCount]:
 
 
 async def _place(
-    conn: Connection, workspace_id: str, parent: str | None, branch: LineBranch
-) -> tuple[LinePosition, bool]:
-    """The place of a new commit: on its first parent's line when that is the tip, else on a new line forked there.
+    conn: Connection, workspace_id: str, commit_id: str, parent: str | None, branch: LineBranch
+) -> tuple[LinePosition, bool, bool]:
+    """The place of a commit: where it is; of a new one, at the tip of the line of its first parent, or on a new line.
 
-    Also whether any node of any workspace stands nowhere, which costs a probe of an index that is empty as a rule.
+    Also whether any node of any workspace stands nowhere, which costs a probe of an index that is empty as a rule; and
+    whether the commit was there.
 
     The line of another branch that passes there is not extended, since that branch will go on there. If it were, each
     branch that commits first would leave the other one a lineage that is longer by a line.
@@ -290,19 +303,22 @@ async def _place(
         cursor = await conn.execute(
             "select c.line_id, c.seq, l.tip_seq, l.branch, exists (select from mirror.ref r"
             " where r.workspace_id = l.workspace_id and r.name = %s || l.branch and r.commit_id = c.commit_id),"
-            " exists (select from mirror.placement where fault is not null)"
+            " exists (select from mirror.placement where fault is not null), same.line_id, same.seq"
             " from mirror.commit c join mirror.line l using (line_id)"
+            " left join mirror.commit same on same.workspace_id = c.workspace_id and same.commit_id = %s"
             " where c.workspace_id = %s and c.commit_id = %s",
-            (BRANCHES, workspace_id, parent),
+            (BRANCHES, commit_id, workspace_id, parent),
         )
         row = await cursor.fetchone()
         if row is None:
             raise MirrorGapError(f"Commit {parent} is not mirrored yet. Run `memotree rebuild` for this workspace.")
-        line_id, seq, tip, owner, stands, any_misplaced = row
+        line_id, seq, tip, owner, stands, any_misplaced, *same = row
+        if same[0] is not None:
+            return LinePosition(*same), bool(any_misplaced), True
         if branch.passing is not None:
             stands = owner in branch.passing.get(parent, ())
         if seq == tip and (owner == branch.name or not stands):
-            return LinePosition(line_id, seq + 1), bool(any_misplaced)
+            return LinePosition(line_id, seq + 1), bool(any_misplaced), False
         fork = (line_id, seq)
     line_id = secrets.randbits(_LINE_BITS)
     await conn.execute(
@@ -318,7 +334,7 @@ async def _place(
             "branch": branch.name,
         },
     )
-    return LinePosition(line_id, 1), bool(any_misplaced)
+    return LinePosition(line_id, 1), bool(any_misplaced), False
 
 
 async def _before(

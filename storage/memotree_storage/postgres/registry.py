@@ -1,6 +1,6 @@
 """The workspaces that are registered in PostgreSQL, and the resolution of revision names."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -197,19 +197,22 @@ async def made_by_request(conn: Connection, name: str, request_id: str) -> MadeW
     return None if row is None else MadeWorkspace(Workspace(*row[:-1]), row[-1])
 
 
-async def list_workspaces(conn: Connection, *, after: str = "", limit: int | None = None) -> list[Workspace]:
-    """Return workspaces ordered by name, starting after the given name."""
+async def list_workspaces(
+    conn: Connection, *, after: str = "", limit: int | None = None, ids: Collection[str] | None = None
+) -> list[Workspace]:
+    """Return workspaces ordered by name, starting after the given name; only those of ``ids``, if it is given."""
+    among = "" if ids is None else " and workspace_id = any(%(ids)s)"
     async with conn.cursor(row_factory=class_row(Workspace)) as cursor:
         await cursor.execute(
-            f"select {_WORKSPACE} from mirror.workspace where name > %s order by name limit %s",  # noqa: S608
-            (after, limit),
+            f"select {_WORKSPACE} from mirror.workspace where name > %(after)s{among} order by name limit %(limit)s",  # noqa: S608
+            {"after": after, "limit": limit, "ids": None if ids is None else list(ids)},
         )
         return await cursor.fetchall()
 
 
 async def remove_workspace(conn: Connection, workspace_id: str) -> None:
     """Delete the working state of a workspace; `projector.forget` deletes its mirror."""
-    for table in ("session", "view", "request", "job"):
+    for table in ("session", "view", "request", "job", "access_grant", "conversation"):
         await conn.execute(f"delete from work.{table} where workspace_id = %s", (workspace_id,))  # noqa: S608
 
 

@@ -1,4 +1,7 @@
-"""Idempotent calls: a request id is answered with the result of the first call that used it."""
+"""Idempotent calls: a request id is answered with the result of the first call that used it.
+
+Request ids are kept as `memotree_storage.model.trailers.owned_request_id` makes them: each principal has its own.
+"""
 
 import hashlib
 from dataclasses import dataclass
@@ -6,7 +9,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from memotree_storage.errors import FieldViolation, InvalidInputError
-from memotree_storage.model.trailers import REQUEST_DIGEST, Request, trailers_of
+from memotree_storage.model.trailers import REQUEST_DIGEST, Request, given_request_id, trailers_of
 from memotree_storage.postgres.database import Connection
 
 NO_WORKSPACE: Final = ""
@@ -21,7 +24,7 @@ class RequestIdReusedError(InvalidInputError):
     @classmethod
     def of(cls, request_id: str) -> "RequestIdReusedError":
         """The error for a request id."""
-        fault = f"{request_id!r} was used for another call; choose a fresh id for a new call."
+        fault = f"{given_request_id(request_id)!r} was used for another call; choose a fresh id for a new call."
         return cls(f"request_id: {fault}", [FieldViolation("request_id", fault)])
 
 

@@ -1,8 +1,9 @@
 """The rows of the schema ``work`` that a backup holds: written to files with COPY, and taken back from them.
 
 They are all that was acknowledged and that Git does not have: sessions with what they staged, results of request ids,
-views, and jobs with what they were given. Answers of models are left out, since they can be asked for again; so is what
-tells what the index still has to do.
+views, jobs with what they were given, and who has a role in the workspace. Answers of models are left out, since they
+can be asked for again; so are conversations, which are kept for a short time only, and what tells what the index still
+has to do.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,9 @@ _JOBS: Final = "job_id in (select job_id from work.job where workspace_id = {wor
 _CREATED: Final = "(workspace_id = '' and position(convert_to({workspace}, 'UTF8') in response) > 0)"
 """A call that creates a workspace belongs to none; its result names the one that it made."""
 
+_ROLES: Final = "workspace_id in ({workspace}, '*')"
+_PEOPLE: Final = f"in (select principal from work.access_grant where {_ROLES})"  # noqa: S608 - a constant
+
 _OF_WORKSPACE: Final = {
     "session": "workspace_id = {workspace}",
     "staged": _SESSIONS,
@@ -31,6 +35,9 @@ _OF_WORKSPACE: Final = {
     "job": "workspace_id = {workspace}",
     "job_input": _JOBS,
     "job_note": _JOBS,
+    "principal": f"name {_PEOPLE}",
+    "api_key": f"principal {_PEOPLE}",
+    "access_grant": _ROLES,
 }
 """The tables that are saved, and which of their rows belong to a workspace."""
 
@@ -101,7 +108,8 @@ async def take_rows(
 
     An open session stays as it is if the repository has its commits, since it may have later changes; every other one
     becomes what it was in the backup, and lives as long as if it had been used now. Jobs become what they were, too, so
-    that what they had not done yet is done. Views stay as they are, and missing ones come.
+    that what they had not done yet is done. Views stay as they are, and missing ones come. If the database
+    does not know the workspace, principals come that it lacks, with their keys and their roles in it.
 
     Args:
         conn: In a transaction that holds the workspace.
@@ -126,6 +134,7 @@ async def take_rows(
     await taking.insert("request", "where workspace_id in (%(workspace)s, '') on conflict do nothing")
     await _take_views(conn, taking)
     await _take_jobs(conn, taking)
+    await _take_access(conn, taking)
     return sessions
 
 
@@ -153,7 +162,8 @@ async def _take_views(conn: Connection, taking: _Taking) -> None:
     """Views have numbers, which other views of this database may have: they get new ones."""
     await conn.execute(
         "delete from restored_view r where workspace_id <> %s or exists (select from work.view v"
-        " where v.workspace_id = r.workspace_id and v.scope = r.scope and v.name = r.name)",
+        " where v.workspace_id = r.workspace_id"
+        " and (v.scope, v.principal, v.name) = (r.scope, coalesce(r.principal, ''), r.name))",
         (taking.workspace_id,),
     )
     await conn.execute(
@@ -186,6 +196,38 @@ async def _take_jobs(conn: Connection, taking: _Taking) -> None:
     await taking.insert("job", "order by number", without="number")
     for table in ("job_input", "job_note"):
         await taking.insert(table, "where job_id in (select job_id from restored_job)")
+
+
+async def _take_access(conn: Connection, taking: _Taking) -> None:
+    """Take the roles in a workspace that the database does not know, and the principals that it lacks, with their keys.
+
+    Otherwise it is newer: what was taken away since does not come back. A principal that only has the same name was
+    created at another time. A role in all workspaces comes as one in this workspace, since those of a server are not
+    for a backup of one workspace to give.
+    """
+    cursor = await conn.execute(
+        "select exists (select from mirror.commit where workspace_id = %(workspace)s)"
+        " or exists (select from work.access_grant where workspace_id = %(workspace)s)",
+        {"workspace": taking.workspace_id},
+    )
+    if await cursor.fetchone() == (True,):
+        return
+    await conn.execute(
+        "delete from restored_principal r where exists (select from work.principal p"
+        " where p.name = r.name and p.created_at <> r.created_at)"
+    )
+    await conn.execute("delete from restored_api_key where principal in (select name from work.principal)")
+    await taking.insert("principal", "on conflict do nothing")
+    for table in ("restored_api_key", "restored_access_grant"):
+        known = sql.SQL("delete from {} where principal not in (select name from restored_principal)")
+        await conn.execute(known.format(sql.Identifier(table)))
+    await taking.insert("api_key", "on conflict do nothing")
+    await conn.execute(
+        "delete from restored_access_grant r where workspace_id = '*' and exists (select from restored_access_grant o"
+        " where o.workspace_id <> '*' and (o.principal, o.branches) = (r.principal, r.branches))"
+    )
+    await conn.execute("update restored_access_grant set workspace_id = %s", (taking.workspace_id,))
+    await taking.insert("access_grant")
 
 
 async def _copy_in(conn: Connection, table: str, columns: Sequence[str], path: Path | None) -> list[str]:

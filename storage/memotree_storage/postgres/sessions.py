@@ -154,12 +154,14 @@ class StagedDigest:
     digest: str
 
 
-async def open_session(snapshot: Snapshot, session_id: str, *, branch: str, agent: str, ttl: timedelta) -> Session:
-    """Create a session on a commit of a branch."""
+async def open_session(
+    snapshot: Snapshot, session_id: str, *, branch: str, agent: str, ttl: timedelta, principal: str = ""
+) -> Session:
+    """Create a session on a commit of a branch; ``principal`` owns it."""
     await snapshot.conn.execute(
-        "insert into work.session (session_id, workspace_id, branch, base_commit, agent, ttl)"
-        " values (%s, %s, %s, %s, %s, %s)",
-        (session_id, snapshot.state.workspace_id, branch, snapshot.state.commit_id, agent, ttl),
+        "insert into work.session (session_id, workspace_id, branch, base_commit, agent, ttl, principal)"
+        " values (%s, %s, %s, %s, %s, %s, %s)",
+        (session_id, snapshot.state.workspace_id, branch, snapshot.state.commit_id, agent, ttl, principal),
     )
     return await find_session(snapshot.conn, snapshot.state.workspace_id, session_id)
 
@@ -194,6 +196,24 @@ async def find_in_workspace(conn: Connection, workspace: str, session_id: str) -
     if row is None:
         raise WorkspaceNotFoundError(workspace)
     return str(row[0]), None if row[1] is None else Session(*row[1:])
+
+
+async def owner_of(conn: Connection, workspace_id: str, session_id: str) -> str | None:
+    """Return who owns a session, open or closed; ``None`` if the workspace has no such session."""
+    cursor = await conn.execute(
+        "select principal from work.session where workspace_id = %s and session_id = %s", (workspace_id, session_id)
+    )
+    row = await cursor.fetchone()
+    return None if row is None else str(row[0])
+
+
+async def branch_of(conn: Connection, workspace_id: str, session_id: str) -> str | None:
+    """Return the branch of a session; ``None`` if the workspace has no such session."""
+    cursor = await conn.execute(
+        "select branch from work.session where workspace_id = %s and session_id = %s", (workspace_id, session_id)
+    )
+    row = await cursor.fetchone()
+    return None if row is None else str(row[0])
 
 
 async def has_session(conn: Connection, workspace_id: str, session_id: str) -> bool:
@@ -252,16 +272,22 @@ async def list_sessions(
     closed: bool,
     before: tuple[datetime, str] | None = None,
     limit: int | None = None,
+    principal: str | None = None,
 ) -> list[Session]:
-    """Return the sessions of a workspace, most recently used first, that come after ``before`` (time, id)."""
+    """Return the sessions of a workspace, most recently used first, that come after ``before`` (time, id).
+
+    Only those of ``principal`` are returned, unless it is ``None``.
+    """
     wanted = "" if closed else " and state = 'open' and used_at + ttl >= now()"
     further = "" if before is None else " and (used_at, session_id) < (%(when)s, %(id)s)"
+    owned = "" if principal is None else " and principal = %(principal)s"
     async with conn.cursor(row_factory=class_row(Session)) as cursor:
         await cursor.execute(
-            f"select {_SESSION} from work.session where workspace_id = %(workspace)s{wanted}{further}"  # noqa: S608
+            f"select {_SESSION} from work.session where workspace_id = %(workspace)s{wanted}{further}{owned}"  # noqa: S608
             " order by used_at desc, session_id desc limit %(limit)s",
             {
                 "workspace": workspace_id,
+                "principal": principal,
                 "when": before[0] if before else None,
                 "id": before[1] if before else "",
                 "limit": limit,

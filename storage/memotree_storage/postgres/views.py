@@ -11,11 +11,15 @@ from memotree_storage.postgres.database import Connection
 
 @dataclass(frozen=True, slots=True)
 class ViewKey:
-    """The key of a view: its workspace, the session or branch that it belongs to, and its name."""
+    """The key of a view: its workspace, the session or branch that it belongs to, its name, and who owns it.
+
+    Views that were made without authentication have no owner.
+    """
 
     workspace_id: str
     scope: str
     name: str
+    principal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +49,8 @@ async def levels(conn: Connection, key: ViewKey) -> dict[str, ViewLevel]:
     async with conn.cursor(row_factory=class_row(ViewLevel)) as cursor:
         await cursor.execute(
             "select entry_id, level, shown, used from work.view_node join work.view using (view_id)"
-            " where workspace_id = %s and scope = %s and name = %s",
-            (key.workspace_id, key.scope, key.name),
+            " where workspace_id = %s and scope = %s and name = %s and principal = %s",
+            (key.workspace_id, key.scope, key.name, key.principal),
         )
         return {row.entry_id: row async for row in cursor}
 
@@ -91,15 +95,16 @@ async def forget(conn: Connection, key: ViewKey, ids: Iterable[str]) -> None:
 
 
 async def list_views(
-    conn: Connection, workspace_id: str, scope: str, *, after: str = "", limit: int | None = None
+    conn: Connection, workspace_id: str, scope: str, *, principal: str = "", after: str = "", limit: int | None = None
 ) -> list[ViewRow]:
-    """Return the views of a session or branch, ordered by name, that come after the given name."""
+    """Return the views of an owner in a session or branch, ordered by name, that come after the given name."""
     async with conn.cursor(row_factory=class_row(ViewRow)) as cursor:
         await cursor.execute(
             "select name, updated_at, (select count(*) from work.view_node n where n.view_id = view.view_id"
             " and shown and level > 1) as expanded from work.view"
-            ' where workspace_id = %s and scope = %s and name collate "C" > %s order by name collate "C" limit %s',
-            (workspace_id, scope, after, limit),
+            " where workspace_id = %s and scope = %s and principal = %s"
+            ' and name collate "C" > %s order by name collate "C" limit %s',
+            (workspace_id, scope, principal, after, limit),
         )
         return await cursor.fetchall()
 
@@ -107,17 +112,17 @@ async def list_views(
 async def delete_view(conn: Connection, key: ViewKey) -> bool:
     """Delete a view; return whether it existed."""
     cursor = await conn.execute(
-        "delete from work.view where workspace_id = %s and scope = %s and name = %s",
-        (key.workspace_id, key.scope, key.name),
+        "delete from work.view where workspace_id = %s and scope = %s and name = %s and principal = %s",
+        (key.workspace_id, key.scope, key.name, key.principal),
     )
     return cursor.rowcount > 0
 
 
 async def _touch(conn: Connection, key: ViewKey) -> int:
     cursor = await conn.execute(
-        "insert into work.view (workspace_id, scope, name) values (%s, %s, %s)"
-        " on conflict (workspace_id, scope, name) do update set updated_at = now() returning view_id",
-        (key.workspace_id, key.scope, key.name),
+        "insert into work.view (workspace_id, scope, name, principal) values (%s, %s, %s, %s)"
+        " on conflict (workspace_id, scope, principal, name) do update set updated_at = now() returning view_id",
+        (key.workspace_id, key.scope, key.name, key.principal),
     )
     row = await cursor.fetchone()
     if row is None:

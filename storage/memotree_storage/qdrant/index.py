@@ -25,6 +25,8 @@ from memotree_storage.ports import (
     PointEncoder,
     TermVector,
     Vector,
+    Watch,
+    unwatched,
 )
 from memotree_storage.qdrant import encoding
 from memotree_storage.qdrant.batches import QuestionBatches
@@ -70,6 +72,7 @@ class QdrantIndex:
             a log that survives a kill and syncs it at an interval. So without ``flush``, this index's ``flush()``
             waits until two such intervals have passed since the last write.
         flush_interval: That interval in seconds.
+        watch: Surrounds each search.
     """
 
     def __init__(
@@ -80,11 +83,13 @@ class QdrantIndex:
         dimensions: int,
         flush: Callable[[], Awaitable[None]] | None = None,
         flush_interval: float = SERVER_FLUSH_INTERVAL,
+        watch: Watch = unwatched,
     ) -> None:
         self._client = client
         self._dimensions = dimensions
         self._collection = collection_name(model, dimensions)
         self._flush = flush
+        self._watch = watch
         self._settle = 2 * flush_interval
         self._last_write: float | None = None
         self._born_later: BoundedCache[int, int] = BoundedCache(_REMEMBERED)
@@ -227,14 +232,16 @@ class QdrantIndex:
 
     async def nearest(self, query: IndexQuery, vector: Vector) -> list[IndexHit]:
         """Return the alive points nearest by cosine, best first, ties by node id."""
-        return await self._search(query, encoding.dense(vector), encoding.SUMMARY)
+        with self._watch("qdrant"):
+            return await self._search(query, encoding.dense(vector), encoding.SUMMARY)
 
     async def best_terms(self, query: IndexQuery, terms: TermVector) -> list[IndexHit]:
         """Return the alive points with the greatest dot product over the terms, if above 0; ties by node id."""
         if not terms.ids:
             return []
         wanted = encoding.sparse(terms)
-        return [hit for hit in await self._search(query, wanted, encoding.TEXT) if hit.score > 0]
+        with self._watch("qdrant"):
+            return [hit for hit in await self._search(query, wanted, encoding.TEXT) if hit.score > 0]
 
     async def _search(self, query: IndexQuery, wanted: wire.VectorInput, using: str) -> list[IndexHit]:
         if query.limit <= 0 or not query.lineage or (query.node_ids is not None and not query.node_ids):

@@ -1,5 +1,7 @@
 """Compares the index with the mirror: each version of a node has one point with the right line and seqs; no others.
 
+Points of lines that are noted as removed wait for their deletion, so they are no difference.
+
 The first pass does not delay commits, so what it finds wrong may only be new. Then a second pass runs while the
 workspace is locked, and only what is wrong in that pass is reported.
 """
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 from memotree_storage.index.model_index import ModelIndex
 from memotree_storage.index.points import point_id
 from memotree_storage.ports import IndexEntry, Override
-from memotree_storage.postgres import registry
+from memotree_storage.postgres import projector, registry
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.outbox import OVERRIDES
 from memotree_storage.store import Store
@@ -48,11 +50,12 @@ _NAMED: Final = """
 
 @dataclass(slots=True)
 class _PointCheck:
-    """The findings of a pass over all points; ``lines`` has the numbers of all lines."""
+    """The findings of a pass over all points; ``lines`` has the numbers of all lines, ``gone`` ids of removed ones."""
 
     seen: list[NDArray[np.int64]] = field(default_factory=list)
     wrong_ends: list[Difference] = field(default_factory=list)
     lines: frozenset[int] = frozenset()
+    gone: frozenset[int] = frozenset()
     odd: dict[str, IndexEntry] = field(default_factory=dict)
     missing: list[int] = field(default_factory=list)
 
@@ -97,6 +100,7 @@ async def _scan(conn: Connection, index: ModelIndex, workspace_id: str, look: _P
     done = 0
     cursor = await conn.execute("select number from mirror.line where workspace_id = %s", (workspace_id,))
     look.lines = frozenset(row[0] for row in await cursor.fetchall())
+    look.gone = frozenset((await projector.gone_lines(conn, workspace_id)).get(workspace_id, []))
     batch: list[IndexEntry] = []
     async for entry in index.points.scan(workspace_id):
         batch.append(entry)
@@ -127,7 +131,8 @@ async def _compare(
     for number, entry in enumerate(batch):
         version_id, to_seq, blob, commit_id, overrides, waits = found.get(number, (None, None, "", "", [], False))
         if version_id is None or entry.point_id != point_id(workspace_id, entry.node_id, blob, commit_id):
-            look.odd[entry.point_id] = entry
+            if entry.line_id not in look.gone:
+                look.odd[entry.point_id] = entry
             continue
         seen.append(version_id)
         if entry.to_seq != to_seq and not (waits and entry.to_seq is None):

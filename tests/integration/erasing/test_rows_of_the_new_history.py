@@ -1,6 +1,9 @@
 """After an erasure, the rows follow the new history: sessions go on in it, and verify names what leads elsewhere."""
 
+import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from integration.damage import change, differences
@@ -10,6 +13,8 @@ from memotree_storage.erasure.rewriting import Order, rewrite_history
 from memotree_storage.model.erasure import ErasureTarget
 from memotree_storage.model.node import new_id
 from memotree_storage.model.workspace import service_signature
+from memotree_storage.ports import IndexPoint
+from memotree_storage.postgres.database import TransactionRacedError
 
 pytestmark = pytest.mark.requirement("GIT-10", "STORE-4")
 
@@ -41,6 +46,63 @@ async def test_a_wrong_row_of_an_erased_commit_is_named_and_repaired(world: Worl
     assert {(one.store, one.what) for one in found} == {("postgres", "commit")}
     assert "which an erasure rewrote, leads to" in found[0].description
     await world.store.rebuild(world.workspace)
+    assert await differences(world) == []
+
+
+async def test_points_that_wait_for_their_deletion_are_no_difference(world: World) -> None:
+    """The old history was indexed already; the job of an erasure deletes its points in its next part."""
+    await world.put(world.node(content="The word is tulip."))
+    await world.store.indexer.drain(world.workspace)
+    await erase(world, "tulip")
+    assert await differences(world) == []
+    assert await world.store.index.count(world.workspace) == 2
+    await world.store.index_rows(world.workspace)
+    assert await world.store.index.count(world.workspace) == 1
+    assert await differences(world) == []
+
+
+async def test_a_late_write_of_the_old_points_does_not_outlive_them(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index carries out what it was sent, although the transaction has failed and the call was cancelled."""
+    store, upsert, delete = world.store, world.store.index.upsert, world.store.index.delete
+    sent, may_write, order = asyncio.Event(), asyncio.Event(), list[str]()
+    carrying: list[asyncio.Task[None]] = []
+
+    async def carry_out(points: Sequence[IndexPoint]) -> None:
+        await may_write.wait()
+        await upsert(points)
+        order.append("written")
+
+    async def send(points: Sequence[IndexPoint]) -> None:
+        if points and not carrying:
+            carrying.append(asyncio.create_task(carry_out(points)))
+            sent.set()
+            await asyncio.shield(carrying[0])
+        else:
+            await upsert(points)
+
+    async def deleted(workspace_id: str, **lines: Any) -> None:
+        await delete(workspace_id, **lines)
+        order.append("deleted")
+
+    async def fail(*_: Any) -> None:
+        await sent.wait()
+        raise TransactionRacedError("It raced.")
+
+    await store.indexer.stop()
+    await world.put(world.node(content="The word is tulip."))
+    monkeypatch.setattr(store.index, "upsert", send)
+    monkeypatch.setattr(store.index, "delete", deleted)
+    with monkeypatch.context() as failing:
+        failing.setattr(store.indexer, "_put_features", fail)
+        with pytest.raises(TransactionRacedError):
+            await store.indexer.drain(world.workspace)
+    await erase(world, "tulip")
+    asyncio.get_running_loop().call_later(0.5, may_write.set)
+    await asyncio.gather(store.index_rows(world.workspace), carrying[0])
+    assert order == ["written", "deleted"]
+    assert await store.index.count(world.workspace) == 1
     assert await differences(world) == []
 
 

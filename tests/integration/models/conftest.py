@@ -7,9 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from endpoints import (
-    ModelEndpoint,
-)
+from endpoints import ModelEndpoint
 from integration.models.samples import IMPATIENT, MakeModels
 from memotree_storage.postgres.database import Database
 from psycopg import sql

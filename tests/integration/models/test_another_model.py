@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from endpoints import EMBEDDING_MODEL, Fault, ModelEndpoint
+from endpoints import EMBEDDING_MODEL, ModelEndpoint
 from integration.worlds import World
 from memotree_storage.index.search import SearchQuery
 from memotree_storage.postgres import registry
@@ -17,6 +17,7 @@ from memotree_storage.reindexing import NewModel, reindex_with
 from memotree_storage.store import Store
 from memotree_storage.verify import verify
 from memotree_storage.verify.report import Difference
+from model_answers import Fault
 from psycopg.conninfo import conninfo_to_dict
 
 from memotree.composition import open_store_and_models

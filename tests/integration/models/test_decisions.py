@@ -3,13 +3,9 @@
 from typing import Any
 
 import pytest
-from endpoints import (
-    KEY,
-    Fault,
-    ModelEndpoint,
-    input_data,
-)
+from endpoints import KEY, ModelEndpoint
 from integration.models.samples import INNER, LEAF, TEXT, MakeModels
+from model_answers import Fault, input_data
 
 from memotree.models.chat_answers import Answer, Explore
 from memotree.models.gateway import ChatMissingError

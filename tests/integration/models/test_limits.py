@@ -3,9 +3,7 @@
 import asyncio
 
 import pytest
-from endpoints import (
-    ModelEndpoint,
-)
+from endpoints import ModelEndpoint
 from integration.models.samples import CHINESE_TEXT, TEXT, MakeModels, until
 from memotree_storage.model.tokens import count_tokens
 from memotree_storage.postgres import answers

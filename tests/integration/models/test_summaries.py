@@ -3,15 +3,9 @@
 import asyncio
 
 import pytest
-from endpoints import (
-    CHAT_MODEL,
-    KEY,
-    Fault,
-    ModelEndpoint,
-    first_words,
-    input_data,
-)
+from endpoints import CHAT_MODEL, KEY, ModelEndpoint
 from integration.models.samples import CHINESE_TEXT, IMPATIENT, TEXT, MakeModels, of, until
+from model_answers import Fault, first_words, input_data
 
 from memotree.models.extractive import MADE_BY, SUMMARY_CHARS, digest_of, summary_of
 from memotree.models.meter import Meter

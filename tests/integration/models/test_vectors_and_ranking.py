@@ -2,14 +2,9 @@
 
 import numpy as np
 import pytest
-from endpoints import (
-    EMBEDDING_MODEL,
-    RERANK_MODEL,
-    Fault,
-    ModelEndpoint,
-    hashed,
-)
+from endpoints import EMBEDDING_MODEL, RERANK_MODEL, ModelEndpoint
 from integration.models.samples import TEXT, MakeModels, of
+from model_answers import Fault, hashed
 
 from memotree.models.embedding import BATCH_TEXTS, EmbeddingDimensionError
 from memotree.models.meter import Meter

@@ -14,7 +14,7 @@ from unit.client.fake_state import RefusedError
 
 from memotree.cli.commands import refs, sessions
 from memotree.cli.errors import OF_MERGE, conflict_table
-from memotree.cli.target import DEFAULT_ADDRESS, find_address
+from memotree.cli.target import DEFAULT_ADDRESS, data_folder, find_address
 from memotree.cli.terminal import display
 from memotree.client import Author, Commit, Conflict, Difference, EntryChange
 from memotree.settings import Settings
@@ -43,6 +43,16 @@ def test_the_default_address_is_that_of_the_settings(home: Path, monkeypatch: py
     (home / "memotree.toml").write_text('port = 7555\nhost = "127.0.0.2"\n', encoding="utf-8")
     assert find_address("") == "[::1]:7555"
     assert find_address("127.0.0.1:8") == "127.0.0.1:8"
+
+
+@pytest.mark.requirement("TOOL-11")
+def test_a_server_is_found_by_a_shell_that_lacks_the_secrets_of_its_file(home: Path) -> None:
+    (home / "memotree.toml").write_text(
+        'data_folder = "elsewhere"\nport = 7556\n[qdrant]\nurl = "http://h:1"\napi_key = "${NO_SUCH_SECRET}"\n',
+        encoding="utf-8",
+    )
+    assert data_folder() == home / "elsewhere"
+    assert find_address("") == "127.0.0.1:7556"
 
 
 def test_wrong_settings_are_reported_and_no_other_server_is_called(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from memotree.gateways.http_server import HttpServer
 from memotree.server import preflight, starting
 from memotree.settings import Settings
 
-Serve = Callable[[Settings, Callable[[Any], None], Any], None]
+Serve = Callable[[Settings, Callable[[Any], None], Any, Any], None]
 
 
 @pytest.fixture
@@ -39,7 +39,9 @@ def test_serve_starts_with_the_settings_of_its_flags_and_says_where_it_listens(
 ) -> None:
     seen: list[Settings] = []
 
-    def serve(settings: Settings, on_ready: Callable[[Any], None], side_server: Callable[[], object]) -> None:
+    def serve(
+        settings: Settings, on_ready: Callable[[Any], None], side_server: Callable[[], object], _reread: object
+    ) -> None:
         assert side_server() is HttpServer
         seen.append(settings)
         on_ready(SimpleNamespace(address="127.0.0.1:4321", url="http://127.0.0.1:4322"))
@@ -59,7 +61,7 @@ def test_serve_starts_with_the_settings_of_its_flags_and_says_where_it_listens(
 
 
 def test_http_can_be_left_out(serve_with: Callable[[Serve], CommandLine]) -> None:
-    def serve(_settings: Settings, on_ready: Callable[[Any], None], side_server: object) -> None:
+    def serve(_settings: Settings, on_ready: Callable[[Any], None], side_server: object, _reread: object) -> None:
         assert side_server is None
         on_ready(SimpleNamespace(address="127.0.0.1:4321", url=""))
 
@@ -69,13 +71,13 @@ def test_http_can_be_left_out(serve_with: Callable[[Serve], CommandLine]) -> Non
 
 
 def test_wrong_settings_are_reported_line_by_line(serve_with: Callable[[Serve], CommandLine]) -> None:
-    ran = serve_with(lambda _settings, _ready, _face: None)("serve", "--port", "99999")
+    ran = serve_with(lambda _settings, _ready, _face, _reread: None)("serve", "--port", "99999")
     assert ran.code == 1
     assert "port: " in ran.err
 
 
 def test_a_server_that_cannot_start_says_why(serve_with: Callable[[Serve], CommandLine]) -> None:
-    def serve(_settings: Settings, _ready: Callable[[Any], None], _side_server: object) -> None:
+    def serve(_settings: Settings, _ready: Callable[[Any], None], _side_server: object, _reread: object) -> None:
         raise FailedPreconditionError("Another server works on the data folder; stop it first.")
 
     ran = serve_with(serve)("serve")

@@ -16,6 +16,8 @@ import memotree
 from memotree.cli.app import load
 from memotree.cli.wording import COMMANDS, in_commands, in_options
 from memotree.v1 import (
+    access_service_pb2,
+    audit_service_pb2,
     erase_service_pb2,
     forest_service_pb2,
     history_service_pb2,
@@ -24,8 +26,10 @@ from memotree.v1 import (
     maintenance_service_pb2,
     memory_service_pb2,
     node_service_pb2,
+    query_service_pb2,
     review_service_pb2,
     session_service_pb2,
+    settings_service_pb2,
     tool_service_pb2,
     view_service_pb2,
     workspace_service_pb2,
@@ -34,7 +38,7 @@ from memotree.v1 import (
 pytestmark = pytest.mark.requirement("SERVE-4")
 
 WITHOUT_COMMAND = {"BatchChangeNodes", "BatchChangeMemory"}
-ORDINARY_WORDS = {"Ask", "Recall", "Remember", "Revise", "Forget", "Restore"}
+ORDINARY_WORDS = {"Ask", "Query", "Recall", "Remember", "Revise", "Forget", "Restore"}
 """RPCs whose names are words that also occur in sentences that are not about them."""
 ROOMS = [Path(package.__path__[0]) for package in (memotree, memotree_storage)]
 
@@ -44,9 +48,13 @@ def rpcs() -> set[str]:
     for module in (
         *(forest_service_pb2, history_service_pb2, job_service_pb2, maintenance_service_pb2, node_service_pb2),
         *(session_service_pb2, view_service_pb2, workspace_service_pb2, memory_service_pb2, review_service_pb2),
+        audit_service_pb2,
         erase_service_pb2,
         index_service_pb2,
+        query_service_pb2,
+        settings_service_pb2,
         tool_service_pb2,
+        access_service_pb2,
     ):
         file = descriptor_pb2.FileDescriptorProto()
         module.DESCRIPTOR.CopyToProto(file)

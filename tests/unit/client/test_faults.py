@@ -90,6 +90,16 @@ def test_a_call_that_a_busy_server_refuses_is_sent_again_as_the_server_advises(
     assert (caught.value.reason, caught.value.retry_after) == ("TOO_MANY_CALLS", 1.0)
 
 
+@pytest.mark.requirement("TOOL-4")
+def test_who_is_asked_to_wait_for_long_hears_of_it_at_once(client: Client, fake: FakeMemoTree) -> None:
+    later = error_details_pb2.RetryInfo(retry_delay=duration_pb2.Duration(seconds=30, nanos=500_000_000))
+    fake.fail("GetStatus", RefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, "Later.", "TOOL_RATE_EXCEEDED", later))
+    with pytest.raises(ResourceExhaustedError) as caught:
+        client.status()
+    assert caught.value.retry_after == 30.5
+    assert len(fake.requests("GetStatus")) == 1
+
+
 def test_a_limit_that_another_try_would_meet_again_is_told_at_once(client: Client, fake: FakeMemoTree) -> None:
     fake.fail("GetStatus", RefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, "Send less.", "MESSAGE_TOO_LARGE"))
     with pytest.raises(ResourceExhaustedError) as caught:

@@ -18,6 +18,8 @@ import memotree
 from memotree.client import AsyncClient, Client, InvalidArgumentError, NotFoundError, Session, View, Workspace
 from memotree.client.wording import METHODS, ORDINARY_WORDS, argument, in_python
 from memotree.v1 import (
+    access_service_pb2,
+    audit_service_pb2,
     erase_service_pb2,
     forest_service_pb2,
     history_service_pb2,
@@ -26,8 +28,10 @@ from memotree.v1 import (
     maintenance_service_pb2,
     memory_service_pb2,
     node_service_pb2,
+    query_service_pb2,
     review_service_pb2,
     session_service_pb2,
+    settings_service_pb2,
     tool_service_pb2,
     view_service_pb2,
     workspace_service_pb2,
@@ -44,6 +48,7 @@ NOT_OFFERED = {
     "BatchChangeNodes": {"commit"},
     "CommitChanges": {"renew_summaries"},
     "Erase": {"target"},
+    "PlanQuery": {"options.max_answer_tokens", "options.temperature"},
     "PreviewErasure": {"target"},
     "ReviewProposal": {"verdict"},
 }
@@ -64,9 +69,13 @@ def requests() -> dict[str, Descriptor]:
     """The request message of each RPC."""
     modules = (
         *(forest_service_pb2, history_service_pb2, job_service_pb2, maintenance_service_pb2, memory_service_pb2),
+        audit_service_pb2,
         erase_service_pb2,
         index_service_pb2,
+        query_service_pb2,
+        settings_service_pb2,
         tool_service_pb2,
+        access_service_pb2,
         *(node_service_pb2, review_service_pb2, session_service_pb2, view_service_pb2, workspace_service_pb2),
     )
     services = [service for module in modules for service in module.DESCRIPTOR.services_by_name.values()]
@@ -96,10 +105,10 @@ def arguments_of(rpc: str) -> set[str]:
 
 
 def paths(rpc: str) -> Iterator[str]:
-    """The fields of a request that callers give, those of a filter each."""
+    """The fields of a request that callers give, those of a filter and of options each."""
     for field in requests()[rpc].fields:
-        if field.name == "filter":
-            yield from (f"filter.{each.name}" for each in field.message_type.fields)
+        if field.name in {"filter", "options"}:
+            yield from (f"{field.name}.{each.name}" for each in field.message_type.fields)
         else:
             yield field.name
 

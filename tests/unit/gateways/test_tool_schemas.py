@@ -25,13 +25,15 @@ from memotree.error_statuses import HTTP_STATUSES
 from memotree.gateways.catalogue import Catalogue, InvalidArgumentsError, UnknownToolError
 from memotree.gateways.contract import comments, short_names
 from memotree.gateways.everyday_tools import EVERYDAY
+from memotree.gateways.functions import LocalFunctions
 from memotree.gateways.json_messages import from_json, to_json
-from memotree.gateways.json_schema import OUTPUT, SHARED, description, input_schema
+from memotree.gateways.json_schema import OUTPUT, SHARED, declaration, description, input_schema
 from memotree.gateways.mcp import _declared
 from memotree.gateways.results import Failure, Result
 from memotree.gateways.tool import Tool
 from memotree.gateways.tool_definitions import BY_NAME, TOOLS, UnknownToolsError, chosen_tools
 from memotree.server.binding import contract
+from memotree.tools.executor import Executor
 from memotree.v1 import node_service_pb2 as nodes
 from memotree.v1 import session_service_pb2 as sessions
 from memotree.v1 import types_pb2
@@ -51,7 +53,7 @@ class NoCaller:
 
 @pytest.fixture
 def catalogue() -> Catalogue:
-    return Catalogue(NoCaller(), "main")
+    return Catalogue(NoCaller(), "main", LocalFunctions((), Executor(), NoCaller()))
 
 
 @pytest.mark.requirement("FOREST-14", "CANVAS-7")
@@ -87,6 +89,7 @@ def test_every_rpc_is_marked_repeatable_or_not_and_every_read_as_read_only() -> 
         "Suggest",
         "Watch",
         "Verify",
+        "PlanQuery",
     )
     for service in contract().values():
         for method in service.methods:
@@ -104,8 +107,8 @@ def test_only_a_change_of_a_request_id_or_of_no_further_effect_is_repeated() -> 
     }
     # A second deletion has no further effect, but its answer is that nothing is there: the caller should see that.
     deletions = {"DeleteBranch", "DeleteTag", "DeleteView", "DeleteWorkspace", "DiscardChanges", "DiscardSession"}
-    deletions.add("UnprotectBranches")
-    assert once == {"CreateBranch", "CreateTag", "ResumeJob", *deletions}
+    deletions |= {"UnprotectBranches", "DeletePrincipal", "DeleteKey", "RevokeRole", "DeleteConversation"}
+    assert once == {"CreateBranch", "CreateKey", "CreateTag", "Query", "ResumeJob", "StreamQuery", *deletions}
 
 
 def test_names_are_unique_and_every_rpc_is_offered_once() -> None:
@@ -123,7 +126,7 @@ def test_descriptions_name_tools_and_not_rpcs() -> None:
     rpcs = {tool.rpc for tool in TOOLS}
     for tool in TOOLS:
         told = description(tool) + json.dumps(input_schema(tool))
-        own = {"Ask", "Recall", "Remember", "Revise", "Forget", "Restore"}  # ordinary words, too
+        own = {"Ask", "Query", "Recall", "Remember", "Revise", "Forget", "Restore"}  # ordinary words, too
         assert not rpcs & set(re.findall(r"\b[A-Z][A-Za-z]+\b", told)) - own, tool.name
 
 
@@ -174,7 +177,8 @@ def test_the_schema_of_a_field_lists_its_allowed_values() -> None:
 
 def declared(tools: Sequence[Tool], *, short: bool) -> str:
     """The list of tools as it goes over the wire."""
-    listed = [_declared(tool, short=short).model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
+    declared = [_declared(declaration(tool), dict(input_schema(tool, short=short))) for tool in tools]
+    listed = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in declared]
     return json.dumps({"tools": listed}, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -207,10 +211,15 @@ def test_the_example_of_the_command_line_is_a_valid_call(catalogue: Catalogue) -
 
 @pytest.mark.requirement("USE-5")
 def test_a_choice_of_tools_is_a_list_or_names() -> None:
-    assert chosen_tools("") == chosen_tools("everyday") == EVERYDAY
-    assert chosen_tools("all") == TOOLS
-    assert [tool.name for tool in chosen_tools("get_node, recall")] == ["recall", "get_node"]
-    assert len(chosen_tools("everyday,get_node")) == len(EVERYDAY) + 1
+    assert chosen_tools("").tools == chosen_tools("everyday").tools == EVERYDAY
+    assert chosen_tools("all").tools == TOOLS
+    assert [tool.name for tool in chosen_tools("get_node, recall").tools] == ["recall", "get_node"]
+    assert len(chosen_tools("everyday,get_node").tools) == len(EVERYDAY) + 1
+    assert not chosen_tools("everyday", ["calculator"]).with_functions
+    assert chosen_tools("all", ["calculator"]).has_function("calculator")
+    choice = chosen_tools("calculator,recall", ["calculator", "date_time"])
+    assert ([tool.name for tool in choice.tools], choice.functions) == (["recall"], {"calculator"})
+    assert not chosen_tools("calculator", ["calculator"]).tools
     with pytest.raises(UnknownToolsError, match="recal"):
         chosen_tools("recal")
 

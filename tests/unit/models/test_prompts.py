@@ -12,14 +12,16 @@ from memotree.models.chat_answers import ContextNode
 from memotree.models.chat_requests import leaf_question, loop_question, parent_question
 from memotree.models.language import differs_in_script
 from memotree.models.parsing import first_object
-from memotree.models.prompts import AGENTIC_LOOP, LEAF_SUMMARY, PARENT_SUMMARY, Prompt
+from memotree.models.prompts import AGENTIC_LOOP, LEAF_SUMMARY, PARENT_SUMMARY, QUERY, QUERY_PLAN, Prompt
 
-ALL = [LEAF_SUMMARY, PARENT_SUMMARY, AGENTIC_LOOP]
+ALL = [LEAF_SUMMARY, PARENT_SUMMARY, AGENTIC_LOOP, QUERY, QUERY_PLAN]
 
 DIGESTS = {
     "leaf_summary@1": "1402455180634c40",
     "parent_summary@1": "157e957e5145ebf6",
     "agentic_loop@1": "bdc281dc8d8b3a28",
+    "query@1": "d3973a9e1dbab27e",
+    "query_plan@1": "dc0596ca80717acd",
 }
 """A hash of the text of each version. A changed prompt needs a new version, since answers are cached by version."""
 

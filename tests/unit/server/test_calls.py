@@ -12,11 +12,13 @@ from grpc import aio
 from grpc_status import rpc_status
 from memotree_storage.errors import NotFoundError
 
+from memotree.server.authentication import Authentication
 from memotree.server.calls import RunningCalls
 from memotree.server.interceptors import CallInterceptor
 from memotree.server.request_reading import RequestReader
 from memotree.server.unread import LeftAnswers, UnreadAnswers
 from memotree.server.waiting import WaitingCalls
+from memotree.settings import load_settings
 from memotree.v1 import maintenance_service_pb2 as maintenance
 from memotree.v1 import session_service_pb2 as sessions
 
@@ -50,6 +52,18 @@ async def test_a_call_reaches_its_operation_and_is_logged_in_one_line(
         line.items() >= {"method": "memotree.v1.SessionService/GetSession", "code": "OK", "log_level": "info"}.items()
     )
     assert line["ms"] >= 0
+
+
+async def test_the_log_has_the_beginning_of_a_request_id_of_any_length(
+    channel: aio.Channel, log_lines: list[Any]
+) -> None:
+    open_session = channel.unary_unary(
+        "/memotree.v1.SessionService/OpenSession",
+        request_serializer=sessions.OpenSessionRequest.SerializeToString,
+    )
+    for text in ("short", "\x80" * 40_000):
+        await failure(open_session(sessions.OpenSessionRequest(request_id=text)))
+    assert [line["request"] for line in call_lines(log_lines)] == ["short", "\x80" * 200]
 
 
 async def test_bytes_that_are_no_message_are_an_invalid_argument(channel: aio.Channel, scripted_sessions: Any) -> None:
@@ -102,6 +116,10 @@ async def test_a_deadline_ends_the_operation(
     assert line["code"] in {"DEADLINE_EXCEEDED", "CANCELLED"}
 
 
+OPEN = Authentication(load_settings(), {})
+"""Asks nobody who they are."""
+
+
 async def handled(calls: RunningCalls, operation: Any) -> Any:
     """The handler of a call with one answer."""
 
@@ -110,7 +128,7 @@ async def handled(calls: RunningCalls, operation: Any) -> Any:
 
     left = LeftAnswers(lambda _: None)
     unread = UnreadAnswers(left)
-    interceptor = CallInterceptor(calls, RequestReader(1000, WaitingCalls(1), unread), unread, left)
+    interceptor = CallInterceptor(calls, RequestReader(1000, WaitingCalls(1), unread), unread, left, OPEN)
     details = SimpleNamespace(method="/memotree.v1.SessionService/GetSession")
     return await interceptor.intercept_service(continuation, details)
 
@@ -125,6 +143,9 @@ class LateContext:
 
     def peer(self) -> str:
         return "ipv4:127.0.0.1:1"
+
+    def invocation_metadata(self) -> tuple[()]:
+        return ()
 
     async def read(self) -> bytes:
         return b""

@@ -27,7 +27,15 @@ from memotree_storage.errors import (
 )
 from memotree_storage.model.node import Node
 
-from memotree.error_mapping import FAMILIES, UnimplementedError, classify, status_code
+from memotree.error_mapping import (
+    FAMILIES,
+    DeadlineExceededError,
+    ForbiddenError,
+    UnauthenticatedError,
+    UnimplementedError,
+    classify,
+    status_code,
+)
 from memotree.server.reference import error_classes, foreign_answers, import_all, stale_pages
 from memotree.v1 import session_service_pb2 as sessions
 from memotree.v1 import types_pb2
@@ -99,6 +107,9 @@ CASES: list[tuple[MemoTreeError, Any, list[Message]]] = [
     (UnavailableError("PostgreSQL restarts; send it again."), Code.UNAVAILABLE, [rpc.RetryInfo]),
     (CorruptError("Object abc is damaged; restore it from a clone."), Code.DATA_LOSS, []),
     (UnimplementedError("Use a newer server."), Code.UNIMPLEMENTED, []),
+    (UnauthenticatedError("Send an API key."), Code.UNAUTHENTICATED, []),
+    (ForbiddenError("Ask for a role."), Code.PERMISSION_DENIED, []),
+    (DeadlineExceededError("Ask for less."), Code.DEADLINE_EXCEEDED, []),
 ]
 
 

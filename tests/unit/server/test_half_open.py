@@ -1,7 +1,7 @@
 """Calls that begin and never send their request lock nobody out."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
@@ -120,46 +120,87 @@ async def test_watches_of_the_health_lock_nobody_out(clients: Clients) -> None:
     share = CALLS // 4
     channels = [await clients.channel() for _ in range(most_begun(CALLS) // share + 4)]
     raw = health_pb2.HealthCheckRequest().SerializeToString()
-    watching = [channel.unary_stream(WATCH)(raw) for channel in channels for _ in range(share)]
-    told = [asyncio.ensure_future(call.read()) for call in watching]
-    refused = [
-        Refusal.of(answer)
-        for answer in await asyncio.gather(*told, return_exceptions=True)
-        if isinstance(answer, aio.AioRpcError)
-    ]
-    assert {each.reason for each in refused} == {"TOO_MANY_WATCHERS"}
-    assert len(watching) - len(refused) <= MOST_WATCHERS
+
+    async def watched(channel: Any) -> None:
+        async for _ in channel.unary_stream(WATCH)(raw):
+            pass
+
+    watching = [asyncio.ensure_future(watched(channel)) for channel in channels for _ in range(share)]
+    told = await refusals(watching, len(watching) - MOST_WATCHERS)
+    assert {(each.code, each.reason) for each in told} == {("RESOURCE_EXHAUSTED", "TOO_MANY_WATCHERS")}
     other = await clients.channel()
     await asyncio.wait_for(other.unary_unary(GET_SESSION)(b""), 60)
-    for call in watching:
-        call.cancel()
+    late = other.unary_stream(WATCH)(raw)
+    assert health_pb2.HealthCheckResponse.FromString(await asyncio.wait_for(late.read(), 60)).status
+    late.cancel()
+    await cancelled(watching)
 
 
-async def test_a_watcher_that_goes_leaves_its_place() -> None:
-    health = Health()
-    context: Any = _Silent()
-    for _ in range(2):
-        watching = [
-            asyncio.ensure_future(health.Watch(health_pb2.HealthCheckRequest(), context)) for _ in range(MOST_WATCHERS)
-        ]
+class Watching:
+    """Calls of Watch that each wait for a change."""
+
+    def __init__(self) -> None:
+        self.health = Health(watch_seconds=3600)
+        self.health.set_serving(["a.Service"])
+        self._streams: list[AsyncGenerator[Any]] = []
+
+    async def begin(self, address: str) -> "asyncio.Task[Any]":
+        """Watch from an address; the task is done when the call has ended."""
+        context: Any = _Silent(f"ipv4:{address}:{len(self._streams)}")
+        stream = self.health.Watch(health_pb2.HealthCheckRequest(), context)
+        self._streams.append(stream)
+        assert (await anext(stream)).status == health_pb2.HealthCheckResponse.SERVING
+        waiting = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(0)
-        with pytest.raises(aio.AbortError):
-            await health.Watch(health_pb2.HealthCheckRequest(), context)
-        await cancelled([*watching])
+        return waiting
+
+    async def close(self) -> None:
+        for each in self._streams:
+            await each.aclose()
+
+
+@pytest.fixture
+async def watching() -> AsyncIterator[Watching]:
+    made = Watching()
+    yield made
+    await made.close()
+
+
+async def test_an_address_with_many_watches_ends_its_own(watching: Watching) -> None:
+    balancer = await watching.begin("192.0.2.1")
+    stranger = [await watching.begin("192.0.2.2") for _ in range(2 * MOST_WATCHERS)]
+    late = await watching.begin("192.0.2.3")
+    ended = stranger[: MOST_WATCHERS + 2]
+    for each in await asyncio.gather(*ended, return_exceptions=True):
+        assert isinstance(each, aio.AbortError)
+    left = [balancer, late, *stranger[MOST_WATCHERS + 2 :]]
+    assert len(left) == MOST_WATCHERS
+    assert not any(each.done() for each in left)
+    await cancelled(left)
+
+
+async def test_a_watcher_that_goes_leaves_its_place(watching: Watching) -> None:
+    stays = await watching.begin("192.0.2.1")
+    for _ in range(2):
+        others = [await watching.begin("192.0.2.2") for _ in range(MOST_WATCHERS - 1)]
+        assert not any(each.done() for each in others)
+        await cancelled([*others])
+    assert not stays.done()
+    await cancelled([stays])
 
 
 class _Silent:
     """The context of a call whose request never arrives."""
 
+    def __init__(self, peer: str = "ipv4:127.0.0.1:1") -> None:
+        self._peer = peer
+
     def peer(self) -> str:
-        return "ipv4:127.0.0.1:1"
+        return self._peer
 
     async def read(self) -> bytes:
         await asyncio.Event().wait()
         raise AssertionError
-
-    async def write(self, _answer: object) -> None:
-        """Take an answer."""
 
     async def abort(self, *_status: object) -> None:
         raise aio.AbortError

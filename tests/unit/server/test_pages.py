@@ -1,15 +1,21 @@
 """Page tokens belong to one call; page sizes have bounds."""
 
 import base64
+import hashlib
 import json
+import stat
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memotree.request.pages import InvalidPageSizeError, InvalidPageTokenError, PageTokens, page_size
+from memotree.composition.page_tokens import open_page_tokens
+from memotree.identity.errors import LocalKeyUnwritableError
+from memotree.identity.key_file import PAGE_KEY_FILE
+from memotree.request.pages import KEY_BYTES, InvalidPageSizeError, InvalidPageTokenError, PageTokens, page_size
 from memotree.v1 import history_service_pb2 as history
 from memotree.v1 import session_service_pb2 as sessions
 
@@ -66,10 +72,42 @@ def test_a_token_of_another_rpc_is_refused() -> None:
 
 
 def test_a_token_of_another_version_is_refused() -> None:
-    _, checksum, cursor = parts(TOKENS.write(listing(), {"after": "x"}))
+    _, code, cursor = parts(TOKENS.write(listing(), {"after": "x"}))
     with pytest.raises(InvalidPageTokenError) as caught:
-        TOKENS.read(listing(page_token=spelled([2, checksum, cursor])), SHAPE)
+        TOKENS.read(listing(page_token=spelled([2, code, cursor])), SHAPE)
     assert [violation.field for violation in caught.value.violations] == ["page_token"]
+
+
+def test_only_who_has_the_key_makes_tokens() -> None:
+    """All else that a token is made of is public."""
+    token = PageTokens(b"k" * KEY_BYTES).write(listing(), {"after": "x"})
+    assert PageTokens(b"k" * KEY_BYTES).read(listing(page_token=token), SHAPE) == {"after": "x"}
+    for other in (PageTokens(), PageTokens(bytes(KEY_BYTES))):
+        with pytest.raises(InvalidPageTokenError):
+            other.read(listing(page_token=token), SHAPE)
+    told = [b"memotree.v1.ListCommitsRequest", listing().SerializeToString(deterministic=True), b'{"after":"x"}']
+    checksum = hashlib.sha256(b"".join(len(part).to_bytes(8, "big") + part for part in told)).hexdigest()[:32]
+    with pytest.raises(InvalidPageTokenError):
+        TOKENS.read(listing(page_token=spelled([1, checksum, {"after": "x"}])), SHAPE)
+
+
+async def test_tokens_stay_valid_when_the_server_starts_again(tmp_path: Path) -> None:
+    token = (await open_page_tokens(tmp_path)).write(listing(), {"after": "x"})
+    assert (await open_page_tokens(tmp_path)).read(listing(page_token=token), SHAPE) == {"after": "x"}
+    file = tmp_path / PAGE_KEY_FILE
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    file.write_text("damaged")
+    again = await open_page_tokens(tmp_path)
+    with pytest.raises(InvalidPageTokenError):
+        again.read(listing(page_token=token), SHAPE)
+    assert (await open_page_tokens(tmp_path)).write(listing(), {"after": "x"}) == again.write(listing(), {"after": "x"})
+
+
+async def test_a_data_folder_that_takes_no_key_is_told(tmp_path: Path) -> None:
+    (tmp_path / PAGE_KEY_FILE).mkdir()
+    with pytest.raises(LocalKeyUnwritableError) as caught:
+        await open_page_tokens(tmp_path)
+    assert PAGE_KEY_FILE in caught.value.message
 
 
 @pytest.mark.parametrize(
@@ -116,7 +154,7 @@ def test_a_cursor_of_another_shape_is_refused() -> None:
         (1_700_000_000, datetime),
     ],
 )
-def test_a_value_that_no_query_takes_is_refused_even_with_the_right_checksum(value: object, kind: type) -> None:
+def test_a_value_that_no_query_takes_is_refused_even_with_the_right_code(value: object, kind: type) -> None:
     token = TOKENS.write(listing(), {"after": value})
     with pytest.raises(InvalidPageTokenError):
         TOKENS.read(listing(page_token=token), {"after": kind})

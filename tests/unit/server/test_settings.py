@@ -75,8 +75,8 @@ def test_every_fault_is_named_at_once_with_its_place(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("MEMOTREE_SESSION_TTL", "soon")
     found = faults(committer_name="a <b>")
     assert found.keys() == {
-        "max_content_bytes in memotree.toml",
-        "quadrant_url in memotree.toml",
+        "max_content_bytes in memotree.toml, line 1",
+        "quadrant_url in memotree.toml, line 2",
         "MEMOTREE_PORT",
         "MEMOTREE_SESSION_TTL",
         "committer_name",
@@ -90,7 +90,7 @@ def test_an_unknown_name_is_refused_and_a_similar_one_proposed(monkeypatch: pyte
     assert faults() == {"MEMOTREE_POSTGRES_ULR": "there is no such setting; did you mean MEMOTREE_POSTGRES_URL?"}
     monkeypatch.delenv("MEMOTREE_POSTGRES_ULR")
     (tmp_path / "memotree.toml").write_text('quadrant_url = "x"\n')
-    assert faults() == {"quadrant_url in memotree.toml": "there is no such setting; did you mean qdrant_url?"}
+    assert faults() == {"quadrant_url in memotree.toml, line 1": "there is no such setting; did you mean qdrant_url?"}
 
 
 def test_the_names_that_the_command_line_knows_are_those_of_the_settings() -> None:

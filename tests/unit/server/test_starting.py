@@ -61,7 +61,9 @@ async def test_both_servers_start_while_the_composition_root_is_imported(
     root = ModuleType(starting.COMPOSITION_ROOT)
 
     @asynccontextmanager
-    async def compose(_settings: Settings, embedded: EmbeddedServers) -> AsyncIterator[dict[str, object]]:
+    async def compose(
+        _settings: Settings, embedded: EmbeddedServers, _reread: object
+    ) -> AsyncIterator[dict[str, object]]:
         await embedded.postgres()
         await embedded.qdrant()
         servers.told.append("composed")

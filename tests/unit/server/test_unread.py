@@ -218,7 +218,7 @@ async def questions() -> AsyncIterator[bytes]:
 
 
 async def test_a_stream_of_reflection_ends_if_its_client_does_not_read_in_time(clients: Clients) -> None:
-    await clients.serve(seconds=0.05)
+    await clients.serve(seconds=1)
     stream = (await clients.channel()).stream_stream(REFLECTION)(questions())
     await asyncio.wait_for(clients.left.acquire(), 60)
     assert (await asyncio.wait_for(refused(stream), 60)).reason == "ANSWER_NOT_READ"

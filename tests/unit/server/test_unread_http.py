@@ -10,7 +10,10 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
+from memotree.gateways.catalogue import OnProgress
 from memotree.gateways.http_connection import HttpConnection
+from memotree.gateways.http_events import EventStream
+from memotree.gateways.results import Result
 from memotree.server.waiting import WaitingCalls
 
 pytestmark = pytest.mark.requirement("STORE-8")
@@ -32,8 +35,8 @@ class HttpPort:
         self.lost = asyncio.Semaphore(0)
         self._stack = stack
 
-    async def __call__(self, unread: WaitingCalls) -> int:
-        config = uvicorn.Config(answer, log_config=None, lifespan="off", ws="none")
+    async def __call__(self, unread: WaitingCalls, app: Any = answer) -> int:
+        config = uvicorn.Config(app, log_config=None, lifespan="off", ws="none")
         state = {"config": config, "server_state": ServerState(), "app_state": {}}
         make = partial(NotedConnection, self.lost, WaitingCalls(8), unread, **state)
         server = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)
@@ -109,3 +112,23 @@ async def test_a_connection_over_http_that_has_read_its_answer_counts_no_longer(
     assert await received(reader) > 0
     for each in (writer, unread[1]):
         each.close()
+
+
+@pytest.mark.requirement("TOOL-10")
+async def test_a_client_that_does_not_read_its_events_loses_the_connection_and_its_call_ends(
+    http_port: HttpPort,
+) -> None:
+    ended = asyncio.Event()
+
+    async def call(tell: OnProgress) -> Result:
+        try:
+            while True:
+                await tell(0.0, "x" * 100_000)
+                await asyncio.sleep(0)
+        finally:
+            ended.set()
+
+    _, writer = await ask(await http_port(WaitingCalls(seconds=0.05), EventStream(call)))
+    await asyncio.wait_for(http_port.lost.acquire(), 60)
+    await asyncio.wait_for(ended.wait(), 60)
+    writer.close()

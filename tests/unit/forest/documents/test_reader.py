@@ -22,8 +22,8 @@ from memotree.forest.documents.reader import (
     DocumentTooCostlyError,
     DocumentTooLongError,
     ReadingLimits,
-    _Process,
 )
+from memotree.workers.pool import Process
 
 pytestmark = pytest.mark.requirement("STORE-8", "FOREST-3")
 
@@ -86,8 +86,8 @@ async def test_a_document_that_takes_too_long_is_refused_and_the_next_one_is_rea
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     statuses: list[int] = []
-    ended = _Process.ended
-    monkeypatch.setattr(_Process, "ended", lambda process: (statuses.append(ended(process)), statuses[-1])[1])
+    ended = Process.ended
+    monkeypatch.setattr(Process, "ended", lambda process: (statuses.append(ended(process)), statuses[-1])[1])
     reader = DocumentReader(ReadingLimits(time=SECOND))
     with pytest.raises(DocumentTooCostlyError, match=r"'bomb.pdf' needs more than 1 seconds of processor time"):
         await reader.read(pdf_bomb(3000, 20_000), name="bomb.pdf")

@@ -1,0 +1,1 @@
+"""Who may call: API keys, roles, and the check of every call before its operation."""

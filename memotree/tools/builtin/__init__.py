@@ -1,0 +1,1 @@
+"""The tools that MemoTree brings along, one module for each subject; `services` lists them."""

@@ -1,0 +1,451 @@
+"""A server that needs API keys: who calls is known over every interface, and may do what its roles say, and no more."""
+
+import asyncio
+import json
+import os
+import stat
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httpx2
+import mcp
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from integration.guarded import PEOPLE, Place, ingested, place, refusal
+from integration.test_git_over_http import running
+from integration.test_push_hook import Clone
+from mcp.client.streamable_http import streamable_http_client
+from memotree_storage.model.codec import encode_entry
+from memotree_storage.model.node import Node, new_id
+from memotree_storage.model.paths import entry_path
+
+from memotree.client import (
+    AsyncClient,
+    Author,
+    Client,
+    FailedPreconditionError,
+    Job,
+    NotFoundError,
+    PermissionDeniedError,
+)
+from memotree.identity.permissions import OUTSIDE, PERMISSIONS
+from memotree.server.binding import contract
+from memotree.v1 import (
+    job_service_pb2,
+    session_service_pb2,
+)
+
+__all__ = ["place"]
+
+pytestmark = pytest.mark.requirement("SERVE-3")
+
+
+# --- Who calls --------------------------------------------------------------------------------------------------------
+
+
+def test_every_rpc_has_its_permission_or_stands_outside() -> None:
+    rpcs = {f"{name}.{rpc.name}" for name, service in contract().items() for rpc in service.methods}
+    assert set(PERMISSIONS) | OUTSIDE == rpcs
+    assert not PERMISSIONS.keys() & OUTSIDE
+
+
+@pytest.mark.parametrize("key", ["", "mt_", "mt_" + "A" * 43, "admin", "mt_" + "\u00e9" * 43, "x" * 9000])
+def test_without_a_valid_key_nothing_is_answered_over_grpc(place: Place, key: str) -> None:
+    try:
+        error = refusal(lambda: Client(place.announced.address, attempts=1, key=key).status())
+    except (ValueError, UnicodeError):
+        return  # gRPC itself sends no such header
+    assert error.code in {"UNAUTHENTICATED", "RESOURCE_EXHAUSTED", "INTERNAL", "UNKNOWN"}
+    assert error.reason in {"NOT_AUTHENTICATED", "KEY_REFUSED", ""}
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/tools", "/api/tools/recall", "/mcp", "/git/notes/info/refs", "/tools/x", "/nowhere"]
+)
+@pytest.mark.parametrize("header", [{}, {"authorization": "Bearer mt_no"}, {"authorization": "Token x"}])
+def test_without_a_valid_key_nothing_is_answered_over_http(place: Place, path: str, header: dict[str, str]) -> None:
+    answer = httpx2.get(place.announced.url + path, headers=header)
+    assert answer.status_code == 401
+    assert "www-authenticate" in answer.headers
+    assert "notes" not in answer.text
+    if "/git/" not in path:
+        assert answer.json()["error"]["code"] in {"NOT_AUTHENTICATED", "KEY_REFUSED"}
+
+
+def test_whoever_watches_the_server_needs_no_key(place: Place) -> None:
+    for path in ("/livez", "/readyz", "/healthz"):
+        assert httpx2.get(place.announced.url + path).status_code == 200
+    with grpc.insecure_channel(place.announced.address) as channel:
+        check = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())  # type: ignore[no-untyped-call]
+    assert check.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_the_first_start_made_a_key_that_only_its_user_can_read(place: Place) -> None:
+    assert stat.S_IMODE((place.folder / "admin.key").stat().st_mode) == 0o600
+    me = place.client("admin").principal()
+    assert me.name == "admin"
+    assert [(grant.workspace, grant.branches, grant.role) for grant in me.grants] == [("*", "*", "ADMIN")]
+
+
+def test_a_key_that_ended_proves_nothing_from_then_on(place: Place) -> None:
+    admin = place.client("admin")
+    admin.put_principal("brief")
+    deleted, expiring = admin.create_key("brief"), admin.create_key("brief", ttl=timedelta(seconds=1))
+    client = Client(place.announced.address, attempts=1, key=deleted.key)
+    assert client.principal().name == "brief"
+    client.delete_key(deleted.api_key.id)
+    assert refusal(client.principal).reason == "KEY_REFUSED"
+    client = Client(place.announced.address, attempts=1, key=expiring.key)
+    until = expiring.api_key.expire_time
+    assert until is not None
+    while datetime.now(UTC) <= until:  # so this ends
+        pass
+    assert refusal(client.principal).reason == "KEY_REFUSED"
+    other = Client(place.announced.address, attempts=1, key=admin.create_key("brief").key)
+    assert other.principal().name == "brief"
+    admin.delete_principal("brief")
+    assert refusal(other.principal).reason == "KEY_REFUSED"
+    assert refusal(lambda: admin.principal("brief")).reason == "PRINCIPAL_NOT_FOUND"
+
+
+def test_a_key_is_shown_once_and_its_last_use_is_known(place: Place) -> None:
+    reader = place.client("reader")
+    reader.principal()
+    (key,) = reader.keys()
+    assert key.last_use_time is not None
+    assert place.keys["reader"] not in repr([*reader.keys(), *place.client("admin").keys("*")])
+    made = reader.create_key(label="second")
+    assert made.key not in repr(made)
+    reader.delete_key(made.api_key.id)
+
+
+def test_keys_of_others_are_for_administrators(place: Place) -> None:
+    reader, admin = place.client("reader"), place.client("admin")
+    (of_writer,) = admin.keys("writer")
+    for call in (
+        lambda: list(reader.keys("writer")),
+        lambda: list(reader.keys("*")),
+        lambda: reader.create_key("writer"),
+        lambda: reader.principal("writer"),
+        lambda: list(reader.principals()),
+        lambda: reader.put_principal("reader", email="x@example.org"),
+        lambda: reader.delete_principal("writer"),
+        lambda: reader.grant_role("reader", "ADMIN", workspace="notes"),
+        lambda: reader.grant_role("reader", "READER", workspace="*"),
+        lambda: list(reader.principals("notes")),
+    ):
+        assert refusal(call).reason == "ROLE_MISSING"
+    assert refusal(lambda: reader.delete_key(of_writer.id)).reason == "KEY_NOT_FOUND"
+    assert refusal(lambda: reader.grant_role("reader", "ADMIN", workspace="elsewhere")).reason == "WORKSPACE_NOT_FOUND"
+
+
+def test_the_last_administrator_stays(place: Place) -> None:
+    admin = place.client("admin")
+    with pytest.raises(FailedPreconditionError) as caught:
+        admin.delete_principal("admin")
+    assert caught.value.reason == "LAST_ADMINISTRATOR"
+    assert refusal(lambda: admin.revoke_role("admin", workspace="*")).reason == "LAST_ADMINISTRATOR"
+    assert refusal(lambda: admin.grant_role("admin", "READER", workspace="*")).reason == "LAST_ADMINISTRATOR"
+    (key,) = admin.keys()
+    assert refusal(lambda: admin.delete_key(key.id)).reason == "LAST_ADMINISTRATOR"
+
+
+def test_a_key_that_has_ended_administers_nothing(place: Place) -> None:
+    admin = place.client("admin")
+    (endless,) = admin.keys()
+    brief = admin.create_key(ttl=timedelta(seconds=1)).api_key
+    assert brief.expire_time is not None
+    while datetime.now(UTC) <= brief.expire_time:
+        time.sleep(0.1)
+    assert refusal(lambda: admin.delete_key(endless.id)).reason == "LAST_ADMINISTRATOR"
+    admin.delete_key(brief.id)
+
+
+# --- Roles ------------------------------------------------------------------------------------------------------------
+
+
+def test_each_role_may_do_what_the_ones_before_it_may(place: Place) -> None:
+    for name in PEOPLE:
+        assert place.notes(name).recall("When does the harbour close?").passages
+    assert refusal(lambda: place.notes("reader").remember("No.")).reason == "ROLE_MISSING"
+    for name in ("writer", "reviewer", "keeper"):
+        place.notes(name).remember(f"{name} was here.")
+    for name in ("reader", "writer", "reviewer"):
+        assert refusal(lambda name=name: place.notes(name).protect("main")).reason == "ROLE_MISSING"  # type: ignore[misc]
+    place.notes("keeper").protect("kept/*")
+    place.notes("keeper").unprotect("kept/*")
+
+
+def test_what_one_may_not_read_is_not_there(place: Place) -> None:
+    stranger = place.client("stranger")
+    assert [each.name for each in stranger.workspaces()] == ["elsewhere"]
+    assert stranger.status().workspace_count == 1
+    there, missing = refusal(stranger.workspace("notes").info), refusal(stranger.workspace("nites").info)
+    assert (there.reason, str(there)) == (missing.reason, str(missing).replace("nites", "notes"))
+    assert refusal(lambda: stranger.create_workspace("notes")).reason == "ROLE_MISSING"
+
+
+def test_a_role_on_some_branches_changes_no_others(place: Place) -> None:
+    limited = place.notes("limited")
+    limited.branch("agents/limited")
+    limited.remember("On my branch.", branch="agents/limited")
+    for call in (
+        lambda: limited.remember("On main."),
+        lambda: limited.remember("On main.", branch="main"),
+        lambda: limited.branch("other"),
+        lambda: limited.merge("agents/limited"),
+        lambda: limited.tag("v9", "main"),
+        lambda: limited.delete_branch("main"),
+    ):
+        assert refusal(call).reason == "ROLE_MISSING"
+    with limited.session() as session:  # of main: it may be staged, and proposed
+        session.create("Staged", archive=next(iter(session.archives())).id)
+        assert refusal(lambda: session.commit("On main")).reason == "ROLE_MISSING"
+        session.discard()
+
+
+def test_the_same_refusal_comes_over_every_interface(place: Place) -> None:
+    given = {"workspace": "notes", "text": "Not by a reader."}
+    typed = refusal(lambda: place.notes("reader").remember("Not by a reader."))
+    generic = place.client("reader").run_tool("remember", given)
+    over_http = httpx2.post(
+        f"{place.announced.url}/api/tools/remember/execute", json=given, headers=place.headers("reader")
+    )
+    over_mcp = asyncio.run(call_mcp(place, "reader", "remember", given))
+    assert isinstance(typed, PermissionDeniedError)
+    assert over_http.status_code == 403
+    assert generic.error is not None
+    codes = {typed.reason, generic.error.code, over_http.json()["error"]["code"], over_mcp["error"]["code"]}
+    assert codes == {"ROLE_MISSING"}
+
+
+async def call_mcp(place: Place, name: str, tool: str, arguments: dict[str, Any]) -> Any:
+    async with (
+        httpx2.AsyncClient(headers=place.headers(name)) as http,
+        mcp.Client(streamable_http_client(f"{place.announced.url}/mcp", http_client=http)) as client,
+    ):
+        return (await client.call_tool(tool, arguments)).structured_content
+
+
+# --- What belongs to whom ---------------------------------------------------------------------------------------------
+
+
+def test_a_session_of_somebody_else_is_not_there(place: Place) -> None:
+    with place.notes("writer").session() as theirs:
+        theirs.create("A secret plan", archive=next(iter(theirs.archives())).id)
+        mine = place.notes("reviewer")
+        raw = place.client("reviewer").raw
+        fields = {"workspace": "notes", "session_id": theirs.id}
+        for call in (
+            lambda: raw.sessions.GetSession(session_service_pb2.GetSessionRequest(**fields)),
+            lambda: raw.sessions.CommitChanges(session_service_pb2.CommitChangesRequest(**fields, message="Theirs")),
+            lambda: raw.sessions.DiscardSession(session_service_pb2.DiscardSessionRequest(**fields)),
+        ):
+            with pytest.raises(grpc.RpcError) as caught:
+                call()
+            assert caught.value.code() is grpc.StatusCode.NOT_FOUND  # type: ignore[attr-defined]
+        with pytest.raises(NotFoundError):
+            list(mine.at(theirs.id).children())
+        assert theirs.id not in [each.id for each in mine.sessions()]
+        assert theirs.id in [each.id for each in place.notes("keeper").sessions()]
+        assert [each.node.title for each in place.notes("keeper").at(theirs.id).search("secret plan")][:1]
+        theirs.discard()
+
+
+def test_a_job_of_somebody_else_is_not_there(place: Place) -> None:
+    job = ingested(place.notes("writer"))
+    assert place.client("writer").job(job).state == "SUCCEEDED"
+    reader = place.client("reader")
+    for call in (
+        lambda: reader.job(job),
+        lambda: reader.job(job[:6]),
+        lambda: reader.cancel_job(job),
+        lambda: reader.resume_job(job),
+    ):
+        assert refusal(call).reason == "JOB_NOT_FOUND"
+    assert job not in [each.id for each in reader.jobs()]
+    assert job in [each.id for each in place.client("keeper").jobs()]
+    assert job not in [each.id for each in place.client("stranger").jobs()]
+
+
+def test_each_has_views_of_its_own(place: Place) -> None:
+    (note, *_) = place.notes("writer").search("harbour")
+    place.notes("writer").view("mine").expand(note.node.id)
+    assert [each.name for each in place.notes("writer").views()] == ["mine"]
+    assert list(place.notes("reader").views()) == []
+    place.notes("reader").view("mine").expand(note.node.id)
+    place.notes("writer").view("mine").delete()
+    assert [each.name for each in place.notes("reader").views()] == ["mine"]
+
+
+def test_a_page_token_and_a_request_id_are_of_one_principal(place: Place) -> None:
+    def page(name: str, token: str = "") -> Any:
+        request = job_service_pb2.ListJobsRequest(page_size=1, page_token=token)
+        return place.client(name).raw.jobs.ListJobs(request)
+
+    for _ in range(2):
+        ingested(place.notes("writer"))
+    token = page("writer").next_page_token
+    assert page("writer", token).jobs
+    with pytest.raises(grpc.RpcError) as caught:
+        page("keeper", token)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT  # type: ignore[attr-defined]
+
+    request_id = new_id()
+    open_session = session_service_pb2.OpenSessionRequest(workspace="notes", request_id=request_id)
+    made = place.client("writer").raw.sessions.OpenSession(open_session)
+    assert place.client("writer").raw.sessions.OpenSession(open_session).session.id == made.session.id
+    assert place.client("reviewer").raw.sessions.OpenSession(open_session).session.id != made.session.id
+
+
+def test_commits_made_together_are_each_by_their_own_principal(place: Place) -> None:
+    names = ["writer", "reviewer", "keeper"] * 8
+
+    def remember(number: int) -> tuple[str, str]:
+        with place.client(names[number]) as client:
+            made = client.workspace("notes").remember(f"Fact {number} of {names[number]}.", agent="an-agent")
+            return names[number], made.commit_id
+
+    with ThreadPoolExecutor(12) as threads:
+        made = list(threads.map(remember, range(len(names))))
+    for name, commit in made:
+        author = place.notes("reader").show(commit).commit.author
+        assert (author.name, author.email) == (name, f"{name}@example.org")
+
+
+def test_whom_else_a_caller_names_is_a_co_author(place: Place) -> None:
+    with place.notes("writer").session() as session:
+        session.create("Together", archive=next(iter(session.archives())).id)
+        made = session.commit("Write together", author=Author("Grace Hopper", "grace@example.org"))
+    commit = place.notes("writer").show(made.commit_id).commit
+    assert commit.author.name == "writer"
+    assert "Co-authored-by: Grace Hopper <grace@example.org>" in commit.message
+
+
+def test_nobody_reviews_in_the_name_of_another(place: Place) -> None:
+    limited = place.notes("limited")
+    limited.branch("agents/proposed")
+    limited.remember("Proposed.", branch="agents/proposed")
+    proposal = limited.propose("Take this", branch="agents/proposed")
+    number, head = proposal.number, proposal.head_commit_id
+    lower = refusal(lambda: place.notes("writer").approve(number, commit=head))
+    assert lower.reason == "ROLE_MISSING"
+    approved = place.notes("reviewer").approve(number, reviewer=Author("Grace"), commit=head)
+    assert approved.proposal.approved_by == ("reviewer",)
+    assert refusal(lambda: limited.merge_proposal(number)).reason == "ROLE_MISSING"
+    place.notes("reviewer").merge_proposal(number)
+
+
+# --- Interfaces -------------------------------------------------------------------------------------------------------
+
+
+def test_a_session_of_mcp_belongs_to_who_opened_it(place: Place) -> None:
+    hello = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "a client", "version": "1"},
+        },
+    }
+    accept = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+    url = f"{place.announced.url}/mcp"
+    opened = httpx2.post(url, json=hello, headers=accept | place.headers("keeper"))
+    session = {"mcp-session-id": opened.headers["mcp-session-id"]}
+    call = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
+    assert httpx2.post(url, json=call, headers=accept | session | place.headers("keeper")).status_code == 200
+    assert httpx2.post(url, json=call, headers=accept | session | place.headers("reader")).status_code == 404
+    assert httpx2.post(url, json=call, headers=accept | session).status_code == 401
+
+
+def test_git_clones_with_a_key_and_pushes_what_the_role_permits(place: Place, tmp_path: Path) -> None:
+    def url(name: str) -> str:
+        return place.announced.url.replace("http://", f"http://{name}:{place.keys[name]}@") + "/git/notes"
+
+    reading = Clone(tmp_path / "reading", url("reader"))
+    reading.write("README.md", b"# Changed by a reader")
+    reading.commit()
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        reading.run("push", "origin", "main")
+    assert "403" in failed.value.stderr
+    with pytest.raises(subprocess.CalledProcessError):
+        Clone(tmp_path / "none", url("stranger"))
+
+    limited = Clone(tmp_path / "limited", url("limited"), name="limited")
+    (archive, *_) = place.notes("limited").archives()
+    node = Node(new_id(), archive.id, None, "a5", title="Pushed", content="By git.")
+    limited.write(entry_path(node), encode_entry(node))
+    limited.commit()
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        limited.run("push", "origin", "main")
+    assert "You may not push main" in failed.value.stderr
+    limited.run("push", "origin", "main:agents/pushed")
+    assert place.notes("limited").at("agents/pushed").node(node.id).title == "Pushed"
+    with pytest.raises(subprocess.CalledProcessError):
+        limited.run("push", "origin", "main:refs/tags/v7")
+
+
+def test_the_terminal_on_the_same_machine_uses_the_key_in_the_folder(place: Place) -> None:
+    environment = os.environ | {"MEMOTREE_DATA": str(place.folder), "MEMOTREE_API_KEY": ""}
+
+    def memotree(*arguments: str, key: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(  # noqa: S603 - our own program
+            [sys.executable, "-m", "memotree.cli", *arguments],
+            env=environment | {"MEMOTREE_API_KEY": key},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert "ADMIN everywhere" in memotree("access", "show").stdout
+    assert memotree("access", "add", "ben", "--email", "ben@example.org").returncode == 0
+    granted = memotree("access", "grant", "ben", "writer", "--workspace", "notes", "--branches", "agents/*")
+    assert "WRITER in" in granted.stdout
+    made = memotree("access", "create-key", "ben", "--label", "laptop", "--days", "30", "--json")
+    key = json.loads(made.stdout)["key"]
+    assert "ben" in memotree("access", "show", key=key).stdout
+    assert memotree("access", "keys", key=key).stdout.count("laptop") == 1
+    told = " ".join(memotree("access", "list", key=key).stderr.split())
+    assert "it needs the role ADMIN in all workspaces" in told
+    assert "ben@example.org" in memotree("access", "list", "--workspace", "notes").stdout
+    assert memotree("access", "revoke", "ben", "--workspace", "notes", "--branches", "agents/*").returncode == 0
+    assert memotree("access", "remove", "ben").returncode == 0
+    assert "The API key is not valid" in memotree("ws", "list", key=key).stderr
+
+
+def test_a_client_sends_no_key_in_clear_to_another_machine() -> None:
+    with pytest.raises(ValueError, match="in clear text"):
+        Client("memory.example.org:7319", key="mt_x")
+    with pytest.raises(ValueError, match="in clear text"):
+        AsyncClient("192.0.2.1:7319", key="mt_x")
+    Client("127.0.0.1:7319", key="mt_x").close()
+
+
+async def test_the_asynchronous_client_sends_the_key_with_streams_too(place: Place) -> None:
+    async with AsyncClient(place.announced.address, key=place.keys["writer"]) as client:
+        events = client.workspace("notes").ingest("Streamed.", name=f"Book {new_id()}")
+        (job, *_) = [event async for event in events if isinstance(event, Job)]
+        assert [each.state async for each in client.watch_job(job.id)][-1] == "SUCCEEDED"
+
+
+def test_the_key_in_the_folder_is_the_same_after_a_restart_and_a_new_one_comes_if_it_is_lost(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    with running(folder, MEMOTREE_AUTHENTICATION="keys") as (announced, _):
+        first = (folder / "admin.key").read_text().strip()
+        Client(announced.address, key=first).create_workspace("kept")
+    (folder / "admin.key").unlink()
+    with running(folder, MEMOTREE_AUTHENTICATION="keys") as (announced, _):
+        second = (folder / "admin.key").read_text().strip()
+        assert second != first
+        assert [each.name for each in Client(announced.address, key=second).workspaces()] == ["kept"]
+        assert refusal(Client(announced.address, attempts=1, key=first).status).reason == "KEY_REFUSED"
+    with running(folder) as (announced, _):  # nobody is asked any more
+        assert Client(announced.address, key="").status().workspace_count == 1

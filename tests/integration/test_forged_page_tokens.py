@@ -1,0 +1,137 @@
+"""A page token reads no session that its request does not name: the check of who calls has looked at the request alone.
+
+These tokens have the server's own code, so that only the operations can refuse them.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from integration.recall.talks import Models
+from integration.worlds import World
+from memotree_storage.model.node import Node
+
+import memotree
+from memotree.canvas import NodeOperations
+from memotree.canvas.tree_pages import CURSOR
+from memotree.forest.recall.recall import Recall
+from memotree.history import HistoryOperations
+from memotree.maintenance import MaintenanceOperations
+from memotree.request.pages import InvalidPageTokenError
+from memotree.review import ReviewOperations
+from memotree.v1 import (
+    history_service_pb2,
+    maintenance_service_pb2,
+    node_service_pb2,
+    review_service_pb2,
+    workspace_service_pb2,
+)
+from memotree.workspaces import WorkspaceOperations
+
+pytestmark = pytest.mark.requirement("SERVE-1", "SERVE-3")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call that lists something of a revision, and the names in its cursor beside the revision."""
+
+    make: Callable[[World], Callable[[Any], Awaitable[Any]]]
+    request: Callable[..., Any]
+    names: tuple[str, ...]
+    archive: bool = False
+    node: bool = False
+
+    def asked(self, world: World, node: Node) -> Any:
+        fields: dict[str, Any] = {"archive": world.archive.id} if self.archive else {}
+        fields |= {"node_id": node.id} if self.node else {}
+        return self.request(workspace=world.workspace, page_size=1, **fields)
+
+
+def _nodes(world: World) -> NodeOperations:
+    return NodeOperations(world.store, world.pages, world.limits)
+
+
+def _history(world: World) -> HistoryOperations:
+    return HistoryOperations(world.store, world.pages, world.limits)
+
+
+def _review(world: World) -> ReviewOperations:
+    recalling = Recall(world.store, world.limits, Models(world.store.embedder))
+    return ReviewOperations(world.store, world.pages, world.limits, world.sessions, recalling)
+
+
+CALLS: Mapping[str, Call] = {
+    "ListChildren": Call(
+        lambda world: _nodes(world).list_children,
+        node_service_pb2.ListChildrenRequest,
+        ("position", "id"),
+        archive=True,
+    ),
+    "GetTree": Call(lambda world: _nodes(world).get_tree, node_service_pb2.GetTreeRequest, tuple(CURSOR), archive=True),
+    "ListArchives": Call(
+        lambda world: WorkspaceOperations(world.store, world.pages, world.limits).list_archives,
+        workspace_service_pb2.ListArchivesRequest,
+        ("name", "id"),
+    ),
+    "ListCommits": Call(lambda world: _history(world).list_commits, history_service_pb2.ListCommitsRequest, ("after",)),
+    "ListNodeRevisions": Call(
+        lambda world: _history(world).list_node_revisions,
+        history_service_pb2.ListNodeRevisionsRequest,
+        ("after",),
+        node=True,
+    ),
+    "BisectNode": Call(
+        lambda world: _history(world).bisect_node, history_service_pb2.BisectNodeRequest, ("after",), node=True
+    ),
+    "CheckMemory": Call(
+        lambda world: _review(world).check_memory, review_service_pb2.CheckMemoryRequest, ("after", "tests")
+    ),
+    "ListFaults": Call(
+        lambda world: MaintenanceOperations(world.store, world.pages, world.limits).list_faults,
+        maintenance_service_pb2.ListFaultsRequest,
+        ("node", "path"),
+    ),
+}
+"""The calls whose pages `lookup.page_revision` finds."""
+
+
+def test_every_call_whose_token_may_name_a_session_is_among_these() -> None:
+    modules = Path(memotree.__file__).parent.rglob("*.py")
+    assert sum(path.read_text(encoding="utf-8").count("lookup.page_revision(") for path in modules) == len(CALLS)
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_a_token_with_a_session_that_the_request_does_not_name_is_refused(world: World, name: str) -> None:
+    call = CALLS[name]
+    node = world.node("Public")
+    head = await world.put(node)
+    session_id = await world.open()
+    await world.stage(session_id, world.node("Secret"))
+    request = call.asked(world, node)
+    operation = call.make(world)
+    places = dict.fromkeys(call.names, "") | ({"tests": head} if "tests" in call.names else {})
+    for revision in ("", "main", head, await world.open()):
+        request.revision = revision
+        for pinned in ({"session": session_id, "commit": head}, {"session": "", "commit": session_id}):
+            request.page_token = world.pages.write(request, {**places, **pinned})
+            with pytest.raises(InvalidPageTokenError):
+                await operation(request)
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_a_token_with_the_session_of_its_request_is_read(world: World, name: str) -> None:
+    call = CALLS[name]
+    node = world.node("Public")
+    head = await world.put(node)
+    session_id = await world.open()
+    request = call.asked(world, node)
+    request.revision = session_id
+    places = dict.fromkeys(call.names, "") | ({"tests": head} if "tests" in call.names else {})
+    if name == "GetTree":
+        places = {"after": node.id, "home": world.archive.id, "position": node.position}
+    elif name in {"ListCommits", "ListNodeRevisions", "BisectNode"}:
+        places["after"] = head
+    request.page_token = world.pages.write(request, {**places, "session": session_id, "commit": head})
+    await call.make(world)(request)

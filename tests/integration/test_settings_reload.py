@@ -1,0 +1,90 @@
+"""`memotree config reload` on a real server."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from memotree.cli.app import app
+from memotree.client import Client, InvalidArgumentError
+from memotree.local.server_process import ServerProcess
+
+pytestmark = pytest.mark.requirement("TOOL-11")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+@pytest.fixture
+def server(folder: Path) -> Iterator[ServerProcess]:
+    """A server with a file, and a level of the log from the command line."""
+    (folder / "memotree.toml").write_text('[log]\nformat = "json"\nlevel = "warning"\n', encoding="utf-8")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MEMOTREE_")}
+    command = [sys.executable, "-m", "memotree.cli", "serve", "--data", str(folder / "data"), "--port", "0"]
+    started = ServerProcess.start(
+        [*command, "--no-http"],
+        folder=folder / "data",
+        log=folder / "log",
+        environment=environment,
+        working_folder=folder,
+    )
+    try:
+        yield started
+    finally:
+        started.stop()
+
+
+def lines(folder: Path, event: str) -> list[Any]:
+    """The lines of the log with an event."""
+    read = (json.loads(line) for line in (folder / "log").read_text(encoding="utf-8").splitlines() if line[0] == "{")
+    return [line for line in read if line["event"] == event]
+
+
+def test_a_reload_changes_the_log_and_tells_what_needs_a_restart(server: ServerProcess, folder: Path) -> None:
+    file = folder / "memotree.toml"
+    address = server.address()
+    with Client(address) as client:
+        client.status()
+        assert lines(folder, "call") == []
+        file.write_text('[log]\nformat = "json"\nlevel = "info"\n[postgres.pool]\nmax = 9\n', encoding="utf-8")
+        changed = {each.name: each for each in client.reload_settings()}
+        assert changed.keys() == {"log_level", "postgres_pool_max"}, "not the port, which was an argument"
+        assert changed["log_level"].in_effect
+        assert not changed["postgres_pool_max"].in_effect
+        assert changed["postgres_pool_max"].place == "postgres.pool.max in memotree.toml, line 5"
+        for _ in range(2):
+            client.status()  # the line of the first call is written before the second one is answered
+        assert any(each["method"].endswith("GetStatus") for each in lines(folder, "call"))
+
+        file.write_text('[log]\nlevel = "loud"\nlevle = "info"\n', encoding="utf-8")
+        with pytest.raises(InvalidArgumentError, match="loud") as refused:
+            client.reload_settings()
+        assert [each.field for each in refused.value.violations] == [
+            "log.level in memotree.toml, line 2",
+            "log.levle in memotree.toml, line 3",
+        ]
+
+
+def test_the_command_shows_a_table_and_the_faults_of_a_bad_file(server: ServerProcess, folder: Path) -> None:
+    file = folder / "memotree.toml"
+    at = ["--address", server.address()]
+    file.write_text('[log]\nformat = "json"\nlevel = "debug"\n[recall]\nscan_leaves = 5000\n', encoding="utf-8")
+    ran = CliRunner().invoke(app, ["config", "reload", *at])
+    assert ran.exit_code == 0, ran.stderr
+    (leaves,) = [line for line in ran.stdout.splitlines() if "recall_scan_leaves" in line]
+    assert leaves.split()[:3] == ["recall_scan_leaves", "200000", "5000"]
+    assert "after a restart" in leaves
+    file.write_text("max_depth = 0\n", encoding="utf-8")
+    ran = CliRunner().invoke(app, ["config", "reload", *at])
+    assert ran.exit_code == 1
+    assert "max_depth in memotree.toml, line 1" in ran.stderr
+    file.write_text('[log]\nformat = "json"\nlevel = "debug"\n', encoding="utf-8")
+    ran = CliRunner().invoke(app, ["config", "reload", "--json", *at])
+    assert json.loads(ran.stdout) == {"changed": []}

@@ -1,0 +1,183 @@
+"""Which tools a server offers to anybody, and which calls a role that is limited to tools holds for."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from memotree_storage.model.tool_patterns import is_tool_pattern, names_tool
+
+from memotree.gateways.json_schema import declaration
+from memotree.gateways.tool_definitions import BY_NAME, TOOLS, tools_by_call
+from memotree.gateways.tool_settings import OWN
+from memotree.identity.errors import ToolNotPermittedError
+from memotree.identity.guard import FOR_ALL
+from memotree.identity.permissions import PERMISSIONS
+from memotree.planner import declared_tools
+from memotree.request.principal import Grant, Principal, Role, acting_as
+from memotree.settings import ToolLevel
+from memotree.tools.builtin.services import NAMES, ToolOptions, builtin_tools
+from memotree.tools.declaration import Declaration, Permission
+from memotree.tools.policy import ToolAdmission, ToolPolicy
+
+pytestmark = pytest.mark.requirement("TOOL-5")
+
+BUILTIN = builtin_tools(ToolOptions(("/",), (), ("*",), "http://127.0.0.1/"))
+FUNCTIONS = [tool.declaration for tool in (*BUILTIN, *declared_tools())]
+ALL = {tool.name: tool for tool in (*map(declaration, TOOLS), *FUNCTIONS)}
+LEVELS: tuple[ToolLevel, ...] = ("strict", "normal", "permissive")
+PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "tool-policy.md"
+
+
+def offered(policy: ToolPolicy) -> set[str]:
+    return {name for name, tool in ALL.items() if not policy.refusal(tool)}
+
+
+# --- The server's policy ----------------------------------------------------------------------------------------------
+
+
+def test_each_level_allows_what_the_one_before_it_does() -> None:
+    strict, normal, permissive = (offered(ToolPolicy(level, own=OWN)) for level in LEVELS)
+    assert strict < normal < permissive == set(ALL) == set(OWN)
+
+
+def test_the_levels_by_what_tools_declare() -> None:
+    for name, tool in ALL.items():
+        beyond = {each.resource for each in tool.permissions} - {"workspace", "server"}
+        assert (name in offered(ToolPolicy("strict", own=OWN))) == (tool.read_only and not beyond), name
+        assert (name in offered(ToolPolicy("normal", own=OWN))) == (not tool.destructive and "host" not in beyond), name
+
+
+def test_the_page_says_of_each_tool_at_which_level_it_is_there() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(strict|normal|permissive)` \|.*?\| ([^|]*) \|$", text, re.MULTILINE))
+    told = {level: set(re.findall(r"`(\w+)`", rows[level])) for level in LEVELS}
+    before: set[str] = set()
+    for level in LEVELS:
+        now = offered(ToolPolicy(level, own=OWN))
+        assert told[level] == now - before, f"write the tools of the level {level} into {PAGE.name}"
+        before = now
+
+
+def test_what_a_package_says_of_its_tool_is_believed_at_the_level_normal() -> None:
+    harmless = replace(ALL["calculator"], name="show_weather")
+    assert ToolPolicy("strict", own=OWN).refusal(harmless)
+    assert not ToolPolicy("normal", own=OWN).refusal(harmless)
+    for worse in (
+        replace(harmless, destructive=True),
+        replace(harmless, permissions=(Permission("delete", "workspace"),)),
+        replace(harmless, open_world=True),
+        replace(harmless, permissions=(Permission("read", "host"),)),
+    ):
+        assert ToolPolicy("normal", own=OWN).refusal(worse)
+        assert not ToolPolicy("permissive", own=OWN).refusal(worse)
+
+
+def test_all_but_the_allowed_is_denied_when_some_are_allowed() -> None:
+    assert offered(ToolPolicy(allowed=("search*", "recall"), own=OWN)) == {"search_nodes", "search_web", "recall"}
+    assert offered(ToolPolicy("strict", ("forget", "re*"), own=OWN)) == {
+        name for name in ALL if name.startswith("re") and name in offered(ToolPolicy("strict", own=OWN))
+    }
+    assert offered(ToolPolicy(disabled={"recall"}, own=OWN)) == set(ALL) - {"recall"}
+    assert "tools_allowed" in ToolPolicy(allowed=("recall",)).refusal(ALL["forget"])
+    assert "tools_level normal" in ToolPolicy("normal").refusal(ALL["forget"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", " ", "Recall", "RECALL*", "recall ", "recall,forget", "*recall", "re*ll", "re**", "**", "recall\n", "_a"),
+        *("\uff52ecall", "re\u0441all", "recall\u200b", "reca\u0131l", "recall\x00", "recall/", "r?call", "[a-z]"),
+        "a" * 65,
+    ],
+)
+def test_what_is_no_pattern_is_refused(text: str) -> None:
+    assert not is_tool_pattern(text)
+
+
+@given(st.text(alphabet="reca*_1", max_size=6), st.text(alphabet="reca_1", min_size=1, max_size=6))
+def test_a_pattern_names_what_it_says(pattern: str, name: str) -> None:
+    if is_tool_pattern(pattern):
+        expected = re.fullmatch(re.escape(pattern).replace(r"\*", ".*"), name) is not None
+        assert names_tool((pattern,), name) == expected
+
+
+# --- Roles ------------------------------------------------------------------------------------------------------------
+
+WORKSPACES = ("*", "w1", "w2")
+BRANCHES = ("*", "main", "agents/*")
+PATTERNS = ("*", "recall", "re*", "get_node", "get_*", "forget")
+NAMED = ("recall", "remember", "get_node", "get_tree", "forget")
+
+grants = st.builds(
+    Grant,
+    st.sampled_from(WORKSPACES),
+    st.sampled_from(BRANCHES),
+    st.sampled_from(list(Role)),
+    st.lists(st.sampled_from(PATTERNS), max_size=3).map(tuple),
+)
+
+
+def holds(grant: Grant, tools: Sequence[str]) -> bool:
+    """The model: a role without tools holds for every call, any other for the calls of what its patterns match."""
+    patterns = [re.escape(each).replace(r"\*", ".*") for each in grant.tools]
+    return not grant.tools or any(re.fullmatch(each, tool) for each in patterns for tool in tools)
+
+
+@given(
+    st.lists(grants, max_size=5),
+    st.lists(st.sampled_from(NAMED), max_size=2, unique=True),
+    st.sampled_from(WORKSPACES[1:]),
+    st.sampled_from([None, "main", "agents/x", "other"]),
+)
+def test_a_call_has_the_roles_that_hold_for_its_tools(
+    given_roles: list[Grant], tools: list[str], workspace: str, branch: str | None
+) -> None:
+    who = Principal("ada", grants=tuple(given_roles))
+    calling = who.calling(*tools)
+    expected = [
+        grant.role
+        for grant in given_roles
+        if holds(grant, tools)
+        and grant.workspace_id in {"*", workspace}
+        and (branch is None or re.fullmatch(re.escape(grant.branches).replace(r"\*", ".*"), branch))
+    ]
+    assert calling.role(workspace, branch) == max(expected, default=Role.NONE)
+    assert calling.role(workspace, branch) <= who.role(workspace, branch), "a limit never gives more"
+    everywhere = [each.role for each in given_roles if holds(each, tools) and each.workspace_id == each.branches == "*"]
+    assert calling.server_role == max(everywhere, default=Role.NONE)
+    for tool in tools:
+        limited = [grant for grant in given_roles if grant.tools]
+        assert who.may_call(tool) == (not limited or any(holds(grant, (tool,)) for grant in given_roles))
+
+
+def test_every_tool_that_calls_an_rpc_is_known_to_the_check_of_that_rpc() -> None:
+    by_call = tools_by_call()
+    for tool in TOOLS:
+        assert tool.name in by_call[tool.call]
+    assert by_call.keys() <= PERMISSIONS.keys()
+    assert by_call.keys() >= FOR_ALL
+    others = {call: names for call, names in by_call.items() if names - {t.name for t in TOOLS if t.call == call}}
+    assert others.keys() == {"NodeService.ResolveNode", "JobService.WatchJob"}, "what stands for another tool, too"
+    assert set().union(*by_call.values()) == set(BY_NAME)
+
+
+def test_a_tool_that_a_role_does_not_hold_for_is_not_permitted() -> None:
+    admission = ToolAdmission()
+    limited = Principal("ada", grants=(Grant("*", "*", Role.ADMIN, ("re*",)),))
+    with acting_as(limited):
+        assert {name for name, tool in ALL.items() if admission.permits(tool)} == {
+            name for name in ALL if name.startswith("re")
+        }
+        with pytest.raises(ToolNotPermittedError, match="roles of ada are limited to other tools"):
+            admission.check(ALL["calculator"])
+    with acting_as(Principal("stranger")):
+        assert all(map(admission.permits, ALL.values())), "who has no role at all is kept from workspaces by that"
+
+
+def test_the_names_of_functions_are_those_of_the_policy() -> None:
+    assert {tool.name for tool in FUNCTIONS} == set(NAMES)
+    assert all(isinstance(tool, Declaration) for tool in ALL.values())
