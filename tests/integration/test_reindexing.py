@@ -12,7 +12,7 @@ from memotree_storage import reindexing
 from memotree_storage.concurrency.cancellation import cancel_and_wait
 from memotree_storage.embedded.qdrant import EmbeddedQdrant
 from memotree_storage.index.search import SearchQuery
-from memotree_storage.ports import IndexPoint
+from memotree_storage.ports import IndexPoint, Vectors
 from memotree_storage.postgres import indexes
 from memotree_storage.postgres.database import Database
 from memotree_storage.postgres.reach import DatabaseUnavailableError
@@ -393,4 +393,31 @@ async def test_a_rebuild_meanwhile_leaves_no_point_of_the_rows_that_went(
         assert rebuilt
         assert await nearest(store, world, "roses need water") == "Roses"
         assert await store.index.count(world.workspace) == 11
+        assert await differences(store, world) == []
+
+
+async def test_what_the_old_index_had_in_hand_at_the_switch_is_counted_by_the_new_one(
+    opened: Open, engine: Engine, pages: PageTokens, limits: ServiceLimits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = WordllamaEmbedder()
+    begun, may_go_on = asyncio.Event(), asyncio.Event()
+    embed = old.embed
+
+    async def late(texts: Sequence[str]) -> Vectors:
+        begun.set()
+        await may_go_on.wait()
+        return await embed(texts)
+
+    async with opened(old) as store:
+        world = await World.create(store, pages, limits)
+        await store.indexer.stop()
+        monkeypatch.setattr(old, "embed", late)
+        await world.put(*world.nodes(10), world.node("Roses", content="Roses need water.", position="a1"))
+        drained = asyncio.create_task(store.index_rows(world.workspace))
+        async with asyncio.timeout(DEADLINE):
+            await begun.wait()
+        assert await reindex_with(store, engine.of(NEW), unheard)
+        may_go_on.set()
+        await drained
+        assert await nearest(store, world, "roses need water") == "Roses"
         assert await differences(store, world) == []

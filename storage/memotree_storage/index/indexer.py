@@ -357,7 +357,8 @@ class Indexer:
             while part is not None:
                 held = await self._hold(conn, batch.workspace_id, left, part.ids[-1])
                 changed += (row for row in held.values() if row.changed)
-                done.update(part.ids)
+                # Not the others: one may have passed to another index since, which must count it.
+                done.update(number for number in part.ids if number in held)
                 if isinstance(part, EncodedSlice) and not part.fits(held):
                     # A version has ended in the meantime, or a rebuild or another caller has processed it.
                     rows = [held[number] for number in part.ids if number in held]
