@@ -15,7 +15,7 @@ from memotree_storage.embedded.lock import LOCK_FILE
 from memotree_storage.embedded.qdrant import EmbeddedQdrant
 from memotree_storage.model.node import new_id
 from memotree_storage.postgres import ownership
-from memotree_storage.postgres.database import Database
+from memotree_storage.postgres.database import Connection, Database
 from memotree_storage.postgres.ownership import DatabaseInUseError, DatabaseOwnership
 from memotree_storage.postgres.reach import DatabaseUnavailableError
 from psycopg.conninfo import conninfo_to_dict
@@ -156,6 +156,39 @@ async def test_a_connection_that_answers_nothing_is_given_up(
             await DatabaseOwnership(database_url, tmp_path).acquire()
     finally:
         await owner.release()
+
+
+@pytest.mark.requirement("STORE-8")
+@pytest.mark.parametrize("how", ["cancelled", "released"])
+async def test_whoever_leaves_while_the_lock_is_taken_again_leaves_no_connection(
+    tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """It could have the lock, and then this server would be the other one that has taken the database."""
+    owner = DatabaseOwnership(database_url, tmp_path)
+    await owner.acquire()
+    lock, locked, may_go_on = ownership._lock, asyncio.Event(), asyncio.Event()
+
+    async def slow(conn: Connection, patience: float) -> bool:
+        found = await lock(conn, patience)
+        locked.set()
+        await may_go_on.wait()
+        return found
+
+    monkeypatch.setattr(ownership, "_lock", slow)
+    await _end_other_connections(database_url)
+    taking = asyncio.create_task(owner.hold_again())
+    async with asyncio.timeout(60):
+        await locked.wait()
+    if how == "cancelled":
+        taking.cancel()
+        await asyncio.wait([taking])
+    await owner.release()
+    may_go_on.set()
+    await asyncio.wait([taking])
+    monkeypatch.undo()
+    another = DatabaseOwnership(database_url, tmp_path)
+    await another.acquire()
+    await another.release()
 
 
 async def _end_other_connections(database_url: str) -> None:

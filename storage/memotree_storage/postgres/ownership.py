@@ -95,9 +95,9 @@ class DatabaseOwnership:
             self._holding.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._holding
-        if self._conn is not None:
-            await self._conn.close()
-        self._conn = self._holding = None
+        conn, self._conn, self._holding = self._conn, None, None
+        if conn is not None:
+            await conn.close()
 
     def _check(self, folder_id: str, noted: dict[str, Any] | None, *, is_free: bool) -> None:
         if noted is not None and noted["id"] != folder_id:
@@ -124,26 +124,32 @@ class DatabaseOwnership:
     async def hold_again(self) -> None:
         """Take the lock again if an outage of PostgreSQL ended the connection that had it.
 
+        Nothing is taken after `release`, and whoever leaves while it is taken leaves no connection behind that has it.
+
         Raises:
             DatabaseInUseError: Another server, with a copy of this folder, has it now.
             psycopg.Error: PostgreSQL does not answer.
         """
         async with self._taking:
-            if self._conn is not None and not self._conn.closed:
+            if self._conn is None:
+                return
+            if not self._conn.closed:
                 with contextlib.suppress(psycopg.Error, TimeoutError):
                     async with asyncio.timeout(_ANSWER):  # a network that drops packets answers nothing for a minute
                         await self._conn.execute("select 1")
                     return
                 await self._conn.close()
             conn = await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True, options=_OPTIONS)
-            if not await _lock(conn, _ANSWER):
-                await conn.close()
-                raise DatabaseInUseError(
-                    "Another server has taken this database during an outage, so this one changes and reads nothing in "
-                    "it. Stop one of the two. If there is no other, PostgreSQL has not noticed yet that the earlier "
-                    "connection of this one is gone; send the call again in a minute."
-                )
-            self._conn = conn
+            is_kept = False
+            try:
+                if not await _lock(conn, _ANSWER):
+                    raise _taken()
+                is_kept = self._conn is not None  # or it was released meanwhile
+            finally:
+                if not is_kept:
+                    await conn.close()
+            if is_kept:
+                self._conn = conn
 
     async def _hold(self) -> None:
         while True:
@@ -154,6 +160,14 @@ class DatabaseOwnership:
                 _log.error(error.message)
             except psycopg.Error:
                 continue
+
+
+def _taken() -> DatabaseInUseError:
+    return DatabaseInUseError(
+        "Another server has taken this database during an outage, so this one changes and reads nothing in it. Stop "
+        "one of the two. If there is no other, PostgreSQL has not noticed yet that the earlier connection of this one is "
+        "gone; send the call again in a minute."
+    )
 
 
 async def _lock(conn: Connection, patience: float) -> bool:
