@@ -1,9 +1,10 @@
 """One HTTP connection, which never waits for its client for ever, and takes no room from others while it waits.
 
 The handshake of TLS, the head of a request, the rest of it, the next request and the reading of an answer have limits
-of time, and so many connections may be in each of these states, in all and of one address. A further one ends the
-oldest one of the address that has most: so who lets the server wait is shut out, and nobody else. uvicorn by itself
-waits for ever for most of this, and knows nothing of connections before their handshake is done.
+of time. The rest of a request may be long: it has the more time, the more of it has come. And so many connections may
+be in each of these states, in all and of one address. A further one ends the oldest one of the address that has most:
+so who lets the server wait is shut out, and nobody else. uvicorn by itself waits for ever for most of this, and knows
+nothing of connections before their handshake is done.
 
 The requests of a connection have the certificate of their client in their scope, where no header can put one.
 """
@@ -20,6 +21,7 @@ from typing import Any, Final
 import h11
 import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from memotree.server.connections import peer_of
@@ -35,6 +37,9 @@ HANDSHAKE_SECONDS: Final = 10.0
 
 HEAD_SECONDS: Final = 20.0
 """How long the first line and the headers of a request may take to arrive."""
+
+LEAST_RATE: Final = 8 << 10
+"""Bytes of the rest of a request that give it a second more to arrive: a push may be large, and its line slow."""
 
 IDLE_SECONDS: Final = 5
 """How long a connection may be idle after an answer."""
@@ -117,8 +122,9 @@ class _Wait(Enum):
 class HttpConnection(H11Protocol):
     """A connection that is closed if it waits for its client for too long.
 
-    It is half-open from its first byte, or since it was made, until its request has arrived. It is idle after an
-    answer, until the next request begins or it is closed. Its answer is unread while there is no room for more of it.
+    It is half-open from its first byte, or since it was made, until its request has arrived, except while the server
+    itself takes no more of it. It is idle after an answer, until the next request begins or it is closed. Its answer is
+    unread while there is no room for more of it.
 
     Args:
         half_open: Counts the connections whose request has not arrived.
@@ -148,6 +154,7 @@ class HttpConnection(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """Expect a request."""
         super().connection_made(transport)
+        self.flow = _Flow(transport, self._look)
         encrypted = transport.get_extra_info("ssl_object")
         certificate = None if encrypted is None else encrypted.getpeercert(binary_form=True)
         self.app = _with_certificate(self.app, certificate or b"")
@@ -158,6 +165,8 @@ class HttpConnection(H11Protocol):
         """Take a part of a request, or all of it."""
         super().data_received(data)
         self._look()
+        if self._waits_for is _Wait.BODY and self._waiting is not None:
+            self._waiting.prolong(len(data) / LEAST_RATE)
 
     def on_response_complete(self) -> None:
         """Expect the next request, or the end of the connection."""
@@ -189,7 +198,7 @@ class HttpConnection(H11Protocol):
         if self.transport.is_closing():
             self._wait(_Wait.CLOSE)
         elif state is h11.SEND_BODY:
-            self._wait(_Wait.BODY)
+            self._wait(None if self.flow.read_paused else _Wait.BODY)
         elif state is not h11.IDLE:
             self._wait(None)
         elif self.cycle is None or self.conn.trailing_data[0]:
@@ -208,6 +217,21 @@ class HttpConnection(H11Protocol):
             calls = self._half_open if what in {_Wait.HEAD, _Wait.BODY} else self._idle
             seconds = {_Wait.HEAD: HEAD_SECONDS, _Wait.CLOSE: CLOSING_SECONDS}.get(what)
             self._waiting = calls.begin(peer_of(self.client), self.transport.abort, seconds=seconds)
+
+
+class _Flow(FlowControl):
+    """Tells when the server reads on."""
+
+    def __init__(self, transport: Any, goes_on: Callable[[], None]) -> None:
+        super().__init__(transport)
+        self._goes_on = goes_on
+
+    def resume_reading(self) -> None:
+        """Read on."""
+        was_paused = self.read_paused
+        super().resume_reading()
+        if was_paused:
+            self._goes_on()
 
 
 def _with_certificate(app: Any, certificate: bytes) -> ASGIApp:

@@ -104,7 +104,7 @@ class WaitingCalls:
 class WaitingCall:
     """One call that waits; ``WaitingCalls.begin`` makes it."""
 
-    __slots__ = ("_calls", "_give_up", "_timer", "_waits", "peer", "since", "size")
+    __slots__ = ("_calls", "_give_up", "_more", "_timer", "_waits", "peer", "since", "size")
 
     def __init__(
         self, calls: WaitingCalls, peer: str, give_up: Callable[[], None], size: int, seconds: float | None
@@ -116,8 +116,13 @@ class WaitingCall:
         self._calls = calls
         self._give_up = give_up
         self._waits = True
-        self._timer = None if seconds is None else loop.call_later(seconds, self.give_up)
+        self._more = 0.0
+        self._timer = None if seconds is None else loop.call_later(seconds, self._time_is_over)
         calls.add(self)
+
+    def prolong(self, seconds: float) -> None:
+        """Let the call wait for some seconds more."""
+        self._more += seconds
 
     def end(self) -> None:
         """The call waits no longer, or has ended; has no effect the second time."""
@@ -132,3 +137,10 @@ class WaitingCall:
         if self._waits:
             self.end()
             self._give_up()
+
+    def _time_is_over(self) -> None:
+        if self._more:
+            self._timer = asyncio.get_running_loop().call_later(self._more, self._time_is_over)
+            self._more = 0.0
+        else:
+            self.give_up()

@@ -20,7 +20,8 @@ pytestmark = pytest.mark.requirement("SERVE-3")
 
 GET = b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n"
 MOST = 8
-Start = Callable[[ssl.SSLContext | None], Awaitable[int]]
+POST = b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n"
+Start = Callable[..., Awaitable[int]]
 
 
 async def app(_scope: Any, _receive: Any, send: Any) -> None:
@@ -33,7 +34,7 @@ async def start() -> AsyncIterator[Start]:
     """Starts a port where eight connections may wait in one way, and four of one address."""
     async with AsyncExitStack() as stack:
 
-        async def started(context: ssl.SSLContext | None) -> int:
+        async def started(context: ssl.SSLContext | None, app: Any = app) -> int:
             listener = socket.create_server(("127.0.0.1", 0), backlog=256)
             stack.callback(listener.close)
             config = uvicorn.Config(app, log_config=None, lifespan="off", ws="none", timeout_keep_alive=600)
@@ -120,6 +121,47 @@ async def test_the_head_of_a_request_has_less_time_than_the_rest(start: Start, m
     body[1].write(b"bc")
     await asyncio.wait_for(body[0].readuntil(b"ok"), 60)
     await close((slow, body))
+
+
+async def test_the_rest_of_a_request_has_more_time_the_more_of_it_has_come(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_connection, "REQUEST_SECONDS", 0.2)
+    port = await start(None)
+    monkeypatch.setattr(http_connection, "LEAST_RATE", 1 << 20)
+    silent = await connect(port, POST % 3 + b"a")
+    await is_closed(silent[0])
+    monkeypatch.setattr(http_connection, "LEAST_RATE", 1)  # half a minute and more for the head alone
+    coming = await connect(port, POST % 3 + b"a")
+    await asyncio.sleep(0.5)
+    coming[1].write(b"bc")
+    await asyncio.wait_for(coming[0].readuntil(b"ok"), 60)
+    await close((silent, coming))
+
+
+async def test_a_request_that_the_server_does_not_read_on_is_not_late(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_connection, "REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(http_connection, "LEAST_RATE", 1 << 30)
+    reads = asyncio.Event()
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        await reads.wait()
+        while (await receive()).get("more_body"):
+            pass
+        await app(scope, receive, send)
+
+    port = await start(None, slow)
+    size = 1 << 20
+    pairs = [await connect(port, POST % size + bytes(size // 2)) for _ in range(2)]
+    late = await connect(port, POST % 3)
+    await is_closed(late[0])
+    reads.set()
+    pairs[0][1].write(bytes(size // 2))
+    await asyncio.wait_for(pairs[0][0].readuntil(b"ok"), 60)
+    await is_closed(pairs[1][0])  # since the server reads on, and nothing more comes
+    await close([*pairs, late])
 
 
 async def test_idle_connections_of_one_address_end_its_own_oldest_ones(start: Start) -> None:
