@@ -233,7 +233,7 @@ class AsyncClient(Calls):
     @cached_property
     def raw(self) -> AsyncRawStubs:
         """The generated stubs of all services, for calls that the client does not wrap."""
-        return AsyncRawStubs.over(self._aio_transport.channel)
+        return AsyncRawStubs.over(self._aio_transport.raw_channel)
 
     async def __aenter__(self) -> Self:
         return self

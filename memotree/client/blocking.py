@@ -415,7 +415,7 @@ class Client(_Twin):
     @cached_property
     def raw(self) -> RawStubs:
         """The generated stubs of all services, for calls that the client does not wrap."""
-        return RawStubs.over(self._transport.channel)
+        return RawStubs.over(self._transport.raw_channel)
 
     def __enter__(self) -> Self:
         return self

@@ -91,9 +91,13 @@ def check_private(address: str, key: str, channel: grpc.ChannelCredentials | Non
         )
 
 
+def key_metadata(key: str) -> tuple[tuple[str, str], ...]:
+    """The metadata of a call that sends a key; nothing if it is empty."""
+    return ((_HEADER, f"Bearer {key}"),) if key else ()
+
+
 def _with_key(details: Any, key: str, kind: Any) -> Any:
-    metadata = (*(details.metadata or ()), (_HEADER, f"Bearer {key}"))
-    return kind(details, metadata)
+    return kind(details, (*(details.metadata or ()), *key_metadata(key)))
 
 
 class _Details(grpc.ClientCallDetails):
@@ -106,7 +110,7 @@ class _Details(grpc.ClientCallDetails):
 
 
 class KeySender(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientInterceptor):
-    """Adds the key to the calls of a blocking channel."""
+    """Adds the key to the calls of stubs over a blocking channel."""
 
     def __init__(self, key: str) -> None:
         self._key = key
@@ -121,7 +125,7 @@ class KeySender(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientIntercep
 
 
 def key_senders(key: str) -> list[aio.ClientInterceptor]:
-    """What adds a key to the calls of an asynchronous channel, which takes one for each kind of call."""
+    """What adds a key to the calls of stubs over an asynchronous channel, which takes one for each kind of call."""
     return [_AioKeySender(key), _AioStreamKeySender(key)] if key else []
 
 

@@ -11,7 +11,7 @@ call bounds all of its attempts together.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, ParamSpec, Protocol, TypeVar
 from urllib.parse import urlsplit
@@ -40,7 +40,7 @@ from memotree.client.errors import (
     decode_error,
     without_library_frames,
 )
-from memotree.client.keys import KeySender, check_private, is_on_this_machine, key_senders
+from memotree.client.keys import KeySender, check_private, is_on_this_machine, key_metadata, key_senders
 from memotree.client.wording import reword_answer, reword_error
 
 logger = logging.getLogger("memotree.client")
@@ -233,21 +233,36 @@ class AioTransport:
         self.address = checked(address)
         check_private(self.address, settings.key, settings.channel)
         self._settings = settings
+        self._metadata = key_metadata(settings.key)
         self._channel: aio.Channel | None = None
+        self._raw_channel: aio.Channel | None = None
         self._closed = False
 
     @property
     def channel(self) -> aio.Channel:
-        """The gRPC channel, created at first use."""
+        """The gRPC channel of this transport's own calls, created at first use."""
         if self._channel is None:
-            options, senders = _channel_options(self.address), key_senders(self._settings.key)
-            tls = self._settings.channel
-            self._channel = (
-                aio.insecure_channel(self.address, options=options, interceptors=senders)
-                if tls is None
-                else aio.secure_channel(self.address, tls, options=options, interceptors=senders)
-            )
+            self._channel = self._opened(())
         return self._channel
+
+    @property
+    def raw_channel(self) -> aio.Channel:
+        """A gRPC channel for stubs, created at first use: it adds the key to their calls.
+
+        The transport's own calls name the key themselves, since an interceptor makes tasks for each call.
+        """
+        senders = key_senders(self._settings.key)
+        if not senders:
+            return self.channel
+        if self._raw_channel is None:
+            self._raw_channel = self._opened(senders)
+        return self._raw_channel
+
+    def _opened(self, interceptors: Sequence[aio.ClientInterceptor]) -> aio.Channel:
+        options, tls = _channel_options(self.address), self._settings.channel
+        if tls is None:
+            return aio.insecure_channel(self.address, options=options, interceptors=interceptors)
+        return aio.secure_channel(self.address, tls, options=options, interceptors=interceptors)
 
     async def call(self, request: Message, answer: type[AnswerT], *, waits: bool = False) -> AnswerT:
         """Sends ``request`` to its method and returns the answer; retries where that is safe."""
@@ -261,7 +276,7 @@ class AioTransport:
 
         async def attempt() -> AnswerT:
             try:
-                answered: AnswerT = await send(request, timeout=_left(deadline))
+                answered: AnswerT = await send(request, timeout=_left(deadline), metadata=self._metadata)
             except aio.AioRpcError as error:
                 raise decode_error(error, self.address) from None
             return answered
@@ -280,7 +295,7 @@ class AioTransport:
         open_stream = self.channel.unary_stream(
             method_of(request).path, request_serializer=_encode, response_deserializer=answer.FromString
         )
-        call = open_stream(request, timeout=self._settings.stream_timeout)
+        call = open_stream(request, timeout=self._settings.stream_timeout, metadata=self._metadata)
         try:
             async for message in call:
                 yield _received(self._settings, message, request)
@@ -296,8 +311,8 @@ class AioTransport:
     async def close(self) -> None:
         """Closes the connection; running calls are cancelled."""
         self._closed = True
-        if self._channel is not None:
-            await self._channel.close()
+        for channel in filter(None, (self._channel, self._raw_channel)):
+            await channel.close()
 
 
 class BlockingTransport:
@@ -307,14 +322,20 @@ class BlockingTransport:
         self.address = checked(address)
         check_private(self.address, settings.key, settings.channel)
         self._settings = settings
+        self._metadata = key_metadata(settings.key)
         options = _channel_options(address)
-        channel = (
+        self.channel = (
             grpc.insecure_channel(address, options=options)
             if settings.channel is None
             else grpc.secure_channel(address, settings.channel, options=options)
         )
-        self.channel = grpc.intercept_channel(channel, KeySender(settings.key)) if settings.key else channel
         self._closed = False
+
+    @property
+    def raw_channel(self) -> grpc.Channel:
+        """The channel for stubs: it adds the key to their calls."""
+        key = self._settings.key
+        return grpc.intercept_channel(self.channel, KeySender(key)) if key else self.channel
 
     async def call(self, request: Message, answer: type[AnswerT], *, waits: bool = False) -> AnswerT:
         """Sends ``request`` to its method and returns the answer; retries where that is safe."""
@@ -328,7 +349,7 @@ class BlockingTransport:
 
         def attempt() -> AnswerT:
             try:
-                answered: AnswerT = send(request, timeout=_left(deadline))
+                answered: AnswerT = send(request, timeout=_left(deadline), metadata=self._metadata)
             except grpc.RpcError as error:
                 raise decode_error(error, self.address) from None
             return answered
@@ -347,7 +368,7 @@ class BlockingTransport:
         open_stream = self.channel.unary_stream(
             method_of(request).path, request_serializer=_encode, response_deserializer=answer.FromString
         )
-        call = open_stream(request, timeout=self._settings.stream_timeout)
+        call = open_stream(request, timeout=self._settings.stream_timeout, metadata=self._metadata)
         try:
             for message in call:
                 yield _received(self._settings, message, request)
