@@ -77,12 +77,10 @@ class Access:
             KeyRefusedError: It is no key, or is valid no more.
         """
         key = self._tables.key_of_digest(digest(text)) if is_key(text) else None
-        found = None if key is None or is_over(key.expires_at) else self._tables.find(key.principal)
-        if key is None or found is None:
-            raise KeyRefusedError
-        self._used[key.key_id] = datetime.now(UTC)
-        self._unnoted.add(key.key_id)
-        return replace(found, key_id=key.key_id, expires_at=key.expires_at)
+        found = self._proved_by(key)
+        self._used[found.key_id] = datetime.now(UTC)
+        self._unnoted.add(found.key_id)
+        return found
 
     def renewed(self, who: Principal) -> Principal:
         """The principal with the roles that it has now; its proof is looked at again.
@@ -97,13 +95,19 @@ class Access:
         """
         if not who.is_known:
             raise NotAuthenticatedError
-        if not who.key_id and who.has_ended:
+        if who.key_id:
+            return self._proved_by(self._tables.key(who.key_id))
+        if who.has_ended:
             refused = CertificateRefusedError if who.name.startswith(CERTIFICATE_PREFIX) else TokenRefusedError
             raise refused("it has expired")
-        if (who.key_id and self._tables.key(who.key_id) is None) or who.has_ended:
-            raise KeyRefusedError
         found = self.acting(who.name)
-        return replace(found, email=found.email or who.email, key_id=who.key_id, expires_at=who.expires_at)
+        return replace(found, email=found.email or who.email, expires_at=who.expires_at)
+
+    def _proved_by(self, key: KeyRow | None) -> Principal:
+        found = None if key is None or is_over(key.expires_at) else self._tables.proved_by(key)
+        if found is None:
+            raise KeyRefusedError
+        return found
 
     def find(self, name: str) -> Principal | None:
         """The principal of a name; ``None`` if there is none."""

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -26,6 +27,7 @@ class AccessTables:
         self._keys: dict[str, list[KeyRow]] = {}
         self._by_id: dict[str, KeyRow] = {}
         self._by_digest: dict[bytes, KeyRow] = {}
+        self._proved: dict[str, Principal] = {}  # by the id of the key that proved it
         self._add(rows)
 
     def __iter__(self) -> Iterator[Principal]:
@@ -43,6 +45,14 @@ class AccessTables:
     def key_of_digest(self, digest: bytes) -> KeyRow | None:
         """The key that has a digest; ``None`` if none has it."""
         return self._by_digest.get(digest)
+
+    def proved_by(self, key: KeyRow) -> Principal | None:
+        """Whoever proves with a key who it is; ``None`` if there is no such principal. Made once for each key."""
+        found = self._proved.get(key.key_id)
+        if found is None and (whose := self._principals.get(key.principal)) is not None:
+            found = replace(whose, key_id=key.key_id, expires_at=key.expires_at)
+            self._proved[key.key_id] = found
+        return found
 
     def keys_of(self, name: str) -> Sequence[KeyRow]:
         """The keys of a principal, the oldest first."""
@@ -71,6 +81,7 @@ class AccessTables:
             self._administrators.discard(name)
             for key in self._keys.pop(name, ()):
                 del self._by_id[key.key_id], self._by_digest[key.digest]
+                self._proved.pop(key.key_id, None)
         self._add(rows)
 
     def forget_workspace(self, workspace_id: str) -> None:
@@ -78,6 +89,8 @@ class AccessTables:
         for found in [each for each in self if each.grants_in(workspace_id)]:
             left = tuple(grant for grant in found.grants if grant.workspace_id != workspace_id)
             self._principals[found.name] = Principal(found.name, found.email, left)
+            for key in self.keys_of(found.name):
+                self._proved.pop(key.key_id, None)
 
     def _add(self, rows: AccessRows) -> None:
         grants: dict[str, list[Grant]] = defaultdict(list)

@@ -6,8 +6,10 @@ A role that is limited to tools holds for the RPCs of these tools alone, whichev
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import cache
 from typing import Any, Final
 
+from google.protobuf.descriptor import Descriptor
 from memotree_storage.cache import BoundedCache
 from memotree_storage.model.node import is_id
 from memotree_storage.model.workspace import WorkspaceNotFoundError
@@ -155,9 +157,9 @@ class Guard:
     async def _check_sessions(self, workspace_id: str, request: Any, who: Principal) -> None:
         if who.administers(workspace_id):
             return
-        for name in (SESSION_FIELD, *REVISION_FIELDS):
-            text = getattr(request, name, "")
-            if isinstance(text, str) and is_id(text) and await self._is_of_another(workspace_id, text, who):
+        for name in _session_fields(request.DESCRIPTOR):
+            text = getattr(request, name)
+            if is_id(text) and await self._is_of_another(workspace_id, text, who):
                 raise SessionNotFoundError(text) if name == SESSION_FIELD else RevisionNotFoundError(text)
         read_in = getattr(getattr(request, "receipt", None), SESSION_FIELD, "")  # of a recall in a session
         if is_id(read_in) and await self._is_of_another(workspace_id, read_in, who):
@@ -218,6 +220,13 @@ class Guard:
         if getattr(request, SESSION_FIELD, ""):
             return None
         return str(request.branch or workspace.default_branch)
+
+
+@cache
+def _session_fields(request: Descriptor) -> tuple[str, ...]:
+    """The fields of a request that may name a session."""
+    texts = {field.name for field in request.fields if field.type == field.TYPE_STRING and not field.is_repeated}
+    return tuple(name for name in (SESSION_FIELD, *REVISION_FIELDS) if name in texts)
 
 
 def _write_own_name(request: Any, who: Principal) -> None:

@@ -113,7 +113,8 @@ class CallInterceptor(aio.ServerInterceptor):
         who, name = LOCAL, ""
         try:
             if self._authentication.is_required:
-                who = await self._authentication.principal(_proofs(context), _certificate(context))
+                proofs = _proofs(context)
+                who = await self._authentication.principal(proofs, b"" if proofs else _certificate(context))
                 bind_contextvars(principal=who.name)
             name = who.name
             raw = await self._reader.receive_only(method, context)

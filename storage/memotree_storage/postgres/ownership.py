@@ -164,9 +164,9 @@ class DatabaseOwnership:
 
 def _taken() -> DatabaseInUseError:
     return DatabaseInUseError(
-        "Another server has taken this database during an outage, so this one changes and reads nothing in it. Stop "
-        "one of the two. If there is no other, PostgreSQL has not noticed yet that the earlier connection of this one is "
-        "gone; send the call again in a minute."
+        "Another server has taken this database during an outage, so this one changes and reads nothing in it. "
+        "Stop one of the two. If there is no other, PostgreSQL has not noticed yet that the earlier connection of this "
+        "one is gone; send the call again in a minute."
     )
 
 
