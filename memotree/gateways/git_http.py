@@ -45,7 +45,7 @@ _PLACES: Final = 16
 """How many requests run at once, if several ask: one alone gets half, and there is always one place for a newcomer."""
 
 _SILENT_SECONDS: Final = 600.0
-"""How long git may write nothing before it is ended."""
+"""How long git may write nothing, and get nothing more of the request, before it is ended."""
 
 _END_SECONDS: Final = 5.0
 """How long git may remove its lock files before it is killed."""
@@ -168,6 +168,7 @@ class _Exchange:
         self._is_left = False  # by its client, before all of it had arrived
         self._refused: Response | None = None
         self._started = False
+        self._patience = asyncio.timeout(None)
 
     def outcome(self, noted: Sequence[Outcome]) -> Outcome | None:
         """How a push has ended; ``None`` if it only asked whether it may send a long one.
@@ -208,8 +209,8 @@ class _Exchange:
         )
         feeding = asyncio.create_task(self._feed(process))
         try:
-            async with asyncio.timeout(None) as patience:
-                await self._pass_on(process, patience)
+            async with self._patience:
+                await self._pass_on(process)
         except TimeoutError:
             self._refused = _text(504, f"git wrote nothing for {_SILENT_SECONDS:g} seconds and was ended.")
         finally:
@@ -236,6 +237,8 @@ class _Exchange:
                         self._received += len(data)
                         process.stdin.write(data)
                         await process.stdin.drain()
+                        if self._patience.when() is not None and not self._patience.expired():
+                            self._expect_output()  # it cannot write while a long push arrives
                     process.stdin.close()
             if self._program == _PUSH and not self._advertises:
                 return  # all of it has arrived: git finishes it, whether or not its client waits
@@ -248,13 +251,17 @@ class _Exchange:
             self._refused = _text(error.status, str(error))
         _signal(process, signal.SIGTERM)
 
-    async def _pass_on(self, process: Process, patience: asyncio.Timeout) -> None:
+    def _expect_output(self) -> None:
+        """Give git its time from now on."""
+        self._patience.reschedule(asyncio.get_running_loop().time() + _SILENT_SECONDS)
+
+    async def _pass_on(self, process: Process) -> None:
         """Pass git's output to the client as it comes."""
         assert process.stdout is not None  # noqa: S101 - it is a pipe
         while True:
-            patience.reschedule(asyncio.get_running_loop().time() + _SILENT_SECONDS)
+            self._expect_output()
             data = await process.stdout.read(_CHUNK)
-            patience.reschedule(None)  # whether the client reads is watched by its connection
+            self._patience.reschedule(None)  # whether the client reads is watched by its connection
             if not data:
                 return
             if self._program == _PUSH and not self._advertises:

@@ -6,6 +6,7 @@ import random
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -255,6 +256,23 @@ def test_a_git_that_writes_nothing_is_ended(tmp_path: Path) -> None:
         answer = httpx2.get(f"{announced.url}/git/notes/info/refs?service=git-upload-pack", timeout=60)
         assert answer.status_code == 504
         assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
+
+
+def test_a_push_that_arrives_for_longer_than_git_may_be_silent_is_taken(tmp_path: Path) -> None:
+    with running(tmp_path / "data", silence=4.0) as (announced, _), Client(announced.address) as client:
+        client.create_workspace("notes")
+        notes = client.workspace("notes")
+        clone = Clone(tmp_path / "clone", f"{announced.url}/git/notes")  # type: ignore[arg-type]
+        new, body = pushed(clone, refs(notes)["main"])
+
+        def slowly() -> Iterator[bytes]:
+            for start in range(0, len(body), 1 + len(body) // 12):
+                yield body[start : start + 1 + len(body) // 12]
+                time.sleep(0.5)
+
+        answer = httpx2.post(f"{announced.url}/git/notes/git-receive-pack", headers=PUSH, content=slowly(), timeout=60)
+        assert b"ok refs/heads/main" in answer.content
+        assert refs(notes) == {"main": new}
 
 
 def test_requests_beyond_the_limit_are_told_to_come_again_and_the_others_end(
