@@ -119,18 +119,28 @@ async def prometheus(tmp_path: Path) -> AsyncIterator[Prometheus]:
         service.kill()
 
 
-async def test_the_rules_and_the_dashboard_hold_on_a_running_server(prometheus: Prometheus) -> None:
+async def faults(prometheus: Prometheus) -> list[str]:
+    """What is wrong now with the target, the rules, and what the expressions of the dashboard give."""
     (target,) = (await prometheus.ask("targets"))["activeTargets"]
-    assert target["health"] == "up", target["lastError"]
+    found = [] if target["health"] == "up" else [f"the target is {target['health']}: {target['lastError']}"]
     rules = [rule for group in (await prometheus.ask("rules"))["groups"] for rule in group["rules"]]
-    async with asyncio.timeout(DEADLINE):
-        while any(rule["health"] == "unknown" for rule in rules):
-            await asyncio.sleep(0.1)
-            rules = [rule for group in (await prometheus.ask("rules"))["groups"] for rule in group["rules"]]
-    assert {rule["name"]: rule.get("lastError") for rule in rules if rule["health"] != "ok"} == {}
-    assert [rule["name"] for rule in rules if rule["state"] == "firing"] == []
+    found += [
+        f"{rule['name']} is {rule['health']} and {rule['state']}: {rule.get('lastError')}"
+        for rule in rules
+        if rule["health"] != "ok" or rule["state"] == "firing"
+    ]
+    for panel in json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]:
+        for query in panel["targets"]:
+            expression = query["expr"].replace("$__rate_interval", "1m")
+            if not await prometheus.values(expression) and not any(part in expression for part in UNUSED):
+                found.append(f"nothing comes of {expression}")
+    return found
 
-    panels = json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]
-    expressions = [target["expr"].replace("$__rate_interval", "1m") for panel in panels for target in panel["targets"]]
-    nothing = [each for each in expressions if not await prometheus.values(each)]
-    assert [each for each in nothing if not any(part in each for part in UNUSED)] == []
+
+async def test_the_rules_and_the_dashboard_hold_on_a_running_server(prometheus: Prometheus) -> None:
+    left = ["not looked at"]
+    deadline = asyncio.get_running_loop().time() + DEADLINE
+    while left and asyncio.get_running_loop().time() < deadline:  # on a busy machine a reading may fail, or come late
+        left = await faults(prometheus)
+        await asyncio.sleep(0.2)
+    assert left == []
