@@ -259,7 +259,7 @@ def test_a_git_that_writes_nothing_is_ended(tmp_path: Path) -> None:
 
 
 def test_a_push_that_arrives_for_longer_than_git_may_be_silent_is_taken(tmp_path: Path) -> None:
-    with running(tmp_path / "data", silence=4.0) as (announced, _), Client(announced.address) as client:
+    with running(tmp_path / "data", silence=10.0) as (announced, _), Client(announced.address) as client:
         client.create_workspace("notes")
         notes = client.workspace("notes")
         clone = Clone(tmp_path / "clone", f"{announced.url}/git/notes")  # type: ignore[arg-type]
@@ -268,7 +268,7 @@ def test_a_push_that_arrives_for_longer_than_git_may_be_silent_is_taken(tmp_path
         def slowly() -> Iterator[bytes]:
             for start in range(0, len(body), 1 + len(body) // 12):
                 yield body[start : start + 1 + len(body) // 12]
-                time.sleep(0.5)
+                time.sleep(1.0)  # so that all of it takes longer than git may be silent
 
         answer = httpx2.post(f"{announced.url}/git/notes/git-receive-pack", headers=PUSH, content=slowly(), timeout=60)
         assert b"ok refs/heads/main" in answer.content
