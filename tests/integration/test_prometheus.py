@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from crash.service import DEADLINE, start
 from ports import kept_ports
@@ -68,7 +68,7 @@ def reading(folder: Path, metrics_port: int, port: int) -> Iterator[None]:
 class Prometheus:
     """The HTTP interface of a Prometheus."""
 
-    client: httpx.AsyncClient
+    client: httpx2.AsyncClient
 
     async def ask(self, path: str, **parameters: str) -> Any:
         """The data of an answer; what Prometheus says of an expression that it cannot read fails the test."""
@@ -88,7 +88,7 @@ class Prometheus:
                 try:
                     if await self.values(expression):
                         return
-                except httpx.TransportError:  # it does not listen yet
+                except httpx2.TransportError:  # it does not listen yet
                     pass
                 await asyncio.sleep(0.1)
 
@@ -103,7 +103,7 @@ async def prometheus(tmp_path: Path) -> AsyncIterator[Prometheus]:
         with reading(tmp_path / "prometheus", metrics_port, port):
             async with (
                 AsyncClient(service.address) as client,
-                httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http,
+                httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as http,
             ):
                 found = Prometheus(http)
                 await client.create_workspace("garden")

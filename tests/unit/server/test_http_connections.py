@@ -142,7 +142,7 @@ async def test_the_rest_of_a_request_has_more_time_the_more_of_it_has_come(
 async def test_a_request_that_the_server_does_not_read_on_is_not_late(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_connection, "REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(http_connection, "REQUEST_SECONDS", 0.5)
     monkeypatch.setattr(http_connection, "LEAST_RATE", 1 << 30)
     reads = asyncio.Event()
 
