@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import grpc
 from memotree_storage import faults
@@ -17,6 +17,7 @@ from memotree_storage.faults import ENVIRONMENT_VARIABLE
 from memotree.server.announcement import read_announcement
 from memotree.server.starting import serve
 from memotree.settings import load_settings
+from memotree.v1 import maintenance_service_pb2, maintenance_service_pb2_grpc
 
 DEADLINE: Final = 60.0
 """Seconds after which a wait has failed."""
@@ -104,6 +105,15 @@ class Service:
         """The one child whose command contains ``name``."""
         (pid,) = (pid for pid, text in self.children().items() if name in text)
         return pid
+
+    async def has_indexed(self) -> None:
+        """Wait until its index has flushed all, so that the next server on this folder begins without work."""
+        async with self.channel() as channel, asyncio.timeout(DEADLINE):
+            # The stub annotates the blocking form; over an aio channel each call can be awaited.
+            stub: Any = maintenance_service_pb2_grpc.MaintenanceServiceStub(channel)
+            asked = maintenance_service_pb2.GetStatusRequest()
+            while (await stub.GetStatus(asked)).index_backlog:  # noqa: ASYNC110 - the server has no event for it
+                await asyncio.sleep(POLL)
 
     def kill(self) -> None:
         """Send SIGKILL and wait for the end; nothing if it has not begun."""
