@@ -16,7 +16,6 @@ from memotree_storage.store import Store
 
 _log = structlog.get_logger(__name__)
 
-
 _PROTECTED: Final = frozenset({"open", "detached"})
 """The states of sessions whose base commit is protected."""
 
