@@ -87,6 +87,12 @@ A call counts as soon as it begins. Calls that are begun over many connections a
 MOST_CONNECTIONS: Final = 1_024
 """How many connections of gRPC there may be on which no call runs."""
 
+METADATA_BYTES: Final = 16 * 1024
+"""The most bytes of metadata that a call may have: twice the longest proof that is looked at.
+
+gRPC's own defaults refuse at random between 8 KiB and 16 KiB, so they are set to one size.
+"""
+
 _LOCAL: Final = "127.0.0.1"
 
 REFLECTION_V1: Final = "grpc.reflection.v1.ServerReflection"
@@ -323,6 +329,8 @@ def _channel_options(settings: Settings) -> list[tuple[str, int]]:
         ("grpc.so_reuseport", 0),  # a second server must fail to bind instead of sharing our calls
         ("grpc.max_receive_message_length", int(settings.max_message_bytes * GRPC_LIMIT_FACTOR)),
         ("grpc.max_send_message_length", -1),  # the client decides what it accepts
+        ("grpc.max_metadata_size", METADATA_BYTES),
+        ("grpc.absolute_max_metadata_size", METADATA_BYTES),
         ("grpc.max_concurrent_streams", max(1, settings.max_concurrent_calls // _SHARE_OF_A_CONNECTION)),
         ("grpc.server_handshake_timeout_ms", 10_000),  # with the default of 120 s, silent connections use up all files
         ("grpc.keepalive_time_ms", 60_000),

@@ -54,7 +54,7 @@ nearest one. gRPC itself answers only beyond these, with a plain status that has
 
 - RESOURCE_EXHAUSTED for a message over 1.25 times `max_message_bytes`, which gRPC does not hand over, and for calls
   that are begun while twice `max_concurrent_calls` and 128 more have begun and not ended.
-- RESOURCE_EXHAUSTED for metadata over 8 KiB.
+- RESOURCE_EXHAUSTED for metadata over 16 KiB.
 - UNIMPLEMENTED for a compression that gRPC does not have.
 - UNAVAILABLE, without a server, while the connection is made or lost; CANCELLED and DEADLINE_EXCEEDED, which a client
   gives itself.

@@ -14,7 +14,7 @@ from grpc_health.v1 import health_pb2
 from grpc_status import rpc_status
 
 from memotree.client.errors import ResourceExhaustedError, decode_error
-from memotree.server.app import Server
+from memotree.server.app import METADATA_BYTES, Server
 from memotree.server.calls import RunningCalls, ServerStoppingError, TooManyCallsError
 from memotree.server.request_reading import GRPC_LIMIT_FACTOR
 from memotree.settings import Settings
@@ -126,6 +126,18 @@ async def test_beyond_our_own_refusals_grpc_refuses_a_message_and_the_client_say
     assert isinstance(told, ResourceExhaustedError)
     assert "send less at once" in told.message
     assert scripted_sessions.requests == []
+
+
+@pytest.mark.requirement("SERVE-1")
+async def test_metadata_is_accepted_up_to_one_size_and_refused_above_it_each_time(
+    get_session: Callable[..., Any], scripted_sessions: Any
+) -> None:
+    for _ in range(10):
+        await get_session(sessions.GetSessionRequest(session_id="s"), metadata=(("filler", "x" * 15_000),))
+        with pytest.raises(aio.AioRpcError) as caught:
+            await get_session(sessions.GetSessionRequest(session_id="s"), metadata=(("filler", "x" * METADATA_BYTES),))
+        assert caught.value.code() is Code.RESOURCE_EXHAUSTED
+    assert len(scripted_sessions.requests) == 10
 
 
 @pytest.mark.requirement("SERVE-2")
