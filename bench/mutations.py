@@ -1,9 +1,14 @@
 """Changes one small thing of a module at a time, and asks whether its tests notice.
 
-Run as ``python bench/mutations.py PART [--count N] [--seed S]``. A change that no test notices is printed with its
-line: either a test is missing there, or the change means nothing (a bound that is never met, an order that nobody
-promises). The modules are changed in a copy of the project, one change at a time. SQL is changed as well as Python:
-most of what the store promises is said in SQL.
+``python bench/mutations.py PART [--count N] [--seed S]`` makes random changes of syntax trees. A change that no test
+notices is printed with its line: either a test is missing there, or the change means nothing (a bound that is never
+met, an order that nobody promises). SQL is changed as well as Python: most of what the store promises is said in SQL.
+
+``python bench/mutations.py --made [--room R] [--only N] [--tests-of COMMIT] [--jobs J]`` makes the mistakes that
+``mutations.toml`` lists, each a mistake that a maintainer could make, and prints which test notices it. With the tests
+of another commit it shows what the suite noticed there. It exits with 1 if a mistake is not noticed.
+
+The modules are changed in a copy of the project, one change at a time.
 """
 
 import argparse
@@ -17,16 +22,22 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Final
 
 _ROOT: Final = Path(__file__).parents[1]
 _SECONDS: Final = 600
 """A change that makes the tests run longer is taken for noticed."""
 
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - a folder of its own is made there
+_LIST: Final = Path(__file__).with_suffix(".toml")
 _STORE: Final = "storage/memotree_storage"
 
 
@@ -253,8 +264,7 @@ def run(name: str, count: int, seed: int) -> dict[str, Any]:
     """Try changes of a part's modules; return how many were tried and those that no test noticed."""
     part, survivors, tried = PARTS[name], [], 0
     with tempfile.TemporaryDirectory(prefix="memotree-mutations-") as folder:
-        copied = Path(folder) / "project"
-        shutil.copytree(_ROOT, copied, ignore=shutil.ignore_patterns(".git", ".venv", "node_modules", "__pycache__"))
+        copied = _copied(Path(folder) / "project")
         every = [(module, found) for module in part.modules for found in mutations((copied / module).read_text())]
         if not _pass(copied, part.tests):
             raise SystemExit("The tests fail without a change.")
@@ -273,22 +283,34 @@ def run(name: str, count: int, seed: int) -> dict[str, Any]:
     return {"part": name, "changes there are": len(every), "tried": tried, "survived": survivors, "seed": seed}
 
 
+def _copied(project: Path) -> Path:
+    shutil.copytree(_ROOT, project, ignore=shutil.ignore_patterns(".git", ".venv", "node_modules", "__pycache__"))
+    return project
+
+
 def _pass(project: Path, tests: tuple[str, ...]) -> bool:
     """Whether the tests of a copy of the project pass."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", *tests]
+    return _asked(project, ("-x", "-p", "no:cacheprovider", *tests))[0] == 0
+
+
+def _asked(project: Path, arguments: tuple[str, ...]) -> tuple[int, str]:
+    """Run pytest in a copy of the project; return its exit code and output, 1 if it takes too long."""
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", *arguments]
     paths = os.pathsep.join([str(project), str(project / "storage")])
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     try:
         done = subprocess.run(
             command,
             cwd=project,
-            env={**os.environ, "PYTHONPATH": paths},
+            env={**environment, "PYTHONPATH": paths},
             capture_output=True,
+            text=True,
             timeout=_SECONDS,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return False
-    return done.returncode == 0
+        return 1, f"FAILED to end within {_SECONDS} seconds"
+    return done.returncode, done.stdout + done.stderr
 
 
 def _difference(mutation: Mutation) -> str:
@@ -306,10 +328,131 @@ def _same(one: str, other: str) -> int:
     return next((number for number, (left, right) in enumerate(pairs) if left != right), min(len(one), len(other)))
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=sorted(PARTS))
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A mistake of the list: the text that it changes, the promise that it breaks, and the tests that notice it."""
+
+    number: int
+    room: str
+    module: str
+    before: str
+    after: str
+    breaks: str
+    tests: tuple[str, ...]
+
+    def mutated(self, source: str) -> str:
+        """Return the module with the mistake.
+
+        Raises:
+            ValueError: The text to be changed does not stand exactly once in the module.
+        """
+        if (count := source.count(self.before)) != 1:
+            raise ValueError(
+                f"{self.number}: the text to be changed stands {count} times in {self.module}; quote more."
+            )
+        return source.replace(self.before, self.after)
+
+    def asked(self, project: Path) -> tuple[str, ...]:
+        """Return those of its tests that a copy of the project has: tests move from commit to commit."""
+        found = tuple(test for test in self.tests if (project / test.partition("::")[0]).exists())
+        if not found:
+            raise ValueError(
+                f"{self.number}: no test of {', '.join(self.tests)} exists; name the test that notices it."
+            )
+        return found
+
+
+def made_mutations() -> list[Made]:
+    """Return the mistakes of ``mutations.toml``, numbered from 1."""
+    listed = tomllib.loads(_LIST.read_text())["mutation"]
+    return [Made(number, **{**each, "tests": tuple(each["tests"])}) for number, each in enumerate(listed, 1)]
+
+
+def run_made(chosen: list[Made], tests_of: str, jobs: int) -> int:
+    """Make each mistake, print which test notices it; return how many no test notices."""
+    for each in chosen:
+        each.mutated((_ROOT / each.module).read_text())
+    with tempfile.TemporaryDirectory(prefix="mutations-", dir=_MEMORY if _MEMORY.exists() else None) as folder:
+        projects: SimpleQueue[Path] = SimpleQueue()
+        for number in range(jobs):
+            projects.put(_with_tests_of(tests_of, _copied(Path(folder) / str(number))))
+        project = projects.get()
+        code, output = _asked(project, _arguments(project, *{test for each in chosen for test in each.asked(project)}))
+        projects.put(project)
+        if code:
+            raise SystemExit(f"The tests fail without a change:\n{output}")
+        with ThreadPoolExecutor(jobs) as pool:
+            noticed = list(pool.map(partial(_try, projects), chosen))
+    rooms, unseen = Counter(each.room for each in chosen), Counter[str]()
+    unseen.update(each.room for each, seen in zip(chosen, noticed, strict=True) if not seen)
+    for room, count in [*rooms.items(), ("all", rooms.total())]:
+        print(f"{room}: {count} made, {unseen.total() if room == 'all' else unseen[room]} SURVIVED")
+    return unseen.total()
+
+
+def _with_tests_of(commit: str, project: Path) -> Path:
+    if commit:
+        shutil.rmtree(project / "tests")
+        archive = subprocess.run(["git", "archive", commit, "tests"], cwd=_ROOT, capture_output=True, check=True)
+        subprocess.run(["tar", "-x"], cwd=project, input=archive.stdout, check=True)
+    return project
+
+
+def _arguments(project: Path, *tests: str) -> tuple[str, ...]:
+    return (
+        "-p",
+        "no:randomly",
+        "-p",
+        "no:cacheprovider",
+        "-m",
+        "not campaign",
+        f"--basetemp={project}.t",
+        *sorted(tests),
+    )
+
+
+def _try(projects: "SimpleQueue[Path]", made: Made) -> bool:
+    project = projects.get()
+    file = project / made.module
+    original = file.read_text()
+    file.write_text(made.mutated(original))
+    try:
+        code, output = _asked(project, ("-x", *_arguments(project, *made.asked(project))))
+    finally:
+        file.write_text(original)
+        projects.put(project)
+    if code not in {0, 1}:
+        raise SystemExit(f"{made.number}: the tests do not run with this change:\n{output}")
+    by = re.search(r"^(?:FAILED|ERROR) (.*?)(?: - |$)", output, re.MULTILINE)
+    seen = "SURVIVED" if code == 0 else f"noticed by {by[1] if by else 'an exit code'}"
+    print(f"{made.number:4} {made.room:11} {made.module:56} {seen}", flush=True)
+    return code == 1
+
+
+def main() -> None:
+    """Make random changes of a part, or the mistakes of the list."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=sorted(PARTS), nargs="?")
     parser.add_argument("--count", type=int, default=15)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--made", action="store_true", help="the mistakes of mutations.toml")
+    parser.add_argument("--room", help="only those of a room")
+    parser.add_argument("--only", type=int, nargs="+", help="only those of these numbers")
+    parser.add_argument("--tests-of", default="", metavar="COMMIT", help="asks the tests of another commit")
+    parser.add_argument("--jobs", type=int, default=1, help="how many copies of the project are asked side by side")
     options = parser.parse_args()
-    print(json.dumps(run(options.part, options.count, options.seed), indent=2, ensure_ascii=False))
+    if options.made == bool(options.part):
+        parser.error("name a part, or --made")
+    if options.part:
+        print(json.dumps(run(options.part, options.count, options.seed), indent=2, ensure_ascii=False))
+        return
+    chosen = [
+        each
+        for each in made_mutations()
+        if options.room in {None, each.room} and (not options.only or each.number in options.only)
+    ]
+    sys.exit(1 if run_made(chosen, options.tests_of, options.jobs) else 0)
+
+
+if __name__ == "__main__":
+    main()
