@@ -15,6 +15,7 @@ from memotree_storage import faults
 from memotree_storage.faults import ENVIRONMENT_VARIABLE
 
 from memotree.server.announcement import read_announcement
+from memotree.server.app import MakeSideServer
 from memotree.server.starting import serve
 from memotree.settings import load_settings
 from memotree.v1 import maintenance_service_pb2, maintenance_service_pb2_grpc
@@ -35,7 +36,7 @@ _SERVERS.set_forkserver_preload(
 )
 
 
-def _serve(data: Path, log: Path, environment: dict[str, str]) -> None:
+def _serve(data: Path, log: Path, environment: dict[str, str], settings: Mapping[str, Any], *, http: bool) -> None:
     """Serve in this process until it is told to stop."""
     with log.open("ab", buffering=0) as output:
         os.dup2(output.fileno(), sys.stdout.fileno())
@@ -43,7 +44,14 @@ def _serve(data: Path, log: Path, environment: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(environment)
     importlib.reload(faults)  # it reads its variable when it is loaded
-    serve(load_settings(data_folder=data, port=0, log_level="info", log_format="json"))
+    loaded = load_settings(**{"data_folder": data, "port": 0, "log_level": "info", "log_format": "json"} | settings)
+    serve(loaded, side_server=_http_server if http else None)
+
+
+def _http_server() -> MakeSideServer:
+    from memotree.gateways.http_server import HttpServer  # noqa: PLC0415 - few servers of the tests have it
+
+    return HttpServer
 
 
 class ServerEndedError(RuntimeError):
@@ -58,15 +66,26 @@ class Service:
         log: The file for the server's log.
         fault: The named point where it kills itself, see ``memotree_storage.faults``.
         environment: Additions to the environment.
+        http: Whether it serves HTTP too.
+        settings: Settings by name.
     """
 
-    def __init__(self, data: Path, log: Path, *, fault: str = "", environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        data: Path,
+        log: Path,
+        *,
+        fault: str = "",
+        environment: Mapping[str, str] | None = None,
+        http: bool = False,
+        **settings: Any,
+    ) -> None:
         self.data = data
         self.log = log
         self.fault = fault
         log.parent.mkdir(parents=True, exist_ok=True)
         given = {**os.environ, "GRPC_VERBOSITY": "NONE", ENVIRONMENT_VARIABLE: fault, **(environment or {})}
-        self._process = _SERVERS.Process(target=_serve, args=(data, log, given))
+        self._process = _SERVERS.Process(target=_serve, args=(data, log, given, settings), kwargs={"http": http})
         self.address = ""
 
     @property
@@ -156,9 +175,9 @@ class Service:
         )
 
 
-async def start(data: Path, log: Path, *, fault: str = "", environment: Mapping[str, str] | None = None) -> Service:
-    """A server that answers."""
-    service = Service(data, log, fault=fault, environment=environment)
+async def start(data: Path, log: Path, **options: Any) -> Service:
+    """A server that answers; the options are those of `Service`."""
+    service = Service(data, log, **options)
     try:
         service.begin()
         await service.ready()

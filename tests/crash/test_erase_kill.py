@@ -11,9 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from campaigns import TIMES
 from crash.filled_folders import FilledFolders
 from crash.service import Service, start
-from fuzz.effort import TIMES
 from integration.leftovers import files_with
 
 from memotree.client import AsyncClient, Difference, JobState, UnavailableError

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from fuzz.effort import TIMES
+from campaigns import TIMES
 from integration.test_git_over_http import running
 
 from memotree.client import AsyncClient, ToolResult

@@ -10,9 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from campaigns import TIMES
 from crash.filled_folders import FilledFolders
 from crash.service import DEADLINE, Service, start
-from fuzz.effort import TIMES
 from memotree_storage.embedded.postgres import EmbeddedPostgres
 from memotree_storage.postgres import indexes
 from memotree_storage.postgres.database import Database

@@ -14,7 +14,7 @@ __all__ = ["fuzzed", "postgres", "world"]
 @pytest.fixture(scope="session")
 def fuzzed(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FuzzedServer]:
     """A server with all services."""
-    with FuzzedServer.running(tmp_path_factory.mktemp("fuzz") / "data", fresh_database(postgres)) as server:
+    with FuzzedServer.running(tmp_path_factory.mktemp("fuzz"), fresh_database(postgres)) as server:
         yield server
 
 

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, Final
 
 from fuzz.corpus import repeated, seeds, texts
-from google.protobuf import message_factory
+from google.protobuf import message_factory, text_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -20,6 +20,8 @@ from hypothesis import strategies as st
 from integration.prepared import AMBIGUOUS, CHILD, GONE, LEAF, ROOT, STAGED, TWINS, UNKNOWN
 
 from memotree.server.binding import contract
+
+_NO_SIDE_EFFECTS: Final = 1
 
 _DEEPEST: Final = 4
 """Messages within messages."""
@@ -132,6 +134,16 @@ class _Taste:
 
     given: int
     strange: int
+
+
+def told(method: str, request: Message) -> str:
+    """The line for the corpus: the name of the call and the request in the text form of protobuf."""
+    return f"{method} {text_format.MessageToString(request, as_one_line=True)}"
+
+
+def has_effects(method: str) -> bool:
+    """Whether a call may change something, as the contract says."""
+    return methods()[method].GetOptions().idempotency_level != _NO_SIDE_EFFECTS
 
 
 def requests(method: MethodDescriptor) -> st.SearchStrategy[Message]:

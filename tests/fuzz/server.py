@@ -1,9 +1,8 @@
 """A real server in a process of its own, and everything in its stores that a refused call must not change."""
 
+import asyncio
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from urllib.parse import urlencode
 
 import grpc
 import psycopg
+from crash.service import Service, start
 from fuzz.requests import methods
 from google.protobuf import message_factory
 from google.protobuf.message import Message
@@ -20,7 +20,6 @@ from integration.wires import Refusal, has_path
 from psycopg.conninfo import conninfo_to_dict
 
 from memotree.server.announcement import read_announcement
-from memotree.v1 import job_service_pb2
 
 HUNG: Final = 60.0
 """Seconds after which a call or a job counts as hung."""
@@ -32,18 +31,6 @@ _POLL: Final = 0.002
 
 DEFAULT_WORKSPACE: Final = "default"
 """The workspace of a tool call that names none."""
-
-_PROGRAM: Final = """
-import sys
-from memotree.gateways.http_server import HttpServer
-from memotree.server.starting import serve
-from memotree.settings import load_settings
-settings = load_settings(
-    data_folder=sys.argv[1], postgres_url=sys.argv[2], port=0, http_port=0, mcp_tools="all",
-    default_workspace="default", log_level="warning", log_format="json", authentication=sys.argv[3],
-)
-serve(settings, side_server=lambda: HttpServer)
-"""
 
 IMPOSSIBLE: Final = frozenset(
     [
@@ -60,21 +47,26 @@ IMPOSSIBLE: Final = frozenset(
 )
 """The statuses that no request may get from a server whose stores answer."""
 
-_STATE: Final = (
-    "select workspace_id, name, description, default_branch from mirror.workspace order by 1",
-    "select workspace_id, commit_id, parents, author_name, message from mirror.commit order by 1, 2",
-    "select * from mirror.ref order by 1, 2",
-    "select line_id, entry_id, from_seq, to_seq, dead, blob, title from mirror.version order by 1, 2, 3",
-    "select line_id, entry_id, from_seq, to_seq, dead, home, position from mirror.placement order by 1, 2, 3",
-    "select * from mirror.fault order by 1, 2, 3",
-    "select session_id, workspace_id, branch, base_commit, agent, state from work.session order by 1",
-    "select session_id, entry_id, dead, derived_blob, blob, revision, messages, tools from work.staged order by 1, 2",
-    "select workspace_id, request_id, digest, response from work.request order by 1, 2",
-    "select view_id, workspace_id, scope, name from work.view order by 1",
-    "select view_id, entry_id, level, shown from work.view_node order by 1, 2",
-    "select job_id, state, reason, request, result from work.job order by 1",
-)
+_STATE: Final = {
+    "mirror.workspace": "workspace_id, name, description, default_branch",
+    "mirror.commit": "workspace_id, commit_id, parents, author_name, message",
+    "mirror.ref": "*",
+    "mirror.version": "line_id, entry_id, from_seq, to_seq, dead, blob, title",
+    "mirror.placement": "line_id, entry_id, from_seq, to_seq, dead, home, position",
+    "mirror.fault": "*",
+    "work.session": "session_id, workspace_id, branch, base_commit, agent, state",
+    "work.staged": "session_id, entry_id, dead, derived_blob, blob, revision, messages, tools",
+    "work.request": "workspace_id, request_id, digest, response",
+    "work.view": "view_id, workspace_id, scope, name",
+    "work.view_node": "view_id, entry_id, level, shown",
+    "work.job": "job_id, state, reason, request, result",
+}
 """What a client can see, or could later; times of use, caches and what is derived in the background are left out."""
+
+_ROWS: Final = " union all ".join(
+    f"select '{table}: ' || found::text from (select {columns} from {table}) as found"  # noqa: S608 - no input
+    for table, columns in _STATE.items()
+)
 
 
 class BrokenPromiseError(AssertionError):
@@ -84,20 +76,12 @@ class BrokenPromiseError(AssertionError):
 class FuzzedServer:
     """The server, with a connection to it and one to its database."""
 
-    def __init__(self, data: Path, database_url: str, authentication: str = "none") -> None:
-        self.data = data
+    def __init__(self, service: Service, database_url: str) -> None:
+        found = read_announcement(service.data)
+        assert found is not None
+        self.data, self.address, self.url = service.data, found.address, found.url
         self.key = ""  # the API key that is sent with each call
-        self._log = data.parent / "server.log"
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("MEMOTREE_")}
-        url = f"postgresql://?{urlencode(conninfo_to_dict(database_url))}"
-        with self._log.open("ab") as output:
-            self._process = subprocess.Popen(  # noqa: S603 - this interpreter and the program above
-                [sys.executable, "-c", _PROGRAM, str(data), url, authentication],
-                stdout=output,
-                stderr=output,
-                env=environment,
-            )
-        self.address, self.url = self._ready()
+        self._service = service
         self._database = psycopg.connect(database_url, autocommit=True)
         self._channel = grpc.insecure_channel(
             self.address, options=[("grpc.enable_retries", 0), ("grpc.max_receive_message_length", -1),
@@ -107,26 +91,25 @@ class FuzzedServer:
 
     @classmethod
     @contextmanager
-    def running(cls, data: Path, database_url: str, authentication: str = "none") -> Iterator[Self]:
+    def running(cls, folder: Path, database_url: str, authentication: str = "none") -> Iterator[Self]:
         """A server that answers, stopped at the end."""
-        server = cls(data, database_url, authentication)
+        settings = {
+            "postgres_url": f"postgresql://?{urlencode(conninfo_to_dict(database_url))}",
+            "authentication": authentication,
+            "http_port": 0,
+            "mcp_tools": "all",
+            "default_workspace": DEFAULT_WORKSPACE,
+            "log_level": "warning",
+        }
+        service = asyncio.run(start(folder / "data", folder / "server.log", http=True, **settings))
         try:
+            server = cls(service, database_url)
             yield server
-        finally:
             server._channel.close()
             server._database.close()
-            server._process.terminate()
-            server._process.wait(HUNG)
-
-    def _ready(self) -> tuple[str, str]:
-        end = time.monotonic() + HUNG
-        while time.monotonic() < end and self._process.poll() is None:
-            found = read_announcement(self.data)
-            if found is not None and found.pid == self._process.pid:
-                return found.address, found.url
-            time.sleep(_POLL)
-        self._process.kill()
-        raise BrokenPromiseError(f"the server did not start: {self._log.read_text(errors='replace')[-4000:]}")
+            asyncio.run(service.stop())
+        finally:
+            service.kill()
 
     # --- Calls -------------------------------------------------------------------------------------------------------
 
@@ -151,7 +134,7 @@ class FuzzedServer:
 
     def _processor_seconds(self) -> float:
         """The processor time of the server until now, without the processes that read documents."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        fields = Path(f"/proc/{self._service.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def answer(self, method: str, request: Message) -> Message:
@@ -177,7 +160,7 @@ class FuzzedServer:
 
     def logged(self) -> str:
         """The errors that the server has logged since the last time."""
-        with self._log.open("rb") as file:
+        with self._service.log.open("rb") as file:
             file.seek(self._read)
             new = file.read()
         self._read += len(new)
@@ -210,8 +193,8 @@ class FuzzedServer:
 
     def state(self) -> frozenset[str]:
         """Everything that a client can see, over all workspaces, and the refs in Git; a line for each row."""
-        rows = (f"{query}: {row!r}" for query in _STATE for row in self._database.execute(query.encode()))
-        return frozenset([*rows, *(f"{name}: {value}" for name, value in self._refs())])
+        rows = self._database.execute(_ROWS.encode()).fetchall()
+        return frozenset([*(row for (row,) in rows), *(f"{name}: {value}" for name, value in self._refs())])
 
     def _refs(self) -> Iterator[tuple[str, str]]:
         for repository in (self.data / "workspaces").glob("*"):
@@ -221,8 +204,3 @@ class FuzzedServer:
             for path in (repository / "refs").rglob("*"):
                 if path.is_file() and "keep" not in path.parts:  # follows the bases of sessions in the background
                     yield str(path), path.read_text(encoding="utf-8")
-
-    def jobs(self) -> list[job_service_pb2.Job]:
-        """All jobs of the server."""
-        answer = self.answer("ListJobs", job_service_pb2.ListJobsRequest(page_size=1000))
-        return list(answer.jobs)  # type: ignore[attr-defined]  # a ListJobsResponse

@@ -3,21 +3,19 @@
 A stranger, who administers a workspace of its own, sends requests about another one: by its name and id, with its
 sessions, jobs, commits and nodes, also in its own workspace. A reader, a writer of some branches and an
 administrator whose role is limited to a tool send everything to a workspace that they may read.
+
+Many calls are sent between two looks at the state. If it has changed, the call that did it is found by halves.
 """
 
-import re
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import pytest
-from fuzz.effort import effort
-from fuzz.requests import filled, methods, request_of, requests
+from campaigns import dice, sample
+from fuzz.requests import filled, methods, request_of, requests, told
 from fuzz.server import BrokenPromiseError, FuzzedServer
-from fuzz.world import World
+from fuzz.world import ENDS, World
 from google.protobuf.message import Message
-from hypothesis import given, note
-from hypothesis import strategies as st
 from integration.wires import Refusal
 from property.store_harness import fresh_database
 
@@ -29,7 +27,11 @@ OWN = "own"
 WORDS = ("red and sweet", "green and juicy", "apple apple", "Child content", "Begin", "Delete one", "tester", "Staged")
 """Texts that only the other workspace has."""
 
-HEX = re.compile(r"[0-9a-f]{40}")
+BETWEEN_LOOKS = 40
+"""Calls of a principal after which the state is compared."""
+
+Call = tuple[str, Message]
+Lines = frozenset[str]
 
 
 class Guarded:
@@ -57,24 +59,35 @@ class Guarded:
     def secret(self) -> str:
         return self.world.known["{workspace_id}"]
 
-    def canaries(self) -> set[str]:
-        """What only somebody who may read the other workspace can know."""
-        known = self.world.known
+    def leaked(self, sent: Message, answer: list[Message] | Refusal) -> list[str]:
+        """What an answer has that only those who may read the other workspace know, but for what was sent."""
         names = ("workspace", "workspace_id", "session", "archive", "book", "job", "commit", "first_commit")
-        return {known["{" + name + "}"] for name in names} | set(WORDS)
+        secrets = {self.world.known["{" + name + "}"] for name in names} | {*WORDS}
+        return [each for each in secrets if each in str(answer) and each not in str(sent)]
 
-    def state(self) -> frozenset[str]:
+    def state(self) -> Lines:
         """What the other workspace has, without views."""
         return frozenset(
-            line for line in self.server.state() if self.secret in line and not line.startswith("select view_id")
+            line for line in self.server.state() if self.secret in line and not line.startswith("work.view:")
         )
+
+    def refs(self) -> Lines:
+        """The branches and tags of the other workspace, with their commits."""
+        repository = self.server.data / "workspaces" / f"{self.secret}.git"
+        packed = repository / "packed-refs"
+        lines = [line.partition(" ") for line in packed.read_text().splitlines()] if packed.exists() else []
+        found = {name: commit for commit, _, name in lines if name.startswith(("refs/heads/", "refs/tags/"))}
+        for kind in ("heads", "tags"):
+            for path in (repository / "refs" / kind).rglob("*"):
+                if path.is_file():
+                    found[str(path.relative_to(repository))] = path.read_text().strip()
+        return frozenset(f"{name} {commit}" for name, commit in found.items())
 
     def send(self, who: str, method: str, request: Message) -> list[Message] | Refusal:
         self.server.key = self.keys[who]
         try:
             return self.server.send(method, request.SerializeToString())
         finally:
-            self.server.settle()
             self.server.key = self.admin
 
     def again(self) -> None:
@@ -103,113 +116,90 @@ class Guarded:
 
 @pytest.fixture(scope="module")
 def guarded(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
-    data: Path = tmp_path_factory.mktemp("access") / "data"
-    with FuzzedServer.running(data, fresh_database(postgres), "keys") as server:
+    with FuzzedServer.running(tmp_path_factory.mktemp("access"), fresh_database(postgres), "keys") as server:
         yield Guarded(server)
 
 
-def told(answer: list[Message] | Refusal) -> str:
-    return str(answer)
+@pytest.fixture(scope="module")
+def calls() -> list[list[Call]]:
+    """Each call twice or more with random requests, in pieces; those that end a workspace come last."""
+    found = [(name, request) for name, method in methods().items() for request in sample(requests(method), 3)[1:]]
+    dice("access").shuffle(found)
+    found.sort(key=lambda call: call[0] in ENDS)
+    return [found[at : at + BETWEEN_LOOKS] for at in range(0, len(found), BETWEEN_LOOKS)]
 
 
-@pytest.mark.parametrize("method", sorted(methods()))
-def test_a_stranger_learns_nothing_and_changes_nothing(guarded: Guarded, method: str) -> None:
-    @effort(4, shrink=False)
-    @given(requests(methods()[method]), st.booleans())
-    def check(request: Message, at_home: bool) -> None:
-        guarded.begin()
-        sent: Any = filled(request, guarded.world.known)
-        if at_home and "workspace" in sent.DESCRIPTOR.fields_by_name:
-            sent.workspace = OWN
-        note(f"{method} {sent}")
-        before = guarded.state()
-        answer = guarded.send("stranger", method, sent)
-        given_words = str(sent)
-        leaked = [each for each in guarded.canaries() if each in told(answer) and each not in given_words]
-        if leaked or guarded.state() != before:
-            changed = guarded.state() ^ before
-            guarded.again()
-            raise BrokenPromiseError(f"{method} told {leaked} and changed {sorted(changed)}: {answer}")
-        guarded.server.check_log()
-        if method in {"DeleteWorkspace", "UpdateWorkspace"} and not isinstance(answer, Refusal):
-            guarded.again()  # its own workspace is gone, or has another name
+def check(
+    guarded: Guarded,
+    who: str,
+    calls: Sequence[Call],
+    look: Callable[[], Lines],
+    *,
+    may_tell: Collection[str] = frozenset(methods()),
+    may_add: bool = False,
+) -> None:
+    """Let a principal send calls, after which there is to see what there was before.
 
-    check()
-
-
-@pytest.mark.parametrize("method", sorted(methods()))
-def test_a_reader_changes_nothing(guarded: Guarded, method: str) -> None:
-    @effort(2, shrink=False)
-    @given(requests(methods()[method]))
-    def check(request: Message) -> None:
-        guarded.begin()
+    Args:
+        guarded: The server.
+        who: The principal.
+        calls: What it sends.
+        look: What there is to see.
+        may_tell: The calls whose answers may have something of the other workspace.
+        may_add: Whether it may add something.
+    """
+    guarded.begin()
+    before = look()
+    answers = []
+    for method, request in calls:
         sent = filled(request, guarded.world.known)
-        note(f"{method} {sent}")
-        before = guarded.state()
-        answer = guarded.send("reader", method, sent)
-        changed = guarded.state() ^ before
-        if changed:
+        answers.append(guarded.send(who, method, sent))
+        leaked = [] if method in may_tell else guarded.leaked(sent, answers[-1])
+        if leaked:
             guarded.again()
-            raise BrokenPromiseError(f"{method} changed {sorted(changed)}: {answer}")
-        guarded.server.check_log()
+            raise BrokenPromiseError(f"{who} learns {leaked} by {told(method, request)}: {answers[-1]}")
+    guarded.server.settle()
+    after = look()
+    if changed := before - after if may_add else before ^ after:
+        guarded.again()
+        half = len(calls) // 2
+        for some in (calls[:half], calls[half:]) if half else ():
+            check(guarded, who, some, look, may_tell=may_tell, may_add=may_add)
+        raise BrokenPromiseError(f"{who} changes {sorted(changed)} by {[told(*call) for call in calls]}: {answers}")
+    guarded.server.check_log()
 
-    check()
+
+def at_home(call: Call) -> Call:
+    """The call in the stranger's own workspace, with what it names of the other one."""
+    request: Any = type(call[1]).FromString(call[1].SerializeToString())
+    if "workspace" in request.DESCRIPTOR.fields_by_name:
+        request.workspace = OWN
+    return call[0], request
 
 
-@pytest.mark.parametrize("method", sorted(methods()))
-def test_a_writer_of_some_branches_moves_no_other(guarded: Guarded, method: str) -> None:
-    @effort(2, shrink=False)
-    @given(requests(methods()[method]))
-    def check(request: Message) -> None:
-        guarded.begin()
-        sent = filled(request, guarded.world.known)
-        note(f"{method} {sent}")
-        before = _refs(guarded)
-        answer = guarded.send("writer", method, sent)
-        after = _refs(guarded)
-        if {name: after.get(name) for name in before} != before:
-            guarded.again()
-            raise BrokenPromiseError(f"{method} moved a ref: {before} is {after} now: {answer}")
-        guarded.server.check_log()
+def test_a_stranger_learns_nothing_and_changes_nothing(guarded: Guarded, calls: list[list[Call]]) -> None:
+    for some in calls:
+        check(guarded, "stranger", some, guarded.state, may_tell=())
+    for some in calls:
+        check(guarded, "stranger", [at_home(call) for call in some], guarded.state, may_tell=())
+    guarded.again()  # its own workspace is gone, or has another name
 
-    check()
+
+def test_a_reader_changes_nothing(guarded: Guarded, calls: list[list[Call]]) -> None:
+    for some in calls:
+        check(guarded, "reader", some, guarded.state)
+
+
+def test_a_writer_of_some_branches_moves_no_other(guarded: Guarded, calls: list[list[Call]]) -> None:
+    for some in calls:
+        check(guarded, "writer", some, guarded.refs, may_add=True)
 
 
 @pytest.mark.requirement("TOOL-5")
-@pytest.mark.parametrize("method", sorted(methods()))
-def test_an_administrator_that_is_limited_to_a_tool_does_nothing_else(guarded: Guarded, method: str) -> None:
-    @effort(2, shrink=False)
-    @given(requests(methods()[method]))
-    def check(request: Message) -> None:
-        guarded.begin()
-        sent = filled(request, guarded.world.known)
-        note(f"{method} {sent}")
-        before = guarded.state()
-        answer = guarded.send("searcher", method, sent)
-        given_words = str(sent)
-        leaked = [each for each in guarded.canaries() if each in told(answer) and each not in given_words]
-        finds = method in {"SearchNodes", "ResolveNode"}  # what the tool tells
-        finds = finds or method in {"GetPrincipal", "ExecuteTool", "ExecuteTools"}  # its own roles, and the tool
-        if guarded.state() != before or (leaked and not finds):
-            changed = guarded.state() ^ before
-            guarded.again()
-            raise BrokenPromiseError(f"{method} told {leaked} and changed {sorted(changed)}: {answer}")
-        guarded.server.check_log()
-
-    check()
-
-
-def _refs(guarded: Guarded) -> dict[str, str]:
-    """The branches and tags of the other workspace."""
-    found = {}
-    repository = guarded.server.data / "workspaces" / f"{guarded.secret}.git"
-    for kind in ("heads", "tags"):
-        for path in (repository / "refs" / kind).rglob("*"):
-            if path.is_file():
-                found[str(path.relative_to(repository))] = path.read_text()
-    packed = repository / "packed-refs"
-    for line in packed.read_text().splitlines() if packed.exists() else ():
-        commit, _, name = line.partition(" ")
-        if name.startswith(("refs/heads/", "refs/tags/")):
-            found.setdefault(name, f"{commit}\n")
-    return found
+def test_an_administrator_that_is_limited_to_a_tool_does_nothing_else(
+    guarded: Guarded, calls: list[list[Call]]
+) -> None:
+    finds = {"SearchNodes", "ResolveNode"}  # what the tool tells
+    own = {"GetPrincipal", "ExecuteTool", "ExecuteTools"}  # its own roles, and the tool
+    for some in calls:
+        check(guarded, "searcher", some, guarded.state, may_tell=finds | own)

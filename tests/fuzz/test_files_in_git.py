@@ -4,10 +4,10 @@ from contextlib import suppress
 from typing import Final
 
 import pytest
+from campaigns import effort
 from dulwich.errors import PackedRefsException
 from fuzz.corpus import parts, seeds
 from fuzz.damage import damaged
-from fuzz.effort import effort
 from hypothesis import given
 from hypothesis import strategies as st
 from memotree_storage.errors import CorruptError, InvalidInputError
@@ -41,7 +41,7 @@ ENTRIES: Final = seeds("entry_files")
 PARTS: Final = parts("entry_files")
 
 
-@effort(400)
+@effort(150)
 @given(damaged(ENTRIES, PARTS), st.sampled_from((NODE, ARCHIVE)))
 def test_any_file_is_an_entry_or_refused_with_every_fault(data: bytes, path: str) -> None:
     try:
@@ -57,7 +57,7 @@ def test_any_file_is_an_entry_or_refused_with_every_fault(data: bytes, path: str
     assert len(refusal.message) < 4_000
 
 
-@effort(20)
+@effort(6)
 @given(st.sampled_from(PARTS), st.sampled_from(PARTS), st.sampled_from(ENTRIES))
 def test_the_cost_of_a_file_grows_with_its_size(part: bytes, other: bytes, seed: bytes) -> None:
     end = seed.find(b"---", 4)
@@ -72,7 +72,7 @@ def test_the_cost_of_a_file_grows_with_its_size(part: bytes, other: bytes, seed:
         assert growth(read, 4_000 // len(part + other) + 1) < LINEAR
 
 
-@effort(300)
+@effort(120)
 @given(damaged(seeds("commits"), parts("commits")))
 def test_any_commit_or_tag_is_read_or_called_damaged(data: bytes) -> None:
     try:
@@ -111,7 +111,7 @@ def check_signature(signature: Signature) -> None:
     assert signature.when.utcoffset() is not None
 
 
-@effort(150)
+@effort(60)
 @given(st.text(), st.dictionaries(st.from_regex(r"[A-Za-z][A-Za-z0-9-]{0,8}", fullmatch=True), st.text(max_size=20)))
 def test_messages_and_trailers_of_any_text_are_written_or_refused(message: str, trailers: dict[str, str]) -> None:
     whole = with_trailers(message, trailers)
@@ -130,7 +130,7 @@ def check_cut(whole: str) -> None:
     assert trailers_of(cut).items() <= trailers_of(whole).items() or len(whole) <= 100
 
 
-@effort(150)
+@effort(60)
 @given(damaged(seeds("packed_refs"), parts("packed_refs")))
 def test_any_file_of_packed_refs_is_read_or_refused(data: bytes) -> None:
     try:

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
+from campaigns import effort, sample
 from fuzz.corpus import files, parts, seeds, texts
 from fuzz.damage import damaged
-from fuzz.effort import effort
 from fuzz.requests import methods, requests
 from fuzz.server import HUNG, BrokenPromiseError, FuzzedServer
 from fuzz.world import World
@@ -129,14 +129,8 @@ def expanded(value: Any, world: World) -> Any:
 
 
 def test_any_arguments_of_every_tool(world: World, mcp: McpSession) -> None:
-    @effort(50, shrink=False)
-    @given(arguments())
-    def check(call: tuple[str, dict[str, Any]]) -> None:
-        name, given = call
-        note(json.dumps([name, given]))
-        call_tool(world, mcp, name, given)
-
-    check()
+    for call in sample(arguments(), 40):
+        call_tool(world, mcp, *call)
 
 
 @pytest.mark.parametrize("data", [pytest.param(data, id=name) for name, data in files("tool_calls")])
@@ -146,7 +140,7 @@ def test_the_tool_calls_of_the_corpus(world: World, mcp: McpSession, data: bytes
 
 
 def call_tool(world: World, mcp: McpSession, name: str, given: Mapping[str, Any]) -> None:
-    with world.unchanged_if_refused(name) as outcome:
+    with world.unchanged_if_refused(json.dumps([name, given])) as outcome:
         message = mcp.call(name, expanded(given, world))
         if not message:
             outcome.refused = True
@@ -194,7 +188,7 @@ def protocol_messages(draw: st.DrawFn) -> Any:
 
 
 def test_any_message_of_the_protocol(mcp: McpSession, fuzzed: FuzzedServer) -> None:
-    @effort(80, shrink=False)
+    @effort(60, shrink=False)
     @given(protocol_messages())
     def check(message: Any) -> None:
         note(json.dumps(message))
@@ -215,7 +209,7 @@ def test_the_bodies_of_the_corpus(mcp: McpSession, fuzzed: FuzzedServer, data: b
 
 
 def test_any_body(mcp: McpSession, fuzzed: FuzzedServer) -> None:
-    @effort(100, shrink=False)
+    @effort(60, shrink=False)
     @given(damaged(seeds("mcp_bodies"), parts("json")))
     def check(body: bytes) -> None:
         note(repr(body[:1000]))
@@ -253,7 +247,7 @@ QUERY: Final = st.lists(
 def test_any_query_of_the_endpoint(world: World, fuzzed: FuzzedServer) -> None:
     with httpx2.Client(base_url=fuzzed.url, timeout=HUNG) as client:
 
-        @effort(60, shrink=False)
+        @effort(40, shrink=False)
         @given(QUERY)
         def check(query: list[tuple[str, str]]) -> None:
             note(repr(query))
@@ -272,7 +266,7 @@ def test_any_query_of_the_endpoint(world: World, fuzzed: FuzzedServer) -> None:
 def test_any_bytes_at_the_port_of_http(fuzzed: FuzzedServer) -> None:
     place = urlsplit(fuzzed.url)
 
-    @effort(80, shrink=False)
+    @effort(60, shrink=False)
     @given(damaged(seeds("http"), parts("http")))
     def check(data: bytes) -> None:
         note(repr(data[:2000]))

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import pytest
 import qdrant_client  # noqa: F401 - before the engine's own loading of its messages
+from campaigns import effort
 from fuzz.corpus import repeated, texts
-from fuzz.effort import effort
 from fuzz.requests import filled, messages_of, methods, requests
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,7 +59,7 @@ CHECKS: Final = (
 NOW: Final = datetime(2026, 3, 31, 12, tzinfo=UTC)
 
 
-@effort(400)
+@effort(120)
 @given(TEXTS)
 def test_any_text_is_a_valid_name_or_refused_with_its_fault(text: str) -> None:
     for check in CHECKS:
@@ -73,7 +73,7 @@ def test_any_text_is_a_valid_name_or_refused_with_its_fault(text: str) -> None:
     assert not is_id_prefix(text) or MIN_PREFIX <= len(text) <= ID_LENGTH
 
 
-@effort(400)
+@effort(120)
 @given(TEXTS)
 def test_any_text_is_read_as_a_time_a_query_or_a_title_without_harm(text: str) -> None:
     found = read_time(text)
@@ -100,7 +100,7 @@ def test_any_text_is_read_as_a_time_a_query_or_a_title_without_harm(text: str) -
         assert count_tokens(cut) <= budget
 
 
-@effort(12)
+@effort(5)
 @given(st.sampled_from(SHORT), st.sampled_from(SHORT))
 def test_the_cost_of_a_text_grows_with_its_size(one: str, other: str) -> None:
     def read(size: int) -> None:
@@ -141,7 +141,7 @@ def test_texts_that_once_took_minutes(text: str) -> None:
 UNITS: Final = st.one_of(st.sampled_from(SHORT), st.sampled_from(texts("parts_of_prose")), st.text(max_size=3))
 
 
-@effort(8, shrink=False)
+@effort(4, shrink=False)
 @given(UNITS, st.lists(UNITS, min_size=1, max_size=3).map("".join), UNITS)
 def test_no_long_text_takes_for_ever(before: str, unit: str, after: str) -> None:
     """The steps of regular expressions cannot be counted; if they grow with the square, this takes minutes."""
@@ -151,7 +151,7 @@ def test_no_long_text_takes_for_ever(before: str, unit: str, after: str) -> None
 POSITIONS: Final = st.one_of(TEXTS, st.from_regex(r"[a-zA-Z][0-9A-Za-z]{1,12}", fullmatch=True))
 
 
-@effort(150)
+@effort(50)
 @given(st.integers(1, 30), POSITIONS, POSITIONS)
 def test_positions_are_made_between_any_two_or_these_are_refused(count: int, before: str, after: str) -> None:
     try:
@@ -180,7 +180,7 @@ CURSORS: Final = st.fixed_dictionaries(
 )
 
 
-@effort(200)
+@effort(60)
 @given(st.sampled_from(LISTS).flatmap(requests), st.data())
 def test_only_tokens_that_were_given_for_the_call_are_read(request: Any, data: st.DataObject) -> None:
     tokens = PageTokens()
@@ -198,7 +198,7 @@ def test_only_tokens_that_were_given_for_the_call_are_read(request: Any, data: s
                 assert tokens.read(request, shape) is None
 
 
-@effort(150)
+@effort(50)
 @given(st.sampled_from(LISTS).flatmap(requests), CURSORS, st.sampled_from(SHAPES))
 def test_a_token_gives_back_the_cursor_that_it_was_made_of(
     request: Any, cursor: dict[str, Any], shape: dict[str, type]
@@ -219,7 +219,7 @@ def test_a_token_gives_back_the_cursor_that_it_was_made_of(
 # --- Filters of the embedded engine ----------------------------------------------------------------------------------
 
 
-@effort(150, shrink=False)
+@effort(50, shrink=False)
 @given(messages_of(qdrant.Filter.DESCRIPTOR))
 def test_any_filter_is_understood_whole_or_refused(message: Any) -> None:
     """A part that is ignored would show one tenant the nodes of another."""

@@ -6,14 +6,14 @@ before, and when the branch is moved back, the workspace takes changes.
 """
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from campaigns import effort
 from fuzz.corpus import parts, seeds, texts
 from fuzz.damage import damaged
-from fuzz.effort import effort
 from fuzz.requests import filled, methods, request_of
 from fuzz.server import BrokenPromiseError
 from fuzz.world import World
@@ -127,8 +127,12 @@ READS: Final[tuple[tuple[str, Mapping[str, Any]], ...]] = (
     ("ListStaleSummaries", {}),
     ("RenderView", {}),
     ("ResolveNode", {"name": "notes/Root/Child"}),
-    *((method, {"node_id": node_id}) for node_id in IDS for method in ("GetNode", "BlameNode", "ListNodeRevisions")),
-    *(("ListChildren", {"parent_id": node_id}) for node_id in IDS),
+)
+READS_OF_A_NODE: Final = (
+    ("GetNode", "node_id"),
+    ("BlameNode", "node_id"),
+    ("ListNodeRevisions", "node_id"),
+    ("ListChildren", "parent_id"),
 )
 
 
@@ -153,7 +157,7 @@ def differences(world: World) -> list[str]:
 
 
 def test_any_tree_that_is_pushed(world: World) -> None:
-    @effort(5, shrink=False)
+    @effort(3, shrink=False)
     @given(st.lists(entry_files(), max_size=8), st.lists(st.sampled_from(IDS), max_size=2), st.booleans(), st.data())
     def check(files: list[tuple[str, str, bytes]], removed: list[str], odd: bool, data: st.DataObject) -> None:
         note(repr(files))
@@ -180,18 +184,22 @@ def test_any_tree_that_is_pushed(world: World) -> None:
             rest = commit.partition(b"\n")[2].partition(b"\n")[2]
             commit = commit[: len(commit) - len(rest)] + data.draw(damaged([rest], parts("commits")))
         try:
-            push(world, repository, before, repository.write(COMMIT, commit))
+            pushed = {each for each in IDS if any(each in path or each.encode() in whole for path, _, whole in files)}
+            push(world, repository, before, repository.write(COMMIT, commit), sorted(pushed | {*removed, ROOT}))
         finally:
             world.known = {}
 
     check()
 
 
-def push(world: World, repository: Repository, before: str, made: str) -> None:
+def push(world: World, repository: Repository, before: str, made: str, asked: Iterable[str]) -> None:
     repository.git("update-ref", "refs/heads/main", made, before)
     opened = ask(world, "OpenSession", agent="tester", branch="main")
     for method, fields in READS:
         ask(world, method, **fields)
+    for node_id in asked:
+        for method, name in READS_OF_A_NODE:
+            ask(world, method, **{name: node_id})
     told = differences(world)
     world.server.settle()
     world.server.check_log()

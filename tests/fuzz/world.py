@@ -6,13 +6,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from fuzz.requests import expanded, filled, methods, request_of
+from fuzz.requests import expanded, filled, has_effects, methods, request_of, told
 from fuzz.server import DEFAULT_WORKSPACE, BrokenPromiseError, FuzzedServer
 from google.protobuf.message import Message
 from integration.prepared import CHILD, GONE, LEAF, ROOT, STAGED, TWINS
 from integration.wires import Refusal
 
-_NO_SIDE_EFFECTS = 1
+ENDS = frozenset({"DeleteWorkspace", "UpdateWorkspace", "DiscardSession"})
+"""Calls after which most others would be about something that is not there."""
+
+_MOST_CHANGES = 6
+"""After so many calls that have changed something, the next one gets a new workspace."""
 
 BOOK = """\
 # One
@@ -34,40 +38,21 @@ class Outcome:
 
 
 class World:
-    """One workspace after the other: a new one after each call that has changed something."""
+    """A workspace, and a new one after some calls that have changed it."""
 
     def __init__(self, server: FuzzedServer) -> None:
         self.server = server
         self.known: Mapping[str, str] = {}
         self._state: frozenset[str] = frozenset()
         self._foreign = ""
-
-    def check(self, *calls: tuple[str, Message]) -> list[list[Message] | Refusal]:
-        """Send calls one after the other, and check all promises after each."""
-        self.begin()
-        answers = []
-        changed = False
-        for method, request in calls:
-            sent = filled(request, self.known)
-            before = self._state
-            answer = self.server.send(method, sent.SerializeToString())
-            answers.append(answer)
-            if isinstance(answer, Refusal):
-                self._check_refused(answer, sent, before)
-            elif methods()[method].GetOptions().idempotency_level != _NO_SIDE_EFFECTS:
-                self.server.settle()
-                self._state = self.server.state()
-                changed |= self._state != before
-            else:
-                self._check_same(before, f"{method} says that it has no side effects")
-            self.server.check_log()
-        if changed:
-            self._check_sound()
-            self.known = {}
-        return answers
+        self._reads: list[tuple[str, Message]] = []
+        """The calls without side effects after which the state was not looked at yet."""
+        self._sent: list[str] = []
+        """What was sent to this workspace, for the corpus."""
+        self._changes = 0
 
     def begin(self) -> None:
-        """Make a workspace unless there is a fresh one."""
+        """Make a workspace unless there is one that is nearly fresh."""
         if not self.known:
             self._renew()
 
@@ -75,65 +60,106 @@ class World:
         """A text with what stands in braces filled in."""
         return expanded(text, self.known)
 
+    def check(self, *calls: tuple[str, Message]) -> None:
+        """Send calls one after the other, and check all promises."""
+        self.begin()
+        with self._telling():
+            for method, request in calls:
+                self._check_call(method, request)
+            self._look_after_reads()
+            self._check_sound()
+
     @contextmanager
     def unchanged_if_refused(self, what: str) -> Iterator[Outcome]:
         """Check all promises about a call that is made in this context, in whatever way; it says how it ended."""
         self.begin()
-        before = self._state
         outcome = Outcome()
-        try:
+        with self._telling():
+            self._sent.append(what)
             yield outcome
-            self.server.settle()
             if outcome.refused:
-                self._check_same(before, f"{what} was refused")
-            elif self.server.state() != before:
-                self._check_sound()
-                self.known = {}
+                self._check_same(f"{what} was refused")
+            else:
+                self._accept()
             self.server.check_log()
-        except Exception:
-            self.known = {}
-            raise
+            self._check_sound()
 
     def check_raw(self, method: str, raw: bytes) -> None:
         """Send bytes that may be no request of the method."""
-        self.begin()
-        before = self._state
-        answer = self.server.send(method, raw)
+        with self.unchanged_if_refused(f"{method} {raw!r}") as outcome:
+            answer = self.server.send(method, raw)
+            outcome.refused = isinstance(answer, Refusal)
+            if isinstance(answer, Refusal):
+                self.server.check_refusal(answer, None)
+            elif method in ENDS:
+                self._changes = _MOST_CHANGES
+
+    def _check_call(self, method: str, request: Message) -> None:
+        self._sent.append(told(method, request))
+        sent = filled(request, self.known)
+        if has_effects(method):
+            self._look_after_reads()
+        answer = self.server.send(method, sent.SerializeToString())
         if isinstance(answer, Refusal):
-            self._check_refused(answer, None, before)
+            self.server.check_refusal(answer, sent)
+        if not has_effects(method):
+            self._reads.append((method, request))
+        elif isinstance(answer, Refusal):
+            self._check_same(f"{method} was refused ({answer.reason})")
         else:
-            self.server.settle()
-            self.known = {}
+            self._accept()
+            if method in ENDS:
+                self._changes = _MOST_CHANGES
         self.server.check_log()
 
-    def _check_refused(self, refusal: Refusal, request: Message | None, before: frozenset[str]) -> None:
-        try:
-            self.server.check_refusal(refusal, request)
+    def _look_after_reads(self) -> None:
+        """Check that the calls without side effects had none; if not, find the one that had by sending each again."""
+        reads, self._reads = self._reads, []
+        if reads:
             self.server.settle()
-            self._check_same(before, f"the call was refused ({refusal.reason})")
-        except BrokenPromiseError:
-            self.known = {}  # the next example begins anew
-            raise
+        if not reads or self.server.state() == self._state:
+            return
+        self._renew()
+        for method, request in reads:
+            self.server.send(method, filled(request, self.known).SerializeToString())
+            self._check_same(f"{told(method, request)} says that it has no side effects")
+        raise BrokenPromiseError("calls that say that they have no side effects changed something, not one alone")
 
-    def _check_same(self, before: frozenset[str], what: str) -> None:
-        changed = self.server.state() ^ before
-        if changed:
-            self.known = {}
+    def _accept(self) -> None:
+        self.server.settle()
+        before, self._state = self._state, self.server.state()
+        self._changes += self._state != before
+
+    def _check_same(self, what: str) -> None:
+        self.server.settle()
+        if changed := self.server.state() ^ self._state:
             raise BrokenPromiseError(f"{what}, and changed something: {sorted(changed)}")
 
     def _check_sound(self) -> None:
-        """Check that the stores agree if the workspace is still there."""
+        """After some changes, check that the stores agree if the workspace is still there, and leave it."""
+        if self._changes < _MOST_CHANGES:
+            return
         request = request_of(methods()["VerifyWorkspace"])
         request.workspace = self.known["{workspace_id}"]  # type: ignore[attr-defined]  # it has one
         events = self.server.send("VerifyWorkspace", request.SerializeToString())
+        self.known = {}
         if isinstance(events, Refusal):
             if events.reason != "WORKSPACE_NOT_FOUND":
-                raise BrokenPromiseError(f"after the call, the workspace cannot be verified: {events}")
+                raise BrokenPromiseError(f"after the calls, the workspace cannot be verified: {events}")
             return
         found = [event.difference.description for event in events if event.WhichOneof("event") == "difference"]  # type: ignore[attr-defined]
         if found:
-            self.known = {}
-            raise BrokenPromiseError(f"after the call, the stores differ: {found}")
+            raise BrokenPromiseError(f"after the calls, the stores differ: {found}")
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Tell with an error what was sent to the workspace, and leave that."""
+        try:
+            yield
+        except Exception as error:
+            error.add_note("\n".join(["Since the workspace was made, these were sent:", *self._sent]))
+            self.known, self._reads = {}, []
+            raise
 
     # --- Making one --------------------------------------------------------------------------------------------------
 
@@ -150,7 +176,7 @@ class World:
         self._make(f"w-{secrets.token_hex(4)}")
         self.server.settle()
         self.server.logged()
-        self._state = self.server.state()
+        self._state, self._sent, self._changes = self.server.state(), [], 0
 
     def _make(self, name: str) -> None:
         """A workspace as `integration.prepared` has it, with an ingested document."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from fuzz.effort import effort
+from campaigns import effort
 from hypothesis import given, note
 from hypothesis import strategies as st
 from integration.test_git_over_http import running
