@@ -126,7 +126,7 @@ BAD = (every_second, all_alike, turned, anchored_one_by_one, of_few_kinds, shuff
 @pytest.mark.requirement("GIT-5", "STORE-8", "STORE-9")
 @pytest.mark.parametrize("made", BAD)
 def test_the_cost_of_a_diff_grows_with_the_texts_whatever_they_are(made: Made) -> None:
-    assert growth(lambda size: unified(*made(size)), 1_000) < LINEAR
+    assert growth(lambda size: unified(*made(size)), 400) < LINEAR
 
 
 @pytest.mark.requirement("GIT-5")
@@ -161,14 +161,15 @@ def test_texts_of_few_kinds_of_lines_have_as_much_in_common_as_git_finds(tmp_pat
 @pytest.mark.requirement("STORE-8")
 @pytest.mark.parametrize("made", BAD)
 def test_texts_are_compared_in_little_memory_whatever_they_are(made: Made) -> None:
-    before, after = (text.splitlines() for text in made(MOST_LINES // 2 if made is every_second else MOST_LINES - 10))
+    lines = MOST_LINES - 10 if made is shuffled else MOST_LINES // 8  # of the shuffled ones, the longest need most
+    before, after = (text.splitlines() for text in made(lines // 2 if made is every_second else lines))
     tracemalloc.start()
     try:
         found(before, after)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < 30 << 20
+    assert peak < 1_500 * lines
 
 
 @pytest.mark.requirement("STORE-8")

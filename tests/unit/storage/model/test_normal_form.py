@@ -43,7 +43,7 @@ def test_so_are_as_many_marks_as_are_sorted_together(form: Form) -> None:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("marks", ["\u0323\u0301", "\u0301\u0323", "\u0e48\u0e38", "\uff9e\u0301", MARKS])
 def test_of_more_marks_no_more_are_sorted_together(form: Form, marks: str) -> None:
-    text = "a" + marks * 50_000
+    text = "a" + marks * 1_000
     with sorted_marks() as lengths:
         normalized(form, text)
         slug(text)
