@@ -21,6 +21,9 @@ SECOND = timedelta(seconds=1)
 LONG_ENOUGH = 8 * SECOND
 """For a process to begin on a busy machine."""
 
+SHORT = 2 * SECOND
+"""For a process that has begun to come to a function."""
+
 
 class TooOddError(InvalidInputError):
     """A number is odd."""
@@ -28,7 +31,7 @@ class TooOddError(InvalidInputError):
     reason = "TOO_ODD"
 
 
-@tool(category="tests", timeout=LONG_ENOUGH)
+@tool(category="tests", timeout=SHORT)
 def spin(mark: str) -> None:
     """Never end; write the id of the process into a file first."""
     Path(mark).write_text(str(os.getpid()), encoding="utf-8")
@@ -44,7 +47,7 @@ def ignore_signals() -> None:
     time.sleep(3600)
 
 
-@tool(category="tests", timeout=LONG_ENOUGH)
+@tool(category="tests", timeout=SHORT)
 def start_another(mark: str) -> None:
     """Start a process that never ends, and wait for it."""
     with subprocess.Popen(["/bin/sleep", "3600"]) as started:

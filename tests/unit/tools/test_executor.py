@@ -1,12 +1,11 @@
-"""What a call of a function may take, and that it ends when it takes more, or when nobody waits for it."""
+"""What a call of a function may take, and that it ends when it takes more, or is cancelled."""
 
 import asyncio
-import contextlib
 import os
 import pickle
 import sys
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 import pytest
 import slow_tools
-from slow_tools import LONG_ENOUGH, SECOND, TooOddError
+from slow_tools import SECOND, SHORT, TooOddError
 
 from memotree.tools.executor import (
     Executor,
@@ -32,38 +31,53 @@ from memotree.workers.pool import Program, WorkerPool
 pytestmark = pytest.mark.requirement("TOOL-4")
 
 
-@pytest.fixture
-async def executor(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Executor]:
-    monkeypatch.setenv("PYTHONPATH", slow_tools.PATHS)
-    for name in ("MEMOTREE_CHAT_API_KEY", "GARDEN_API_KEY", "AWS_SECRET_ACCESS_KEY", "PYTHON_KEY", "HTTPS_PROXY"):
-        monkeypatch.setenv(name, "secret")
-    monkeypatch.setenv("LC_TIME", "C")
-    made = Executor(ToolLimits(timedelta(seconds=60), concurrency=2, memory=400 << 20))
-    yield made
-    await made.close()
+@pytest.fixture(scope="module")
+async def executor() -> AsyncIterator[Executor]:
+    """One for all tests: its processes go on from one to the next."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", slow_tools.PATHS)
+        for name in ("MEMOTREE_CHAT_API_KEY", "GARDEN_API_KEY", "AWS_SECRET_ACCESS_KEY", "PYTHON_KEY", "HTTPS_PROXY"):
+            patch.setenv(name, "secret")
+        patch.setenv("LC_TIME", "C")
+        made = Executor(ToolLimits(timedelta(seconds=60), concurrency=2, memory=400 << 20))
+        yield made
+        await made.close()
 
 
 async def run(executor: Executor, function: Any, **values: Any) -> dict[str, Any]:
     return await executor.run(FunctionTool(function), values)
 
 
-async def ended(pid: int) -> None:
-    """Wait until a process has ended."""
-    with contextlib.suppress(ProcessLookupError):
-        while True:
-            os.kill(pid, 0)
-            await asyncio.sleep(0.01)
+async def until(condition: Callable[[], object], what: str) -> None:
+    """Wait for what another process does."""
+    for _ in range(6_000):
+        if condition():
+            return
+        await asyncio.sleep(0.01)
+    pytest.fail(f"waited in vain until {what}")
+
+
+async def written(mark: Path) -> None:
+    await until(lambda: mark.exists() and mark.read_text(), "the function began")
+
+
+async def ended(mark: Path) -> None:
+    """Wait until the process has ended whose id is in a file."""
+    await until(lambda: not Path("/proc", mark.read_text()).exists(), "the process ended")
 
 
 async def test_a_function_that_takes_too_long_is_ended_with_its_process(executor: Executor, tmp_path: Path) -> None:
     mark = tmp_path / "pid"
-    with pytest.raises(ToolTimeoutError, match="spin took longer than 8 seconds") as refused:
-        await run(executor, slow_tools.spin, mark=str(mark))
-    assert refused.value.reason == "TOOL_TIMEOUT"
-    await asyncio.wait_for(ended(int(mark.read_text())), 60)
-    with pytest.raises(ToolTimeoutError):
-        await run(executor, slow_tools.start_another, mark=str(mark))
-    await asyncio.wait_for(ended(int(mark.read_text())), 60)
+    for function, told in (
+        (slow_tools.spin, "spin took longer than 2 seconds"),
+        (slow_tools.start_another, "start_another took longer than 2 seconds"),
+    ):
+        await run(executor, slow_tools.answer_much, size=1)  # its process has begun and is taken for the next call
+        with pytest.raises(ToolTimeoutError, match=told) as refused:
+            await run(executor, function, mark=str(mark))
+        assert refused.value.reason == "TOOL_TIMEOUT"
+        await ended(mark)
+    await run(executor, slow_tools.answer_much, size=1)
     with pytest.raises(ToolTimeoutError):
         await run(executor, slow_tools.ignore_signals)
     assert await run(executor, slow_tools.answer_much, size=2) == {"value": "éé"}
@@ -71,13 +85,12 @@ async def test_a_function_that_takes_too_long_is_ended_with_its_process(executor
 
 async def test_a_cancelled_call_ends_its_work(executor: Executor, tmp_path: Path) -> None:
     mark = tmp_path / "pid"
-    call = asyncio.create_task(run(executor, slow_tools.spin, mark=str(mark)))
-    while not (mark.exists() and mark.read_text()):  # noqa: ASYNC110 - another process writes it
-        await asyncio.sleep(0.01)
+    call = asyncio.create_task(run(executor, slow_tools.wait_for, mark=str(mark), go=str(tmp_path / "never")))
+    await written(mark)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    await asyncio.wait_for(ended(int(mark.read_text())), 60)
+    await ended(mark)
 
 
 async def test_a_function_has_a_limit_of_memory(executor: Executor) -> None:
@@ -179,8 +192,7 @@ async def test_calls_that_wait_for_a_process_hold_no_place_of_others(
 
     marks = [tmp_path / str(number) for number in range(4)]
     calls = [asyncio.create_task(run(executor, slow_tools.wait_for, mark=str(mark), go=str(go))) for mark in marks]
-    while not any(mark.exists() for mark in marks):  # noqa: ASYNC110 - another process writes it
-        await asyncio.sleep(0.01)
+    await until(lambda: any(mark.exists() for mark in marks), "one of them began")
     assert await run(executor, answer) == {"value": "here"}
     assert sum(mark.exists() for mark in marks) == 1
     go.touch()
@@ -188,7 +200,7 @@ async def test_calls_that_wait_for_a_process_hold_no_place_of_others(
     await executor.close()
 
 
-async def test_whoever_waited_too_long_is_told_what_is_known_of_the_work(executor: Executor) -> None:
+async def test_an_error_of_a_call_that_took_too_long_tells_what_is_known_of_the_work(executor: Executor) -> None:
     @tool(category="tests", timeout=SECOND / 20)
     async def write() -> None:
         """Write slowly."""
@@ -213,7 +225,7 @@ async def test_what_a_function_started_ends_with_a_process_that_ended_by_itself(
     mark = tmp_path / "pid"
     with pytest.raises(ToolCrashedError):
         await run(executor, slow_tools.start_another_and_end, mark=str(mark))
-    await asyncio.wait_for(ended(int(mark.read_text())), 60)
+    await ended(mark)
 
 
 async def test_what_a_function_started_ends_when_the_server_is_killed(tmp_path: Path) -> None:
@@ -232,12 +244,10 @@ asyncio.run(Executor(ToolLimits()).run(tool, {"mark": sys.argv[1]}))
     server = await asyncio.create_subprocess_exec(
         sys.executable, "-c", program, str(mark), env={**os.environ, "PYTHONPATH": slow_tools.PATHS}
     )
-    while not (mark.exists() and mark.read_text()):
-        assert server.returncode is None
-        await asyncio.sleep(0.01)
+    await written(mark)
     server.kill()
     await server.wait()
-    await asyncio.wait_for(ended(int(mark.read_text())), 60)
+    await ended(mark)
 
 
 async def test_what_a_function_starts_cannot_read_the_requests(executor: Executor) -> None:
@@ -255,7 +265,7 @@ async def test_the_size_of_an_answer_of_a_function_in_this_process_is_counted_in
         await run(Executor(), answer, size=MOST_BYTES // 2)
 
 
-async def test_a_process_ends_although_whoever_ends_it_is_cancelled(
+async def test_a_process_ends_although_the_call_that_ends_it_is_cancelled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", slow_tools.PATHS)
@@ -263,15 +273,15 @@ async def test_a_process_ends_although_whoever_ends_it_is_cancelled(
     pool = WorkerPool(Program("memotree.tools.worker", ("60", str(1 << 30))), 1)
     pool._talkers = threads = CountingThreads(2)
     threads.submit(go.wait)  # so that what ends the process waits for a thread
+    await pool.ask({"seconds": 60}, pickle.dumps((slow_tools.answer_much, {"size": 1})), 60)
     body = pickle.dumps((slow_tools.wait_for, {"mark": str(mark), "go": str(tmp_path / "never")}))
-    call = asyncio.create_task(pool.ask({"seconds": 60}, body, LONG_ENOUGH.total_seconds()))
-    while threads.submitted < 3:  # noqa: ASYNC110 - a thread counts
-        await asyncio.sleep(0.01)
+    call = asyncio.create_task(pool.ask({"seconds": 60}, body, SHORT.total_seconds()))
+    await until(lambda: threads.submitted == 4, "its process was being ended")
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
     go.set()
-    await asyncio.wait_for(ended(int(mark.read_text())), 60)
+    await ended(mark)
     await pool.close()
 
 
