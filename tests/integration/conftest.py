@@ -163,17 +163,48 @@ async def shared_index(
         yield index
 
 
+@asynccontextmanager
+async def _opened(data: Path, url: str, index: QdrantIndex, embedder: WordllamaEmbedder) -> AsyncIterator[Store]:
+    store = Store(data, Database(url), index, embedder)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
 @pytest.fixture
 async def store(
     tmp_path: Path, database_url: str, shared_index: QdrantIndex, embedder: WordllamaEmbedder
 ) -> AsyncIterator[Store]:
-    """An empty store on real servers."""
-    opened = Store(tmp_path / "data", Database(database_url), shared_index, embedder)
-    await opened.open()
-    try:
+    """An empty store on real servers that no other test uses."""
+    async with _opened(tmp_path / "data", database_url, shared_index, embedder) as opened:
         yield opened
-    finally:
-        await opened.close()
+
+
+@pytest.fixture(scope="session")
+async def shared_store(
+    tmp_path_factory: pytest.TempPathFactory,
+    postgres: str,
+    template: str,
+    shared_index: QdrantIndex,
+    embedder: WordllamaEmbedder,
+) -> AsyncIterator[Store]:
+    """The store of all tests that change only a workspace of their own."""
+    async with (
+        _new_database(postgres, template) as url,
+        _opened(tmp_path_factory.mktemp("shared") / "data", url, shared_index, embedder) as opened,
+    ):
+        yield opened
+
+
+@pytest.fixture
+def world_store(request: pytest.FixtureRequest) -> Store:
+    """The shared store; one of its own for a test that names it or its database, or is marked ``own_store``."""
+    own = request.node.get_closest_marker("own_store") or {"store", "database_url"} & {*request.fixturenames}
+    own = own or not os.environ.get("MEMOTREE_TEST_SHARED")
+    found: Store = request.getfixturevalue("store" if own else "shared_store")
+    return found
 
 
 @pytest.fixture
@@ -189,9 +220,9 @@ def limits() -> ServiceLimits:
 
 
 @pytest.fixture
-async def world(store: Store, pages: PageTokens, limits: ServiceLimits) -> World:
-    """A store with one workspace."""
-    return await World.create(store, pages, limits)
+async def world(world_store: Store, pages: PageTokens, limits: ServiceLimits) -> World:
+    """A new workspace with an archive."""
+    return await World.create(world_store, pages, limits)
 
 
 @pytest.fixture(scope="session")

@@ -34,9 +34,9 @@ class World:
     archive: Archive
 
     @classmethod
-    async def create(cls, store: Store, pages: PageTokens, limits: ServiceLimits, name: str = "garden") -> Self:
-        """A new workspace of that name with an archive."""
-        info = WorkspaceInfo(new_id(), name, "", datetime.now(UTC).replace(microsecond=0))
+    async def create(cls, store: Store, pages: PageTokens, limits: ServiceLimits, name: str = "") -> Self:
+        """A new workspace with an archive; it gets a name of its own unless one is given."""
+        info = WorkspaceInfo(new_id(), name or f"garden-{new_id()}", "", datetime.now(UTC).replace(microsecond=0))
         await create_workspace(store, info)
         world = cls(
             store=store,
