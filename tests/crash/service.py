@@ -6,7 +6,8 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -185,6 +186,17 @@ async def start(data: Path, log: Path, **options: Any) -> Service:
         service.kill()
         raise
     return service
+
+
+@contextmanager
+def serving(data: Path, log: Path, **options: Any) -> Iterator[Service]:
+    """A server that answers, for callers without an event loop; it is stopped at the end."""
+    service = asyncio.run(start(data, log, **options))
+    try:
+        yield service
+        asyncio.run(service.stop())
+    finally:
+        service.kill()
 
 
 def pids() -> list[int]:

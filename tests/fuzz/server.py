@@ -1,6 +1,5 @@
 """A real server in a process of its own, and everything in its stores that a refused call must not change."""
 
-import asyncio
 import json
 import os
 import time
@@ -12,7 +11,7 @@ from urllib.parse import urlencode
 
 import grpc
 import psycopg
-from crash.service import Service, start
+from crash.service import Service, serving
 from fuzz.requests import methods
 from google.protobuf import message_factory
 from google.protobuf.message import Message
@@ -101,15 +100,11 @@ class FuzzedServer:
             "default_workspace": DEFAULT_WORKSPACE,
             "log_level": "warning",
         }
-        service = asyncio.run(start(folder / "data", folder / "server.log", http=True, **settings))
-        try:
+        with serving(folder / "data", folder / "server.log", http=True, **settings) as service:
             server = cls(service, database_url)
             yield server
             server._channel.close()
             server._database.close()
-            asyncio.run(service.stop())
-        finally:
-            service.kill()
 
     # --- Calls -------------------------------------------------------------------------------------------------------
 

@@ -11,11 +11,10 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import psycopg
-from hypothesis import HealthCheck, Phase, settings
 from memotree_storage.model.node import ID_ALPHABET, ID_LENGTH, new_id
 from memotree_storage.model.workspace import WorkspaceInfo
 from memotree_storage.ports import (
@@ -36,23 +35,6 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 Answer = TypeVar("Answer")
-
-_EXAMPLES: Final = 30
-"""The number of examples in the default profile; the numbers of the machines are scaled by the profile in use."""
-
-
-def effort(examples: int, steps: int, *, shrink: bool = True) -> settings:
-    """Settings of a state machine: ``examples`` in the default profile, ten times as many in the profile ``ci``.
-
-    If steps take long, a failing example is reported without shrinking, which would take longer than the test may.
-    """
-    return settings(
-        phases=[phase for phase in Phase if shrink or phase is not Phase.shrink],
-        max_examples=max(1, examples * settings().max_examples // _EXAMPLES),
-        stateful_step_count=steps,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
 
 
 def numbered_id(number: int) -> str:

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pytest
 from campaigns import effort
+from crash.service import serving
 from hypothesis import given, note
 from hypothesis import strategies as st
-from integration.test_git_over_http import running
 
 from memotree.client import Client, MemoTreeClientError
 
@@ -139,21 +139,21 @@ class House:
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     folder: Path = tmp_path_factory.mktemp("rights") / "data"
-    with running(folder, MEMOTREE_AUTHENTICATION="keys", MEMOTREE_API_KEY="") as (announced, _):
-        admin = Client(announced.address, attempts=1, key=(folder / "admin.key").read_text().strip())
+    with serving(folder, folder.parent / "server.log", authentication="keys") as server:
+        admin = Client(server.address, attempts=1, key=(folder / "admin.key").read_text().strip())
         for name, secret in SECRETS.items():
             admin.create_workspace(name)
             admin.workspace(name).remember(f"A {secret} is a fruit or vegetable.", title=f"About a {secret}")
         clients = {}
         for who in PEOPLE:
             admin.put_principal(who)
-            clients[who] = Client(announced.address, attempts=1, key=admin.create_key(who).key)
+            clients[who] = Client(server.address, attempts=1, key=admin.create_key(who).key)
         yield House(admin, clients)
         for client in (admin, *clients.values()):
             client.close()
 
 
-@effort(25)
+@effort(12)
 @given(st.lists(st.one_of(grants, calls), max_size=20), st.lists(calls, min_size=3, max_size=6))
 def test_roles_permit_what_they_say_and_nothing_else(house: House, steps: list[Grant | Call], last: list[Call]) -> None:
     house.begin()

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from campaigns import effort
+from hypothesis import given
 from hypothesis import strategies as st
 from steps import LINEAR, growth
 
@@ -98,7 +99,7 @@ def edited(text: str, changes: list[tuple[int, int, str]]) -> str:
 
 
 @pytest.mark.requirement("FOREST-5")
-@settings(max_examples=300)
+@effort(80)
 @given(texts, edits, st.integers(5, 80))
 def test_kept_leaves_are_exact_ascending_and_within_sections(
     text: str, changes: list[tuple[int, int, str]], size: int
@@ -124,7 +125,7 @@ def test_the_same_text_keeps_every_leaf(text: str, size: int) -> None:
 
 
 @pytest.mark.requirement("FOREST-5")
-@settings(max_examples=50, deadline=None)
+@effort(8)
 @given(st.integers(0, 2**32), st.lists(st.integers(0, 39), min_size=1, max_size=6, unique=True))
 def test_edited_paragraphs_cost_their_own_leaves_only(seed: int, chosen: list[int]) -> None:
     paragraphs = prose(seed, 40_000).split("\n\n")

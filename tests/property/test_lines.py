@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, cast
 
 import pytest
+from campaigns import effort
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     initialize,
@@ -48,7 +49,7 @@ from property.line_histories import (
     sorting_after,
 )
 from property.line_merges import check_merge_bases
-from property.store_harness import StoreHarness, effort, numbered_id
+from property.store_harness import StoreHarness, numbered_id
 from property.trees import ancestors, archive_tree, check_children, check_pages, children, shown, subtree
 
 # --- The machine -----------------------------------------------------------------------------------------------------
@@ -378,10 +379,9 @@ def _without(entry: Entry | None, text: str) -> Entry | None:
     return replace(entry, content=entry.content.replace(text, ERASED))
 
 
-@pytest.mark.timeout(1200)  # for profiles with more examples; the default profile takes seconds
 @pytest.mark.requirement("GIT-1", "GIT-3", "GIT-4", "GIT-6", "STORE-3")
 def test_the_mirror_of_every_commit_equals_git_after_any_changes_of_branches(harness: StoreHarness) -> None:
-    run_state_machine_as_test(lambda: Histories(harness), settings=effort(25, 20))
+    run_state_machine_as_test(lambda: Histories(harness), settings=effort(4, steps=20))
 
 
 @pytest.mark.requirement("GIT-1", "STORE-3")

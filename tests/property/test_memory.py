@@ -6,12 +6,13 @@ The model has, for each commit, the texts of all notes that are alive there. A c
 from typing import Any
 
 import pytest
+from campaigns import effort
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from memotree_storage.errors import MemoTreeError
 from memotree_storage.postgres import sessions, tree
 from memotree_storage.postgres.tree import Snapshot, State
-from property.store_harness import StoreHarness, effort
+from property.store_harness import StoreHarness
 
 from memotree.memory import MemoryOperations
 from memotree.request.limits import ServiceLimits
@@ -165,4 +166,4 @@ class Memories(RuleBasedStateMachine):
 
 @pytest.mark.requirement("USE-1", "STORE-2")
 def test_any_calls_do_what_a_dictionary_does(harness: StoreHarness) -> None:
-    run_state_machine_as_test(lambda: Memories(harness), settings=effort(10, 25, shrink=False))
+    run_state_machine_as_test(lambda: Memories(harness), settings=effort(4, steps=25, shrink=False))

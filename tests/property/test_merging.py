@@ -6,7 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from campaigns import effort
+from hypothesis import given
 from hypothesis import strategies as st
 from steps import LINEAR, growth
 
@@ -66,7 +67,7 @@ inputs = st.lists(st.tuples(st.lists(coordinates, min_size=3, max_size=3), st.in
 
 
 @pytest.mark.requirement("FOREST-2")
-@settings(max_examples=400)
+@effort(120)
 @given(inputs, st.sampled_from([-1.0, -0.5, 0.0, 0.5, 0.9]), st.integers(0, 200), st.sampled_from([0, 1, 2, 3, 32]))
 def test_the_heap_merges_as_the_plain_algorithm_does_with_many_ties(
     given_leaves: list[tuple[list[int], int]], threshold: float, limit: int, levels: int
@@ -161,9 +162,9 @@ async def test_sections_merge_at_the_same_time_and_a_section_pair_by_pair() -> N
         assert merged == merge_now(sections[number], [1] * 20, parents, threshold=-1, limit=20)
 
 
-def test_a_hundred_thousand_leaves_merge_in_linear_steps() -> None:
+def test_thousands_of_leaves_merge_in_linear_steps() -> None:
     random = np.random.default_rng(1)
-    vectors = random.normal(size=(100_000, 64)).astype(np.float32)
+    vectors = random.normal(size=(20_000, 64)).astype(np.float32)
     parents = vectors[random.integers(0, len(vectors), len(vectors))]
 
     def merged(size: int) -> Merging:
@@ -172,4 +173,4 @@ def test_a_hundred_thousand_leaves_merge_in_linear_steps() -> None:
         )
 
     assert growth(merged, 1_000) < LINEAR
-    assert len(merged(len(vectors)).pairs) > 90_000
+    assert len(merged(len(vectors)).pairs) > 18_000

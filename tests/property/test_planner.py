@@ -11,6 +11,7 @@ from statistics import fmean, median
 from typing import Any
 
 import pytest
+from campaigns import effort
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run_machine
@@ -19,7 +20,7 @@ from memotree_storage.errors import MemoTreeError
 from memotree_storage.mirror.contents import read_nodes_at
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.tree import Snapshot, State
-from property.store_harness import StoreHarness, effort
+from property.store_harness import StoreHarness
 
 from memotree.canvas.conflict_resolution import ConflictResolution
 from memotree.planner import Planner, PlannerTools
@@ -381,4 +382,4 @@ def _counted(tasks: Any, since: datetime, until: datetime) -> tuple[int, int]:
 
 @pytest.mark.requirement("TOOL-7")
 def test_any_calls_on_plans_do_what_dictionaries_do(harness: StoreHarness) -> None:
-    run_machine(lambda: Plans(harness), settings=effort(6, 30, shrink=False))
+    run_machine(lambda: Plans(harness), settings=effort(4, steps=30, shrink=False))

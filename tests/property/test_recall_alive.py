@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pytest
 from by_hand import file_changes
+from campaigns import effort
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -28,7 +29,7 @@ from memotree_storage.ports import CommitDraft, Embedder, Signature
 from memotree_storage.postgres import sessions, staging, tree
 from memotree_storage.postgres.staging import Edit
 from memotree_storage.postgres.tree import Snapshot, State
-from property.store_harness import StoreHarness, effort, numbered_id
+from property.store_harness import StoreHarness, numbered_id
 
 from memotree.forest.recall.recall import Recall
 from memotree.request.limits import ServiceLimits
@@ -369,7 +370,6 @@ class Recalls(RuleBasedStateMachine):
             await staging.stage(conn, session, [edit for edit in staged if edit.entry or edit.before])
 
 
-@pytest.mark.timeout(1200)  # for profiles with more examples; the default profile takes seconds
 @pytest.mark.requirement("FOREST-6", "FOREST-8", "STORE-5", "GIT-4")
 def test_a_recall_returns_exactly_the_alive_leaves_of_its_state(harness: StoreHarness) -> None:
-    run_state_machine_as_test(lambda: Recalls(harness), settings=effort(8, 12, shrink=False))
+    run_state_machine_as_test(lambda: Recalls(harness), settings=effort(3, steps=12, shrink=False))

@@ -3,12 +3,13 @@
 from typing import Any
 
 import pytest
+from campaigns import effort
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from memotree_storage.model.trailers import given_request_id, is_request_id, marks_of, owned_request_id, with_trailers
 from memotree_storage.postgres.registry import WorkspaceExistsError
 from memotree_storage.postgres.requests import RequestIdReusedError
-from property.store_harness import StoreHarness, effort
+from property.store_harness import StoreHarness
 
 from memotree.canvas.conflict_resolution import ConflictResolution
 from memotree.memory import MemoryOperations
@@ -106,7 +107,7 @@ class Calls(RuleBasedStateMachine):
 
 
 def test_every_principal_has_request_ids_of_its_own(harness: StoreHarness) -> None:
-    run_state_machine_as_test(lambda: Calls(harness), settings=effort(12, 20, shrink=False))
+    run_state_machine_as_test(lambda: Calls(harness), settings=effort(6, steps=20, shrink=False))
 
 
 def test_a_workspace_is_no_answer_to_another_principal(harness: StoreHarness) -> None:

@@ -6,6 +6,7 @@ The model has one text for each proposal and for ``main``; each proposal changes
 from dataclasses import dataclass, field
 
 import pytest
+from campaigns import effort
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run_machine
@@ -13,7 +14,7 @@ from memotree_storage.errors import AbortedError, FailedPreconditionError
 from memotree_storage.model.protection import BranchProtectedError
 from memotree_storage.postgres import refs, tree
 from memotree_storage.postgres.tree import Snapshot
-from property.store_harness import StoreHarness, effort
+from property.store_harness import StoreHarness
 
 from memotree.canvas.conflict_resolution import ConflictResolution
 from memotree.forest.recall.recall import Recall
@@ -230,4 +231,4 @@ class Reviews(RuleBasedStateMachine):
 
 @pytest.mark.requirement("GIT-9")
 def test_the_rules_hold_in_any_order(harness: StoreHarness) -> None:
-    run_machine(lambda: Reviews(harness), settings=effort(20, 20, shrink=False))
+    run_machine(lambda: Reviews(harness), settings=effort(6, steps=20, shrink=False))

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import pytest
 from by_hand import file_changes
+from campaigns import effort
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -40,7 +41,7 @@ from memotree_storage.postgres.staging import Edit
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 from property.lossy_stores import Stores
-from property.store_harness import MemoryIndex, StoreHarness, effort, numbered_id
+from property.store_harness import MemoryIndex, StoreHarness, numbered_id
 
 WORDS: Final = ["apple", "birch", "cedar", "daisy", "elder", "fern"]
 BRANCHES: Final = ["main", "side", "third"]
@@ -400,7 +401,6 @@ class Searches(RuleBasedStateMachine):
             await staging.stage(conn, session, [edit for edit in staged if edit.entry or edit.before])
 
 
-@pytest.mark.timeout(1200)  # for profiles with more examples; the default profile takes seconds
 @pytest.mark.requirement("STORE-3", "STORE-5", "GIT-1", "GIT-4")
 def test_hits_are_exactly_the_alive_nodes_after_any_loss_of_a_store(stores: Stores) -> None:
-    run_state_machine_as_test(lambda: Searches(stores), settings=effort(10, 12, shrink=False))
+    run_state_machine_as_test(lambda: Searches(stores), settings=effort(4, steps=12, shrink=False))

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from by_hand import file_changes
+from campaigns import effort
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -31,7 +32,7 @@ from memotree_storage.postgres import registry, tree
 from memotree_storage.postgres.staging import blob_id
 from memotree_storage.postgres.tree import Snapshot, State
 from property.session_model import Row, Session, Verdict, carried, merged, overlaid
-from property.store_harness import StoreHarness, effort, numbered_id
+from property.store_harness import StoreHarness, numbered_id
 from property.trees import ancestors, archive_tree, check_children, check_pages, children, faults, subtree
 
 from memotree.canvas import NodeOperations
@@ -482,8 +483,6 @@ def kind_of(row: Row) -> int:
     return types_pb2.CHANGE_KIND_CREATED if row.derived is None else types_pb2.CHANGE_KIND_UPDATED
 
 
-@pytest.mark.campaign
-@pytest.mark.timeout(1200)  # for profiles with more examples; the default profile takes seconds
 @pytest.mark.requirement("CANVAS-6", "CANVAS-10", "STORE-2", "GIT-1")
 def test_sessions_lose_no_field_and_leave_no_orphan_and_no_cycle(harness: StoreHarness) -> None:
-    run_state_machine_as_test(lambda: SessionMachine(harness), settings=effort(25, 30))
+    run_state_machine_as_test(lambda: SessionMachine(harness), settings=effort(3, steps=30))

@@ -4,7 +4,8 @@ from itertools import pairwise
 
 import pytest
 import regex
-from hypothesis import example, given, settings
+from campaigns import effort
+from hypothesis import example, given
 from hypothesis import strategies as st
 from langchain_text_splitters import RecursiveCharacterTextSplitter
 
@@ -44,7 +45,7 @@ def check(document: Document, size: int) -> None:
 
 
 @pytest.mark.requirement("FOREST-1")
-@settings(max_examples=400)
+@effort(120)
 @given(texts, sizes, st.sampled_from(["a.txt", "a.md", "a.py", "a.rs", "a.ts", "a.h", "a.html", ""]))
 def test_the_pieces_of_any_document_joined_are_its_text(text: str, size: int, name: str) -> None:
     try:
@@ -60,7 +61,7 @@ UNFIT = st.one_of(
 
 
 @pytest.mark.requirement("FOREST-1")
-@settings(max_examples=200)
+@effort(80)
 @given(UNFIT, st.sampled_from(["a.txt", "a.md", "a.py", "a.csv", ""]))
 def test_a_text_is_kept_but_for_characters_that_a_warning_names(text: str, name: str) -> None:
     try:
@@ -104,7 +105,7 @@ TABLES = st.lists(st.lists(CELLS, min_size=2, max_size=2), min_size=1, max_size=
 
 @pytest.mark.requirement("FOREST-1")
 @pytest.mark.requirement("USE-9")
-@settings(max_examples=300)
+@effort(60)
 @given(st.lists(st.one_of(texts, TABLES), max_size=6).map("\n\n".join), sizes)
 def test_the_pieces_of_any_document_with_tables_joined_are_its_text(text: str, size: int) -> None:
     try:

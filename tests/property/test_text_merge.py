@@ -5,7 +5,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from campaigns import effort
+from hypothesis import given
 from hypothesis import strategies as st
 from memotree_storage.model.text_merge import merge_texts
 
@@ -44,7 +45,7 @@ def by_git(folder: Path, *texts: str) -> str | None:
 
 
 @pytest.mark.requirement("GIT-6")
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@effort(40)
 @given(sides())
 def test_what_git_merges_has_the_same_result_and_no_edit_is_lost(
     tmp_path: Path, texts: tuple[list[str], list[str], list[str]]
