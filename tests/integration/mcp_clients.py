@@ -1,11 +1,9 @@
-"""Clients of the MCP SDK, over streamable HTTP and over stdio, and calls that must succeed or fail."""
+"""Clients of the MCP SDK over streamable HTTP, and calls that must succeed or fail."""
 
-import sys
-from pathlib import Path
 from typing import Any
 
 from jsonschema import Draft202012Validator
-from mcp import Client, StdioServerParameters, stdio_client
+from mcp import Client
 
 from memotree.gateways.json_schema import OUTPUT
 from memotree.server.app import Server
@@ -15,13 +13,6 @@ ERAS = ["legacy", "auto"]
 
 def over_http(server: Server, era: str = "auto") -> Client:
     return Client(f"{server.url}/mcp", mode=era)
-
-
-def over_stdio(home: Path, *arguments: str, era: str = "auto") -> Client:
-    """A client that starts ``memotree mcp`` as an agent does, in a home of its own."""
-    environment = {"HOME": str(home), "XDG_DATA_HOME": str(home / "share")}
-    command = ["-m", "memotree.cli", "mcp", *arguments]
-    return Client(stdio_client(StdioServerParameters(command=sys.executable, args=command, env=environment)), mode=era)
 
 
 async def done(client: Client, tool: str, **arguments: Any) -> Any:

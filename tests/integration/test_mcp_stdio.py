@@ -10,50 +10,92 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
+import anyio
 import httpx2
 import pytest
-from integration.mcp_clients import ERAS, done, over_stdio, refused
-from mcp import Client, StdioServerParameters, stdio_client
+from forked import ForkedProgram, command_folder, forked_servers
+from integration.mcp_clients import done, refused
+from mcp import Client, StdioServerParameters, stdio_client, stdio_server
 
 from memotree.cli.demo.private_server import server_on
 from memotree.gateways.tool_definitions import TOOLS
 from memotree.planner import declared_tools
-from memotree.server.announcement import read_announcement
+from memotree.server.announcement import Announcement, read_announcement
 from memotree.tools.builtin.services import builtin_tools
 
 README = Path(__file__).parents[2] / "README.md"
 
 
-@pytest.mark.requirement("USE-5")
-async def test_the_first_call_of_a_new_memory_makes_its_workspace(tmp_path: Path) -> None:
-    async with over_stdio(tmp_path, "--workspace", "fresh") as client:
-        nothing = await client.call_tool("recall", {"question": "What is known?"})
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home for the programs of one test after the other, whose data folder is made once."""
+    return tmp_path_factory.mktemp("home")
+
+
+def program(home: Path, *arguments: str, stderr: Any = subprocess.DEVNULL) -> ForkedProgram:
+    """``memotree mcp`` as an agent starts it."""
+    return ForkedProgram(
+        [sys.executable, "-m", "memotree.cli", "mcp", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        cwd=home,
+        env={"HOME": str(home), "XDG_DATA_HOME": str(home / "share"), "PATH": os.environ["PATH"]},
+        text=True,
+    )
+
+
+def announced_in(home: Path) -> Announcement | None:
+    """The private server that runs on the data folder of a home."""
+    return read_announcement(home / "share" / "memotree")
+
+
+@asynccontextmanager
+async def streams(home: Path, arguments: tuple[str, ...]) -> AsyncIterator[Any]:
+    """The streams of a program, which ends in order after the block."""
+    started = await asyncio.to_thread(program, home, *arguments)
+    try:
+        # what the SDK has for a server reads and writes lines as a client does
+        async with stdio_server(anyio.wrap_file(started.stdout), anyio.wrap_file(started.stdin)) as both:
+            yield both
+            started.stdin.close()
+        assert await asyncio.to_thread(started.wait, 60) == 0
+    finally:
+        started.kill()
+        started.stdout.close()
+
+
+def over_stdio(home: Path, *arguments: str, era: str = "auto") -> Client:
+    """A client of a program."""
+    return Client(streams(home, arguments), mode=era)
+
+
+@pytest.mark.requirement("FOREST-14", "USE-5")
+async def test_over_stdio_a_private_server_is_started_when_none_runs(home: Path) -> None:
+    place = {"workspace": "fresh"}
+    async with over_stdio(home, "--tools", "all", "--workspace", "fresh") as client:
+        assert len((await client.list_tools()).tools) == len(TOOLS) + len(builtin_tools()) + len(declared_tools())
+        nothing = await client.call_tool("recall", {"query": "What is known?"})  # makes the workspace
         assert not nothing.is_error
         assert (await done(client, "history"))["commits"]
-
-
-@pytest.mark.requirement("FOREST-14")
-@pytest.mark.parametrize("era", ERAS)
-async def test_over_stdio_a_private_server_is_started_when_none_runs(tmp_path: Path, era: str) -> None:
-    async with over_stdio(tmp_path, "--tools", "all", era=era) as client:
-        assert len((await client.list_tools()).tools) == len(TOOLS) + len(builtin_tools()) + len(declared_tools())
-        session = (await done(client, "open_session"))["session"]["id"]  # makes the workspace "main"
+        session = (await done(client, "open_session"))["session"]["id"]
         await done(client, "create_archive", session_id=session, name="notes")
         await done(client, "create_node", session_id=session, archive_id="notes", title="Kept", content="For good.")
         await done(client, "commit_changes", session_id=session, message="Keep")
-        announced = read_announcement(tmp_path / "share" / "memotree")
+        announced = announced_in(home)
         assert announced is not None
-        async with over_stdio(tmp_path, "--tools", "all") as second:  # another agent on the same data
-            hits = (await done(second, "search_nodes", query="good"))["hits"]
+        async with over_stdio(home, "--tools", "all", era="legacy") as second:  # another agent on the same data
+            hits = (await done(second, "search_nodes", query="good", **place))["hits"]
             assert [hit["node"]["title"] for hit in hits] == ["Kept"]
-            missing = {"node_id": "0000000000000000"}
+            missing = {"node_id": "0000000000000000", **place}
             far, near = await refused(second, "get_node", **missing), await refused(client, "get_node", **missing)
             assert far == near
             assert far[0]["code"] == "NODE_NOT_FOUND"
-            assert read_announcement(tmp_path / "share" / "memotree") == announced
-    assert read_announcement(tmp_path / "share" / "memotree") is None
-    async with over_stdio(tmp_path, "--workspace", "main", "--tools", "search_nodes") as client:
+            assert announced_in(home) == announced
+    assert announced_in(home) is None
+    async with over_stdio(home, "--workspace", "fresh", "--tools", "search_nodes", era="legacy") as client:
         assert (await done(client, "search_nodes", query="good"))["hits"]
 
 
@@ -61,7 +103,7 @@ async def test_over_stdio_a_private_server_is_started_when_none_runs(tmp_path: P
 async def test_over_stdio_the_server_that_runs_is_used_and_found_again(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
-    with server_on(folder) as address:
+    with forked_servers(), server_on(folder) as address:
         async with over_stdio(tmp_path, "--data", str(folder), "--workspace", "w", "--tools", "all") as client:
             await done(client, "open_session")
             announced = read_announcement(folder)
@@ -79,7 +121,7 @@ async def test_one_operation_answers_over_stdio_mcp_over_http_and_plain_http(tmp
     folder = tmp_path / "data"
     folder.mkdir()
     text = "# Ships\n\nThe hull was made of oak.\n\n# Sails\n\nSails were made of canvas, woven of hemp.\n"
-    with server_on(folder):
+    with forked_servers(), server_on(folder):
         announced = read_announcement(folder)
         assert announced is not None
         tools = ("--tools", "everyday,get_tree")
@@ -117,74 +159,58 @@ async def test_over_stdio_a_named_server_that_does_not_run_is_reported(tmp_path:
 
 
 @contextmanager
-def program(home: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """``memotree mcp`` with a private server that has started, as a client starts it; its log is in the home."""
-    environment = {**os.environ, "HOME": str(home), "XDG_DATA_HOME": str(home / "share")}
-    command = [sys.executable, "-m", "memotree.cli", "mcp"]
+def running(home: Path) -> Iterator[ForkedProgram]:
+    """A program with a private server that has started; its log is in the home."""
     with (home / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment)  # noqa: S603 - ourselves
+        started = program(home, stderr=log)
     try:
-        for _ in range(600):
-            if announced_in(home):
-                break
+        while announced_in(home) is None:
             with pytest.raises(subprocess.TimeoutExpired):
-                process.wait(0.05)
-        yield process
+                started.wait(0.05)
+        yield started
     finally:
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            assert pipe is not None
+        started.kill()
+        started.wait()
+        for pipe in (started.stdin, started.stdout):
             with suppress(BrokenPipeError):
                 pipe.close()
 
 
-def announced_in(home: Path) -> bool:
-    """Whether a private server runs on the data folder in a home."""
-    return read_announcement(home / "share" / "memotree") is not None
-
-
-def test_a_signal_ends_the_program_while_standard_input_is_open(tmp_path: Path) -> None:
-    with program(tmp_path) as process:
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
-        assert not announced_in(tmp_path)
+def test_a_signal_ends_the_program_while_standard_input_is_open(home: Path) -> None:
+    with running(home) as started:
+        started.terminate()
+        assert started.wait(60) == 0
+        assert announced_in(home) is None
 
 
 @pytest.mark.parametrize("input_is_open", [True, False])
-def test_the_program_ends_in_order_when_nobody_reads_its_answers(tmp_path: Path, input_is_open: bool) -> None:
+def test_the_program_ends_in_order_when_its_answers_are_not_read(home: Path, input_is_open: bool) -> None:
     """Both ends are closed when a client is killed, unless a child of its own still has one."""
-    with program(tmp_path) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdout.close()
-        process.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
-        process.stdin.flush()
+    with running(home) as started:
+        started.stdout.close()
+        started.stdin.write('{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+        started.stdin.flush()
         if not input_is_open:
-            process.stdin.close()
-        assert process.wait(60) == 0
-        assert not announced_in(tmp_path)
-    log = (tmp_path / "log").read_text()
+            started.stdin.close()
+        assert started.wait(60) == 0
+        assert announced_in(home) is None
+    log = (home / "log").read_text()
     assert "the client has closed its end" in log
     assert "error" not in log.lower()
 
 
-@asynccontextmanager
-async def as_the_readme_says(home: Path) -> AsyncIterator[Client]:
-    """A client that uses the README's block as an agent's program does."""
+@pytest.mark.requirement("FOREST-14")
+async def test_the_configuration_in_the_readme_works_as_written(tmp_path: Path) -> None:
     block = re.search(r"```json\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     assert block is not None
     (server,) = json.loads(block[1])["mcpServers"].values()
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = {"HOME": str(home), "PATH": path, **server.get("env", {})}
-    command = StdioServerParameters(command=server["command"], args=server["args"], env=environment)
-    async with Client(stdio_client(command)) as client:
-        yield client
-
-
-@pytest.mark.requirement("FOREST-14")
-async def test_the_configuration_in_the_readme_works_as_written(tmp_path: Path) -> None:
-    async with as_the_readme_says(tmp_path) as client:
-        assert "explore_memory_node" in [tool.name for tool in (await client.list_tools()).tools]
-        assert (await done(client, "remember", text="It works as written."))["node"]["title"] == "It works as written"
+    with command_folder(tmp_path / "bin") as commands:
+        environment = {"HOME": str(tmp_path), "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}"}
+        command = StdioServerParameters(
+            command=server["command"], args=server["args"], env={**environment, **server.get("env", {})}
+        )
+        async with Client(stdio_client(command)) as client:
+            assert "explore_memory_node" in [tool.name for tool in (await client.list_tools()).tools]
+            made = await done(client, "remember", text="It works as written.")
+            assert made["node"]["title"] == "It works as written"
     assert (tmp_path / ".local" / "share" / "memotree").is_dir()
