@@ -53,15 +53,23 @@ class Engine:
         return {each.name for each in (await self.client.get_collections()).collections}
 
 
-@pytest.fixture
-async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
-    process = EmbeddedQdrant(tmp_path / "engine")
+@pytest.fixture(scope="module")
+async def running_engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engine]:
+    process = EmbeddedQdrant(tmp_path_factory.mktemp("engine"))
     async with AsyncExitStack() as cleanup:
         endpoint = await process.start()
         cleanup.push_async_callback(process.stop)
         client = connect(endpoint.url, endpoint.api_key)
         cleanup.push_async_callback(client.close)
         yield Engine(client, process)
+
+
+@pytest.fixture
+async def engine(running_engine: Engine) -> Engine:
+    """An engine without collections."""
+    for name in await running_engine.collections():
+        await running_engine.client.delete_collection(name)
+    return running_engine
 
 
 Open = Callable[[WordllamaEmbedder], AbstractAsyncContextManager[Store]]
@@ -82,6 +90,15 @@ def opened(tmp_path: Path, database_url: str, engine: Engine) -> Open:
             await store.close()
 
     return begin
+
+
+@pytest.fixture
+async def store(opened: Open) -> AsyncIterator[Store]:
+    async with opened(OLD) as found:
+        yield found
+
+
+ROSES = {"content": "Roses need water.", "position": "a1"}
 
 
 OLD, NEW, OTHER = WordllamaEmbedder(), WordllamaEmbedder(64), WordllamaEmbedder(128)
@@ -118,7 +135,7 @@ async def test_the_new_index_answers_at_the_end_and_the_old_one_is_gone(
 ) -> None:
     async with opened(OLD) as store:
         world = await World.create(store, pages, limits)
-        first = await world.put(*world.nodes(40), world.node("Roses", content="Roses need water.", position="a1"))
+        first = await world.put(*world.nodes(40), world.node("Roses", **ROSES))
         steps: list[tuple[str, int, int]] = []
         assert await reindex_with(store, engine.of(NEW), lambda *step: steps.append(step))
         assert store.embedder is NEW
@@ -140,88 +157,84 @@ async def test_the_new_index_answers_at_the_end_and_the_old_one_is_gone(
 
 
 async def test_what_is_committed_meanwhile_is_in_both_indexes_and_the_old_one_answers(
-    opened: Open, engine: Engine, pages: PageTokens, limits: ServiceLimits, monkeypatch: pytest.MonkeyPatch
+    store: Store, world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(OLD) as store:
-        world = await World.create(store, pages, limits)
-        gone = world.node("Gone", content="A comet passes.", position="a1")
-        await world.put(*world.nodes(40), gone)
-        seen: list[str] = []
+    gone = world.node("Gone", content="A comet passes.", position="a1")
+    await world.put(*world.nodes(40), gone)
+    seen: list[str] = []
 
-        model = engine.of(NEW)
-        upsert = model.points.upsert
+    model = engine.of(NEW)
+    upsert = model.points.upsert
 
-        async def meanwhile(points: Sequence[IndexPoint]) -> None:
-            if len(seen) < 3:
-                title = f"kiln{len(seen)}"
-                fresh = world.node(title, content=f"About {title} and ferns.", position="a2")
-                await world.put(fresh, delete=[] if seen else [gone])
-                seen.append(await nearest(store, world, f"{title} and ferns"))
-                assert store.embedder is OLD
-                assert await differences(store, world) == []
-            await upsert(points)
+    async def meanwhile(points: Sequence[IndexPoint]) -> None:
+        if len(seen) < 3:
+            title = f"kiln{len(seen)}"
+            fresh = world.node(title, content=f"About {title} and ferns.", position="a2")
+            await world.put(fresh, delete=[] if seen else [gone])
+            seen.append(await nearest(store, world, f"{title} and ferns"))
+            assert store.embedder is OLD
+            assert await differences(store, world) == []
+        await upsert(points)
 
-        monkeypatch.setattr(model.points, "upsert", meanwhile)
-        assert await reindex_with(store, model, unheard)
-        assert len(seen) == 3, "the next round has what came in the one before"
-        assert store.embedder is NEW
-        for title in seen:
-            assert await nearest(store, world, f"{title} and ferns") == title
-        assert await nearest(store, world, "A comet passes.") != "Gone"
-        assert await differences(store, world) == []
+    monkeypatch.setattr(model.points, "upsert", meanwhile)
+    assert await reindex_with(store, model, unheard)
+    assert len(seen) == 3, "the next round has what came in the one before"
+    assert store.embedder is NEW
+    for title in seen:
+        assert await nearest(store, world, f"{title} and ferns") == title
+    assert await nearest(store, world, "A comet passes.") != "Gone"
+    assert await differences(store, world) == []
 
 
 async def test_a_cancelled_run_leaves_the_old_index_and_the_next_one_goes_on(
-    opened: Open, engine: Engine, pages: PageTokens, limits: ServiceLimits, monkeypatch: pytest.MonkeyPatch
+    store: Store, world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(OLD) as store:
-        world = await World.create(store, pages, limits)
-        other = await World.create(store, pages, limits, "meadow")
-        await world.put(*world.nodes(10))
-        await other.put(*other.nodes(10))
-        model, begun = engine.of(NEW), asyncio.Event()
-        upsert, written = model.points.upsert, list[IndexPoint]()
-        flush, flushed = model.points.flush, asyncio.Event()
+    other = await World.create(store, world.pages, world.limits)
+    await world.put(*world.nodes(10))
+    await other.put(*other.nodes(10))
+    model, begun = engine.of(NEW), asyncio.Event()
+    upsert, written = model.points.upsert, list[IndexPoint]()
+    flush, flushed = model.points.flush, asyncio.Event()
 
-        async def stuck(points: Sequence[IndexPoint]) -> None:
-            if written:
-                await flushed.wait()
-                begun.set()
-                await asyncio.Event().wait()
-            written.extend(points)
-            await upsert(points)
+    async def stuck(points: Sequence[IndexPoint]) -> None:
+        if written:
+            await flushed.wait()
+            begun.set()
+            await asyncio.Event().wait()
+        written.extend(points)
+        await upsert(points)
 
-        async def noticed() -> None:
-            await flush()
-            flushed.set()
+    async def noticed() -> None:
+        await flush()
+        flushed.set()
 
-        monkeypatch.setattr(reindexing, "_FLUSH_SECONDS", 0.05)
-        monkeypatch.setattr(model.points, "flush", noticed)
-        monkeypatch.setattr(model.points, "upsert", stuck)
-        making = asyncio.create_task(reindex_with(store, model, unheard))
-        async with asyncio.timeout(DEADLINE):
-            await begun.wait()
-        making.cancel()
-        await asyncio.gather(making, return_exceptions=True)
-        assert store.embedder is OLD
-        assert not store.indexes.making.locked()
-        last = await world.put(world.node("Roses", content="Roses need water.", position="a1"))
-        assert await nearest(store, world, "roses need water") == "Roses"
-        assert await differences(store, world) == []
+    monkeypatch.setattr(reindexing, "_FLUSH_SECONDS", 0.05)
+    monkeypatch.setattr(model.points, "flush", noticed)
+    monkeypatch.setattr(model.points, "upsert", stuck)
+    making = asyncio.create_task(reindex_with(store, model, unheard))
+    async with asyncio.timeout(DEADLINE):
+        await begun.wait()
+    making.cancel()
+    await asyncio.gather(making, return_exceptions=True)
+    assert store.embedder is OLD
+    assert not store.indexes.making.locked()
+    last = await world.put(world.node("Roses", **ROSES))
+    assert await nearest(store, world, "roses need water") == "Roses"
+    assert await differences(store, world) == []
 
-        again = engine.of(NEW)
-        upsert, more = again.points.upsert, list[IndexPoint]()
+    again = engine.of(NEW)
+    upsert, more = again.points.upsert, list[IndexPoint]()
 
-        async def noted(points: Sequence[IndexPoint]) -> None:
-            more.extend(points)
-            await upsert(points)
+    async def noted(points: Sequence[IndexPoint]) -> None:
+        more.extend(points)
+        await upsert(points)
 
-        monkeypatch.setattr(again.points, "upsert", noted)
-        assert await reindex_with(store, again, unheard)
-        assert len(more) < 21, "what was written is not written again"
-        assert await nearest(store, world, "roses need water", last) == "Roses"
-        for each in (world, other):
-            assert await differences(store, each) == []
+    monkeypatch.setattr(again.points, "upsert", noted)
+    assert await reindex_with(store, again, unheard)
+    assert len(more) < 21, "what was written is not written again"
+    assert await nearest(store, world, "roses need water", last) == "Roses"
+    for each in (world, other):
+        assert await differences(store, each) == []
 
 
 @pytest.mark.parametrize("how", ["abandoned", "for another model"])
@@ -242,7 +255,7 @@ async def test_what_was_begun_is_deleted_if_nobody_goes_on_with_it(
         assert collection_name(NEW.model, 64) in await engine.collections()
     async with opened(OLD) as store:  # it is known after a start, too
         world = world.on(store)
-        await world.put(world.node("Roses", content="Roses need water.", position="a1"))
+        await world.put(world.node("Roses", **ROSES))
         if how == "abandoned":
             assert await store.indexes.abandon()
             assert not await store.indexes.abandon()
@@ -263,137 +276,125 @@ async def test_what_was_begun_is_deleted_if_nobody_goes_on_with_it(
 
 
 async def test_a_search_that_has_begun_ends_on_the_old_index(
-    opened: Open, engine: Engine, pages: PageTokens, limits: ServiceLimits, monkeypatch: pytest.MonkeyPatch
+    store: Store, world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(OLD) as store:
-        world = await World.create(store, pages, limits)
-        await world.put(*world.nodes(10), world.node("Roses", content="Roses need water.", position="a1"))
-        await store.indexer.current(world.workspace)
-        begun, may_go_on = asyncio.Event(), asyncio.Event()
-        nearest_of = store.index.nearest
+    await world.put(*world.nodes(10), world.node("Roses", **ROSES))
+    await store.indexer.current(world.workspace)
+    begun, may_go_on = asyncio.Event(), asyncio.Event()
+    nearest_of = store.index.nearest
 
-        async def late(*arguments: object) -> object:
-            begun.set()
-            await may_go_on.wait()
-            return await nearest_of(*arguments)  # type: ignore[arg-type]  # as it was called
+    async def late(*arguments: object) -> object:
+        begun.set()
+        await may_go_on.wait()
+        return await nearest_of(*arguments)  # type: ignore[arg-type]  # as it was called
 
-        monkeypatch.setattr(store.index, "nearest", late)
-        searching = asyncio.create_task(nearest(store, world, "roses need water"))
+    monkeypatch.setattr(store.index, "nearest", late)
+    searching = asyncio.create_task(nearest(store, world, "roses need water"))
+    making = asyncio.create_task(reindex_with(store, engine.of(NEW), unheard))
+    async with asyncio.timeout(DEADLINE):
+        await begun.wait()
+        while store.embedder is OLD:  # noqa: ASYNC110 - the switch tells nobody
+            await asyncio.sleep(0.01)
+        assert not making.done()
+        assert collection_name(OLD.model, 256) in await engine.collections()
+        assert await nearest(store, world, "roses need water") == "Roses"
+        may_go_on.set()
+        assert await searching == "Roses"
+        assert await making
+    assert await engine.collections() == {collection_name(NEW.model, 64)}
+
+
+async def test_a_cancellation_after_the_switch_has_no_effect(store: Store, world: World, engine: Engine) -> None:
+    await world.put(*world.nodes(10), world.node("Roses", **ROSES))
+    switched = asyncio.Event()
+
+    async def noticed(_made: object) -> None:
+        switched.set()
+
+    store.indexes.when_switched.append(noticed)
+    with store.current.in_use():
         making = asyncio.create_task(reindex_with(store, engine.of(NEW), unheard))
         async with asyncio.timeout(DEADLINE):
-            await begun.wait()
-            while store.embedder is OLD:  # noqa: ASYNC110 - the switch tells nobody
-                await asyncio.sleep(0.01)
-            assert not making.done()
-            assert collection_name(OLD.model, 256) in await engine.collections()
-            assert await nearest(store, world, "roses need water") == "Roses"
-            may_go_on.set()
-            assert await searching == "Roses"
-            assert await making
-        assert await engine.collections() == {collection_name(NEW.model, 64)}
-
-
-async def test_a_cancellation_after_the_switch_has_no_effect(
-    opened: Open, engine: Engine, pages: PageTokens, limits: ServiceLimits
-) -> None:
-    async with opened(OLD) as store:
-        world = await World.create(store, pages, limits)
-        await world.put(*world.nodes(10), world.node("Roses", content="Roses need water.", position="a1"))
-        switched = asyncio.Event()
-
-        async def noticed(_made: object) -> None:
-            switched.set()
-
-        store.indexes.when_switched.append(noticed)
-        with store.current.in_use():
-            making = asyncio.create_task(reindex_with(store, engine.of(NEW), unheard))
-            async with asyncio.timeout(DEADLINE):
-                await switched.wait()
-            await cancel_and_wait([making])
-            assert making.result(), "the new index answers, so it is no failure"
-        async with asyncio.timeout(DEADLINE):
-            while len(await engine.collections()) > 1:  # noqa: ASYNC110 - the background tells nobody
-                await asyncio.sleep(0.01)
-        assert store.embedder is NEW
-        assert await nearest(store, world, "roses need water") == "Roses"
-        assert await differences(store, world) == []
+            await switched.wait()
+        await cancel_and_wait([making])
+        assert making.result(), "the new index answers, so it is no failure"
+    async with asyncio.timeout(DEADLINE):
+        while len(await engine.collections()) > 1:  # noqa: ASYNC110 - the background tells nobody
+            await asyncio.sleep(0.01)
+    assert store.embedder is NEW
+    assert await nearest(store, world, "roses need water") == "Roses"
+    assert await differences(store, world) == []
 
 
 async def test_the_old_index_is_used_and_fed_while_the_answer_to_the_switch_is_lost(
-    opened: Open, engine: Engine, pages: PageTokens, limits: ServiceLimits, monkeypatch: pytest.MonkeyPatch
+    store: Store, world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(OLD) as store:
-        world = await World.create(store, pages, limits)
-        await world.put(*world.nodes(10))
+    await world.put(*world.nodes(10))
 
-        async def lost(_made: object) -> None:
-            raise DatabaseUnavailableError("PostgreSQL went away behind the commit.")
+    async def lost(_made: object) -> None:
+        raise DatabaseUnavailableError("PostgreSQL went away behind the commit.")
 
-        with monkeypatch.context() as patch:
-            patch.setattr(store.indexes, "answer_with", lost)
-            with pytest.raises(DatabaseUnavailableError):
-                await reindex_with(store, engine.of(NEW), unheard)
-        await store.indexes.delete_retired()
-        assert not await store.indexes.abandon()
-        await world.put(world.node("Roses", content="Roses need water.", position="a1"))
-        assert store.embedder is OLD
-        assert await nearest(store, world, "roses need water") == "Roses"
-        await reindex_with(store, engine.of(NEW), unheard)
-        assert store.embedder is NEW
-        assert await engine.collections() == {collection_name(NEW.model, 64)}
-        assert await nearest(store, world, "roses need water") == "Roses"
-        assert await differences(store, world) == []
+    with monkeypatch.context() as patch:
+        patch.setattr(store.indexes, "answer_with", lost)
+        with pytest.raises(DatabaseUnavailableError):
+            await reindex_with(store, engine.of(NEW), unheard)
+    await store.indexes.delete_retired()
+    assert not await store.indexes.abandon()
+    await world.put(world.node("Roses", **ROSES))
+    assert store.embedder is OLD
+    assert await nearest(store, world, "roses need water") == "Roses"
+    await reindex_with(store, engine.of(NEW), unheard)
+    assert store.embedder is NEW
+    assert await engine.collections() == {collection_name(NEW.model, 64)}
+    assert await nearest(store, world, "roses need water") == "Roses"
+    assert await differences(store, world) == []
 
 
 async def test_workspaces_that_come_and_go_meanwhile_are_whole_or_gone(
-    opened: Open, engine: Engine, pages: PageTokens, limits: ServiceLimits, monkeypatch: pytest.MonkeyPatch
+    store: Store, world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(OLD) as store:
-        world = await World.create(store, pages, limits)
-        await world.put(*world.nodes(10))
-        leaving = await World.create(store, pages, limits, "leaving")
-        await leaving.put(*leaving.nodes(5))
-        model, come = engine.of(NEW), list[World]()
-        flush = model.points.flush
+    await world.put(*world.nodes(10))
+    leaving = await World.create(store, world.pages, world.limits, "leaving")
+    await leaving.put(*leaving.nodes(5))
+    model, come = engine.of(NEW), list[World]()
+    flush = model.points.flush
 
-        async def meanwhile() -> None:
-            await flush()
-            if not come:
-                come.append(await World.create(store, pages, limits, "coming"))
-                await come[0].put(come[0].node("Roses", content="Roses need water."))
-                await WorkspaceOperations(store, pages, limits).delete_workspace(
-                    workspace_service_pb2.DeleteWorkspaceRequest(workspace="leaving", confirm_name="leaving")
-                )
+    async def meanwhile() -> None:
+        await flush()
+        if not come:
+            come.append(await World.create(store, world.pages, world.limits))
+            await come[0].put(come[0].node("Roses", content="Roses need water."))
+            await WorkspaceOperations(store, world.pages, world.limits).delete_workspace(
+                workspace_service_pb2.DeleteWorkspaceRequest(workspace="leaving", confirm_name="leaving")
+            )
 
-        monkeypatch.setattr(model.points, "flush", meanwhile)
-        assert await reindex_with(store, model, unheard)
-        assert await nearest(store, come[0], "roses need water") == "Roses"
-        assert await store.index.count(leaving.workspace) == 0
-        for each in (world, come[0]):
-            assert await differences(store, each) == []
+    monkeypatch.setattr(model.points, "flush", meanwhile)
+    assert await reindex_with(store, model, unheard)
+    assert await nearest(store, come[0], "roses need water") == "Roses"
+    assert await store.index.count(leaving.workspace) == 0
+    for each in (world, come[0]):
+        assert await differences(store, each) == []
 
 
 async def test_a_rebuild_meanwhile_leaves_no_point_of_the_rows_that_went(
-    opened: Open, engine: Engine, pages: PageTokens, limits: ServiceLimits, monkeypatch: pytest.MonkeyPatch
+    store: Store, world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(OLD) as store:
-        world = await World.create(store, pages, limits)
-        await world.put(*world.nodes(10), world.node("Roses", content="Roses need water.", position="a1"))
-        model, rebuilt = engine.of(NEW), list[bool]()
-        flush = model.points.flush
+    await world.put(*world.nodes(10), world.node("Roses", **ROSES))
+    model, rebuilt = engine.of(NEW), list[bool]()
+    flush = model.points.flush
 
-        async def meanwhile() -> None:
-            await flush()
-            if not rebuilt:
-                rebuilt.append(True)
-                await store.rebuild(world.workspace)
+    async def meanwhile() -> None:
+        await flush()
+        if not rebuilt:
+            rebuilt.append(True)
+            await store.rebuild(world.workspace)
 
-        monkeypatch.setattr(model.points, "flush", meanwhile)
-        assert await reindex_with(store, model, unheard)
-        assert rebuilt
-        assert await nearest(store, world, "roses need water") == "Roses"
-        assert await store.index.count(world.workspace) == 11
-        assert await differences(store, world) == []
+    monkeypatch.setattr(model.points, "flush", meanwhile)
+    assert await reindex_with(store, model, unheard)
+    assert rebuilt
+    assert await nearest(store, world, "roses need water") == "Roses"
+    assert await store.index.count(world.workspace) == 11
+    assert await differences(store, world) == []
 
 
 async def test_what_the_old_index_had_in_hand_at_the_switch_is_counted_by_the_new_one(
@@ -412,7 +413,7 @@ async def test_what_the_old_index_had_in_hand_at_the_switch_is_counted_by_the_ne
         world = await World.create(store, pages, limits)
         await store.indexer.stop()
         monkeypatch.setattr(old, "embed", late)
-        await world.put(*world.nodes(10), world.node("Roses", content="Roses need water.", position="a1"))
+        await world.put(*world.nodes(10), world.node("Roses", **ROSES))
         drained = asyncio.create_task(store.index_rows(world.workspace))
         async with asyncio.timeout(DEADLINE):
             await begun.wait()
