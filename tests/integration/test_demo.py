@@ -5,25 +5,26 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from forked import command_folder, forked_servers
 
 from memotree.local.server_process import ServerProcess
 
 _README: Final = Path(__file__).parents[2] / "README.md"
-_BIN: Final = Path(sys.executable).parent
 
 
 @pytest.fixture(name="environment", scope="module")
-def _environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def _environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The environment of a user who has never used MemoTree; any ports, since tests run next to each other."""
     home = tmp_path_factory.mktemp("home")
     given = {name: value for name, value in os.environ.items() if not name.startswith(("MEMOTREE_", "XDG_"))}
-    path = f"{_BIN}{os.pathsep}{os.environ['PATH']}"
-    return {**given, "HOME": str(home), "PATH": path, "MEMOTREE_PORT": "0", "MEMOTREE_HTTP_PORT": "0"}
+    with command_folder(tmp_path_factory.mktemp("programs") / "bin") as commands, forked_servers():
+        path = f"{commands}{os.pathsep}{os.environ['PATH']}"
+        yield {**given, "HOME": str(home), "PATH": path, "MEMOTREE_PORT": "0", "MEMOTREE_HTTP_PORT": "0"}
 
 
 def _run(command: str, environment: Mapping[str, str], folder: Path) -> "subprocess.CompletedProcess[str]":
@@ -71,7 +72,7 @@ def test_the_last_commands_of_the_demo_work_as_they_are_printed(
     facts = shown["steps"][-1]["facts"]
     start, export, *tried = facts["commands"]
     server = ServerProcess.start(
-        ["/bin/sh", "-c", f"exec {start}"],
+        [sys.executable, "-m", "memotree.cli", *shlex.split(start)[1:]],
         folder=Path(facts["data"]),
         log=tmp_path / "server.log",
         environment=environment,

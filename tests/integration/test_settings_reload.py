@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import forked_servers
 from typer.testing import CliRunner
 
 from memotree.cli.app import app
@@ -17,9 +18,9 @@ from memotree.local.server_process import ServerProcess
 pytestmark = pytest.mark.requirement("TOOL-11")
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("settings")
 
 
 @pytest.fixture
@@ -28,17 +29,18 @@ def server(folder: Path) -> Iterator[ServerProcess]:
     (folder / "memotree.toml").write_text('[log]\nformat = "json"\nlevel = "warning"\n', encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MEMOTREE_")}
     command = [sys.executable, "-m", "memotree.cli", "serve", "--data", str(folder / "data"), "--port", "0"]
-    started = ServerProcess.start(
-        [*command, "--no-http"],
-        folder=folder / "data",
-        log=folder / "log",
-        environment=environment,
-        working_folder=folder,
-    )
-    try:
-        yield started
-    finally:
-        started.stop()
+    with forked_servers():
+        started = ServerProcess.start(
+            [*command, "--no-http"],
+            folder=folder / "data",
+            log=folder / "log",
+            environment=environment,
+            working_folder=folder,
+        )
+        try:
+            yield started
+        finally:
+            started.stop()
 
 
 def lines(folder: Path, event: str) -> list[Any]:
