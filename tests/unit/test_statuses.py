@@ -1,8 +1,5 @@
 """One table maps errors to statuses; server and client have exactly its classes."""
 
-import subprocess
-import sys
-
 import pytest
 
 from memotree.client import errors as client_errors
@@ -33,10 +30,3 @@ def test_an_error_below_one_of_the_client_keeps_its_status() -> None:
         pass
 
     assert StaleError.code == "ABORTED"
-
-
-def test_a_client_loads_neither_the_store_nor_its_libraries() -> None:
-    program = "import sys, memotree.client.aio, memotree.client.blocking; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()  # noqa: S603
-    assert "memotree.client.errors" in loaded
-    assert not {"memotree_storage", "psycopg", "numpy", "qdrant_client"} & set(loaded)

@@ -281,19 +281,6 @@ def test_forced_colours_draw_no_spinner_or_bar_into_a_file(
     assert capsys.readouterr().err == ""
 
 
-def test_help_needs_neither_grpc_nor_pydantic(home: Path) -> None:
-    code = (
-        "import sys\nsys.argv = ['memotree', '--help']\nfrom memotree.cli import main\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "sys.exit(' '.join(sorted({'grpc', 'pydantic', 'tenacity', 'asyncio'} & set(sys.modules))) or 0)"
-    )
-    done = subprocess.run(  # noqa: S603 - our own code
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=home
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "rebuild" in done.stdout
-
-
 @pytest.mark.requirement("USE-10")
 def test_the_start_collects_no_garbage_and_the_command_does(memotree: CommandLine) -> None:
     assert memotree.fake.address

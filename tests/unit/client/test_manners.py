@@ -26,33 +26,6 @@ pytestmark = pytest.mark.requirement("USE-7")
 NOWHERE = "127.0.0.1:1"
 
 
-def imported_by(statement: str) -> set[str]:
-    """The top-level modules that a new interpreter has after the statement."""
-    program = f"{statement}\nimport sys\nprint(*{{name.partition('.')[0] for name in sys.modules}})"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)  # noqa: S603 - our own
-    return set(done.stdout.split())
-
-
-def test_importing_the_package_imports_no_library() -> None:
-    assert imported_by("import memotree") - imported_by("import importlib, typing") == {"memotree"}
-
-
-def test_the_client_imports_only_what_a_thin_installation_has() -> None:
-    heavy = {
-        "numpy",
-        "dulwich",
-        "psycopg",
-        "pydantic",
-        "qdrant_client",
-        "qdrant_edge",
-        "openai",
-        "rich",
-        "typer",
-        "mcp",
-    }
-    assert not imported_by("from memotree import Client") & heavy
-
-
 def test_every_public_name_can_be_imported_from_the_package() -> None:
     assert {name: getattr(memotree, name, None) for name in memotree.__all__}
     assert memotree.Client is Client

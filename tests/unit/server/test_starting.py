@@ -2,8 +2,6 @@
 
 import asyncio
 import gc
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -112,27 +110,3 @@ async def test_a_folder_in_use_is_told_before_anything_starts(
         async with EmbeddedServers(settings):
             pass
     assert servers.told == []
-
-
-def test_the_start_imports_nothing_that_the_embedded_servers_do_not_need() -> None:
-    heavy = (starting.COMPOSITION_ROOT, "memotree_storage.store", "qdrant_client", "mcp", "langchain_core", "pypdf")
-    program = f"import sys, memotree.server.starting; print([name for name in {heavy!r} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)  # noqa: S603
-    assert done.stdout.strip() == "[]"
-
-
-def test_a_server_loads_readers_splitters_and_models_of_qdrant_only_when_they_are_used() -> None:
-    program = (
-        "import sys\n"
-        "from memotree.server.starting import _import_root\n"
-        "_import_root()\n"
-        "used_later = ('pypdf', 'charset_normalizer', 'langchain_core', 'tokenizers', 'openai', 'mcp', 'typer')\n"
-        "assert not [name for name in used_later if name in sys.modules]\n"
-        "from qdrant_client import models\n"
-        "unbuilt = [each for each in vars(models).values() if not getattr(each, '__pydantic_complete__', True)]\n"
-        "assert len(unbuilt) > 50, len(unbuilt)\n"
-        "inner = models.Filter(must=[models.FieldCondition(key='a', match=models.MatchValue(value='b'))])\n"
-        "outer = models.Filter(must=[inner], must_not=[models.HasIdCondition(has_id=['a'])])\n"
-        "assert models.Filter.model_validate(outer.model_dump()) == outer\n"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)  # noqa: S603 - our own code
