@@ -87,8 +87,9 @@ def embedder() -> WordllamaEmbedder:
     return WordllamaEmbedder()
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(scope="module")
 async def workers(embedder: WordllamaEmbedder, repository: GitRepository) -> AsyncIterator[FeatureWorkers]:
+    """Those of all tests: what one test leaves running, the next one uses."""
     made = FeatureWorkers(embedder, ENCODER, lambda _: repository.path)
     yield made
     await made.stop()
@@ -122,19 +123,15 @@ def assert_equal(made: EncodedSlice | None, rows: Sequence[Pending], embedder: W
     assert made.encoded.counted == len(fresh)
 
 
-async def test_a_worker_returns_what_this_process_makes(
-    workers: FeatureWorkers, rows: list[Pending], embedder: WordllamaEmbedder
-) -> None:
-    assert_equal(await workers.made(1, WORKSPACE, rows, 1), rows, embedder)
-
-
-async def test_more_workers_share_the_slices_and_end_when_they_rest(
+async def test_workers_share_the_slices_return_what_this_process_makes_and_end_when_they_rest(
     workers: FeatureWorkers, rows: list[Pending], embedder: WordllamaEmbedder
 ) -> None:
     many = len(workers.workers)
-    slices = [workers.made(1, WORKSPACE, rows[:100], many) for _ in range(2 * many)]
-    for made in await asyncio.gather(*slices):
-        assert_equal(made, rows[:100], embedder)
+    slices = [rows, *(2 * many - 1) * [rows[:10]]]
+    for made, some in zip(
+        await asyncio.gather(*(workers.made(1, WORKSPACE, each, many) for each in slices)), slices, strict=True
+    ):
+        assert_equal(made, some, embedder)
     processes = [worker.process for worker in workers.workers]
     assert all(process is not None for process in processes)
     await workers.rest()
@@ -160,6 +157,7 @@ async def test_a_killed_worker_is_noticed_and_another_one_is_started(
 async def test_a_worker_that_cannot_start_is_noticed(
     workers: FeatureWorkers, rows: list[Pending], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    await workers.rest()
     monkeypatch.setattr("sys.executable", "/nowhere/python")
     assert await workers.made(1, WORKSPACE, rows[:10], 1) is None
 
@@ -188,4 +186,4 @@ def test_a_slice_fits_only_rows_that_are_held_as_they_were_read(rows: list[Pendi
     assert made.fits(held)
     assert not made.fits({**held, some[1].outbox_id: some[1]._replace(to_seq=12)}), "its version has ended meanwhile"
     del held[some[2].outbox_id]
-    assert not made.fits(held), "somebody else has applied it"
+    assert not made.fits(held), "it was applied elsewhere"
