@@ -62,56 +62,45 @@ def test_a_console_log_has_the_same_events() -> None:
     assert "error connecting" not in text  # the store logs the beginning and the end of an outage
 
 
-FORGED = """
-from memotree.server.logs import configure_logging
-configure_logging("info", {form!r})
-import structlog
-name = "a\\n2026-11-26 12:00:00 [info     ] call code=OK\\x1b[2J\\r\\u2028\\x85"
-structlog.get_logger("memotree.call").info("call", method=name, values=[name])
-structlog.get_logger("memotree.call").warning(name, why=name)
-try:
-    raise ValueError(name)
-except ValueError:
-    structlog.get_logger("memotree.call").exception("failed")
-"""
-
-
 @pytest.mark.requirement("TOOL-12")
 @pytest.mark.parametrize("form", ["json", "console"])
-def test_no_name_or_message_of_a_caller_forges_a_line_or_moves_the_cursor(form: str) -> None:
-    ran = subprocess.run([sys.executable, "-c", FORGED.format(form=form)], capture_output=True, check=True)  # noqa: S603 - our own program
-    text = ran.stderr.decode()
+def test_no_name_or_message_of_a_caller_forges_a_line_or_moves_the_cursor(
+    form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure_logging("info", form)
+    name = "a\n2026-11-26 12:00:00 [info     ] call code=OK\x1b[2J\r\u2028\x85"
+    log = structlog.get_logger("memotree.call")
+    log.info("call", method=name, values=[name])
+    log.warning(name, why=name)
+    try:
+        raise ValueError(name)  # noqa: TRY301 - the text is what is tested
+    except ValueError:
+        log.exception("failed")
+    text = capsys.readouterr().err
     assert not [each for each in text if not each.isprintable() and each != "\n"]
     lines = text.splitlines()
     assert sum(not line.startswith("    |") for line in lines) == 3
     assert not [line for line in lines if line.startswith("2026-11-26 12:00:00")]
 
 
-LONG = """
-from memotree.server.logs import configure_logging
-configure_logging("info", {form!r})
-import structlog
-log = structlog.get_logger("memotree.call")
-text = chr(0x80) * (1 << 22)
-structlog.contextvars.bind_contextvars(principal=text)
-log.info("call", request=text, values=[text, {{"inner": (text,)}}])
-log.warning(text)
-try:
-    raise ValueError(text)
-except ValueError:
-    log.exception("failed")
-log.info("call", method="m" * 2_000)
-"""
-
-
 @pytest.mark.parametrize("form", ["json", "console"])
-def test_texts_of_any_length_are_cut_before_they_are_written(form: str) -> None:
-    """Each unprintable character is escaped by itself, and no call goes on meanwhile."""
-    ran = subprocess.run([sys.executable, "-c", LONG.format(form=form)], capture_output=True, text=True, check=True)  # noqa: S603 - our own program
-    assert len(ran.stderr) < 400_000
-    assert "4,194,304 characters, cut" in ran.stderr
-    assert "ValueError" in ran.stderr
-    assert "m" * 2_000 in ran.stderr.splitlines()[-1], "a text of 2,000 characters is whole"
+def test_texts_of_any_length_are_cut_before_they_are_written(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each unprintable character is escaped by itself, and no other call goes on while it is."""
+    configure_logging("info", form)
+    log, text = structlog.get_logger("memotree.call"), chr(0x80) * (1 << 22)
+    with structlog.contextvars.bound_contextvars(principal=text):
+        log.info("call", request=text, values=[text, {"inner": (text,)}])
+        log.warning(text)
+        try:
+            raise ValueError(text)  # noqa: TRY301 - the text is what is tested
+        except ValueError:
+            log.exception("failed")
+        log.info("call", method="m" * 2_000)
+    told = capsys.readouterr().err
+    assert len(told) < 400_000
+    assert "4,194,304 characters, cut" in told
+    assert "ValueError" in told
+    assert "m" * 2_000 in told.splitlines()[-1], "a text of 2,000 characters is whole"
 
 
 def test_the_end_of_a_long_traceback_is_kept(capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,7 +132,7 @@ print("still serving")
 """
 
 
-def test_a_log_that_nobody_reads_any_more_stops_no_call() -> None:
+def test_a_log_without_a_reader_stops_no_call() -> None:
     """As in ``memotree serve 2>&1 | head``, or with a full disk behind standard error."""
     ran = subprocess.run([sys.executable, "-c", WITHOUT_A_READER], capture_output=True, text=True, check=False)  # noqa: S603 - our own program
     assert (ran.stdout, ran.returncode) == ("still serving\n", 0)
