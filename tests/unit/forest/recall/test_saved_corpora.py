@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memotree_storage.faults import ENVIRONMENT_VARIABLE
 from unit.forest.recall.trees import WIDE, Tree, changed
 
 from memotree.forest.recall.saved.array_files import FACTS
@@ -283,28 +282,36 @@ def test_nobody_else_may_read_what_is_saved(tmp_path: Path) -> None:
 
 
 PROGRAM: Final = """
-import sys
+import os, sys
 from pathlib import Path
+from memotree_storage import faults
 from unit.forest.recall.test_saved_corpora import OF, corpus_from, saved_in
-saved_in(Path(sys.argv[1])).save(OF, corpus_from(4)[1], lambda: True)
+for folder in map(Path, sys.argv[1:]):
+    process = os.fork()
+    if not process:
+        faults._target, faults._left = faults._parse(folder.name)
+        saved_in(folder).save(OF, corpus_from(4)[1], lambda: True)
+        os._exit(0)
+    assert os.WIFSIGNALED(os.waitpid(process, 0)[1]), folder
 """
+"""Saves into each folder, and is killed at the fault point of this name."""
 
 
-@pytest.mark.parametrize("fault", ["recall.array_saved:1", "recall.array_saved:20", "recall.corpus_written"])
-def test_a_kill_while_saving_leaves_the_one_before(tmp_path: Path, fault: str) -> None:
-    saved, corpus = saved_in(tmp_path), corpus_from(3)[1]
-    saved.save(replace(OF, commit_id="b" * 40), corpus, lambda: True)
-    ended = subprocess.run(  # noqa: S603 - this interpreter and the program above
-        [sys.executable, "-c", PROGRAM, str(tmp_path)],
-        check=False,
-        env=os.environ | {ENVIRONMENT_VARIABLE: fault, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )
-    assert ended.returncode < 0
-    assert len(list((tmp_path / "recall/garden").iterdir())) == 2
-    found = saved.find("garden")
-    assert found is not None
-    assert found.of.commit_id == "b" * 40
-    assert identical(found.read({}), corpus)
-    saved.clear(["garden"])
-    assert [path.name for path in (tmp_path / "recall/garden").iterdir()] == ["1"]
-    assert saved.save(OF, corpus, lambda: True)
+def test_a_kill_while_saving_leaves_the_one_before(tmp_path: Path) -> None:
+    folders = [tmp_path / fault for fault in ("recall.array_saved:1", "recall.array_saved:20", "recall.corpus_written")]
+    corpus = corpus_from(3)[1]
+    for folder in folders:
+        folder.mkdir()
+        saved_in(folder).save(replace(OF, commit_id="b" * 40), corpus, lambda: True)
+    paths = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    subprocess.run([sys.executable, "-c", PROGRAM, *map(str, folders)], check=True, env=os.environ | paths)  # noqa: S603 - this interpreter and the program above
+    for folder in folders:
+        saved = saved_in(folder)
+        assert len(list((folder / "recall/garden").iterdir())) == 2, folder.name
+        found = saved.find("garden")
+        assert found is not None, folder.name
+        assert found.of.commit_id == "b" * 40, folder.name
+        assert identical(found.read({}), corpus), folder.name
+        saved.clear(["garden"])
+        assert [path.name for path in (folder / "recall/garden").iterdir()] == ["1"], folder.name
+        assert saved.save(OF, corpus, lambda: True), folder.name
