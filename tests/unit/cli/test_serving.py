@@ -97,12 +97,11 @@ finally:
 
 
 @pytest.mark.requirement("USE-8")
-@pytest.mark.parametrize("command", ["serve", "mcp"])
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("command", "name", "value", "told"),
     [
-        ("MEMOTREE_PROT", "7319", "there is no such setting; did you mean MEMOTREE_PORT?"),
-        ("MEMOTREE_SESSION_TTL", "a week", "give a number with a unit"),
+        ("serve", "MEMOTREE_PROT", "7319", "there is no such setting; did you mean MEMOTREE_PORT?"),
+        ("mcp", "MEMOTREE_SESSION_TTL", "a week", "give a number with a unit"),
     ],
 )
 def test_a_wrong_setting_is_told_before_anything_slow_is_loaded(
