@@ -27,6 +27,7 @@ from memotree.tools.builtin.network import MOST_REDIRECTS, Network, TooManyRedir
 pytestmark = pytest.mark.requirement("TOOL-6")
 
 PUBLIC = "93.184.215.14"
+CERTIFICATES = ssl.create_default_context()
 
 
 class Names:
@@ -49,7 +50,7 @@ def here_is_public(address: Address) -> bool:
 
 def network(*patterns: str, names: Names | None = None) -> Network:
     resolve = names or Names({"a.test": [["127.0.0.1"]], "b.test": [["127.0.0.1"]]})
-    return Network(AllowedHosts(patterns, here_is_public, resolve), ssl.create_default_context())
+    return Network(AllowedHosts(patterns, here_is_public, resolve), CERTIFICATES)
 
 
 async def test_a_request_is_made_and_its_answer_read() -> None:
@@ -178,7 +179,7 @@ async def test_an_address_that_is_not_public_is_not_reached(address: str) -> Non
         async def resolve(_host: str, _port: int) -> Sequence[str]:
             return [address]
 
-        reached = Network(AllowedHosts(patterns, resolve=resolve))
+        reached = Network(AllowedHosts(patterns, resolve=resolve), CERTIFICATES)
         with pytest.raises(HostNotAllowedError) as refused:
             await reached.http_request(url)
         assert refused.value.reason == "HOST_NOT_ALLOWED"
