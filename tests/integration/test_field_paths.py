@@ -93,47 +93,36 @@ CHANGES: list[tuple[pb.NodeChange, list[str]]] = [
 """Changes of a batch, and the wrong arguments of each."""
 
 
-@pytest.mark.parametrize(("method", "fields", "violated"), CALLS)
-async def test_a_wrong_argument_is_named_by_its_path_in_the_request(
-    untouched: Wire, method: str, fields: dict[str, Any], violated: list[str]
-) -> None:
-    refusal = await untouched.refused(method, **fields)
-    assert (refusal.code, list(refusal.fields)) == ("INVALID_ARGUMENT", violated)
-    assert all(path in refusal.message for path in violated), "the sentence names the same fields"
+async def test_a_wrong_argument_is_named_by_its_path_in_the_request(untouched: Wire) -> None:
+    for method, fields, violated in CALLS:
+        refusal = await untouched.refused(method, **fields)
+        assert (refusal.code, list(refusal.fields)) == ("INVALID_ARGUMENT", violated), (method, fields)
+        assert all(path in refusal.message for path in violated), "the sentence names the same fields"
 
 
 @pytest.mark.requirement("CANVAS-9")
-@pytest.mark.parametrize("number", range(len(CHANGES)))
-async def test_a_wrong_argument_of_a_batch_is_named_with_its_change(untouched: Wire, number: int) -> None:
-    change, paths = CHANGES[number]
+async def test_a_wrong_argument_of_a_batch_is_named_with_its_change(untouched: Wire) -> None:
     fine = pb.NodeChange(update=pb.UpdateNodeRequest(node_id=ROOT, title="Fine"))
-    refusal = await untouched.refused("BatchChangeNodes", changes=[fine, fine, change])
-    assert refusal.code == "INVALID_ARGUMENT"
-    assert list(refusal.fields) == [".".join(filter(None, ("changes[2]", path))) for path in paths]
-    assert refusal.message.startswith("changes[2]: ")
-
-
-@pytest.mark.requirement("CANVAS-9")
-async def test_the_message_of_a_batch_is_named_as_the_batchs_own(untouched: Wire) -> None:
-    fine = pb.NodeChange(update=pb.UpdateNodeRequest(node_id=ROOT, title="Fine"))
+    for change, paths in CHANGES:
+        refusal = await untouched.refused("BatchChangeNodes", changes=[fine, fine, change])
+        expected = [".".join(filter(None, ("changes[2]", path))) for path in paths]
+        assert (refusal.code, list(refusal.fields)) == ("INVALID_ARGUMENT", expected), change
+        assert refusal.message.startswith("changes[2]: ")
     refusal = await untouched.refused("BatchChangeNodes", changes=[fine], commit_message=BAD)
-    assert (refusal.code, refusal.fields) == ("INVALID_ARGUMENT", ("commit_message",))
+    assert (refusal.code, refusal.fields) == ("INVALID_ARGUMENT", ("commit_message",)), "the batch's own"
 
 
 @pytest.mark.requirement("CANVAS-9", "STORE-2")
-@pytest.mark.parametrize("kind", ["create", "update", "move", "delete", "add_relation", "remove_relation"])
-async def test_a_change_of_a_batch_has_no_request_id_of_its_own(untouched: Wire, kind: str) -> None:
-    change = pb.NodeChange()
-    getattr(change, kind).request_id = "once"
-    refusal = await untouched.refused("BatchChangeNodes", changes=[change], request_id="once")
-    assert (refusal.code, refusal.fields) == ("INVALID_ARGUMENT", (f"changes[0].{kind}.request_id",))
-    assert "give one to the batch" in refusal.message
+async def test_a_change_of_a_batch_has_no_request_id_of_its_own(untouched: Wire) -> None:
+    for kind in ("create", "update", "move", "delete", "add_relation", "remove_relation"):
+        change = pb.NodeChange()
+        getattr(change, kind).request_id = "once"
+        refusal = await untouched.refused("BatchChangeNodes", changes=[change], request_id="once")
+        assert (refusal.code, refusal.fields) == ("INVALID_ARGUMENT", (f"changes[0].{kind}.request_id",))
+        assert "give one to the batch" in refusal.message
 
 
-@pytest.mark.parametrize("field", ["old_revision", "new_revision"])
-async def test_an_ambiguous_revision_is_named_as_the_request_calls_it(
-    world: World, history: HistoryOperations, field: str
-) -> None:
+async def test_an_ambiguous_revision_is_named_as_the_request_calls_it(world: World, history: HistoryOperations) -> None:
     head = await world.put(world.node())
     twin = head[:39] + ("0" if head[39] != "0" else "1")
     async with world.store.database.transaction() as conn:
@@ -143,10 +132,11 @@ async def test_an_ambiguous_revision_is_named_as_the_request_calls_it(
             " where commit_id = %s",
             (twin, head),
         )
-    named = {"old_revision": "main", "new_revision": "main", field: head[:20]}
-    with pytest.raises(AmbiguousRevisionError) as refused:
-        await history.diff_revisions(DiffRevisionsRequest(workspace=world.workspace, **named))
-    assert [violation.field for violation in refused.value.violations] == [field]
+    for field in ("old_revision", "new_revision"):
+        named = {"old_revision": "main", "new_revision": "main", field: head[:20]}
+        with pytest.raises(AmbiguousRevisionError) as refused:
+            await history.diff_revisions(DiffRevisionsRequest(workspace=world.workspace, **named))
+        assert [violation.field for violation in refused.value.violations] == [field]
 
 
 async def test_a_fault_of_the_existing_node_is_reported_at_the_field_that_names_the_node(wire: Wire) -> None:

@@ -101,6 +101,7 @@ async def test_a_branch_whose_line_goes_on_elsewhere_is_not_joined(world: World,
     assert await differences(world.store, world.workspace) == []
 
 
+@pytest.mark.own_store
 async def test_each_row_is_moved_once(
     world: World, history: HistoryOperations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,9 +121,10 @@ async def test_each_row_is_moved_once(
         await world.put(world.node(f"Of step {number}"), branch=f"step-{number}")
         await fast_forward(world, f"step-{number}")
     assert sum(moved) == 3
-    assert len(await rows(world.store, "select from mirror.line")) == 1
+    assert len(await rows(world.store, "select from mirror.line where workspace_id = %s", world.workspace)) == 1
 
 
+@pytest.mark.own_store
 async def test_lines_are_joined_after_a_batch_of_the_indexer(
     world: World, history: HistoryOperations, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,33 +75,43 @@ async def _names(store: Store) -> dict[str, str]:
 
 
 @pytest.mark.requirement("STORE-8")
-@pytest.mark.parametrize("bad", BAD_DESCRIPTIONS)
 @pytest.mark.parametrize("is_mirrored", [True, False])
-async def test_a_workspace_whose_description_cannot_be_read_is_set_aside_until_it_is_mended(
-    world: World, again: OpenAgain, bad: str, is_mirrored: bool
+async def test_workspaces_whose_descriptions_cannot_be_read_are_set_aside_until_they_are_mended(
+    world: World, again: OpenAgain, is_mirrored: bool
 ) -> None:
-    """Its reads answer from what was mirrored; it is told why it takes no changes, and it is in every backup."""
-    before = world.repository.refs()
-    BAD_DESCRIPTIONS[bad](world.store, world.workspace)
-    damaged = {name: now for name, now in world.repository.refs().items() if before[name] != now}
+    """Their reads answer from what was mirrored; it is told why they take no changes, and they are in every backup."""
+    worlds = {bad: await World.create(world.store, world.pages, world.limits) for bad in BAD_DESCRIPTIONS}
+    names, before = await _names(world.store), {bad: one.repository.refs() for bad, one in worlds.items()}
+    for bad, one in worlds.items():
+        BAD_DESCRIPTIONS[bad](world.store, one.workspace)
     if not is_mirrored:
         await run(world.store, "delete from mirror.workspace")
     async with again() as store:
-        there = world.on(store)
-        (why,) = store.set_aside.values()
-        with pytest.raises(WorkspaceSetAsideError, match=re.escape(why[:40])):
-            async with workspace_transaction(store, world.workspace, CommitPoint()):
-                pass
-        assert await _names(store) == {world.workspace: "garden" if is_mirrored else world.workspace}
-        assert world.workspace in writing.names_of(store.repositories)
-        repository = store.repositories.get(world.workspace)
-        for name in damaged or [WORKSPACE_REF]:
-            assert repository.move_ref(name, repository.refs().get(name), before[name])
-        async with workspace_transaction(store, world.workspace, CommitPoint()):
+        assert store.set_aside.keys() == {one.workspace for one in worlds.values()}
+        for bad, one in worlds.items():
+            name = names[one.workspace]
+            await _is_set_aside(store, one.workspace, bad, name if is_mirrored else one.workspace)
+            refs = one.repository.refs()
+            for ref in {WORKSPACE_REF} | {ref for ref in refs if before[bad][ref] != refs[ref]}:
+                assert one.repository.move_ref(ref, refs.get(ref), before[bad][ref])
+            await _is_mended(one.on(store), bad, name)
+
+
+async def _is_set_aside(store: Store, workspace_id: str, bad: str, name: str) -> None:
+    assert (await _names(store))[workspace_id] == name, bad
+    assert workspace_id in writing.names_of(store.repositories), bad
+    with pytest.raises(WorkspaceSetAsideError, match=re.escape(store.set_aside[workspace_id][:40])):
+        async with workspace_transaction(store, workspace_id, CommitPoint()):
             pass
-        assert (store.set_aside, await _names(store)) == ({}, {world.workspace: "garden"})
-        await there.put(there.node("Taken"))
-        assert await differences(store, world.workspace) == []
+
+
+async def _is_mended(world: World, bad: str, name: str) -> None:
+    async with workspace_transaction(world.store, world.workspace, CommitPoint()):
+        pass
+    assert world.workspace not in world.store.set_aside, bad
+    assert (await _names(world.store))[world.workspace] == name, bad
+    await world.put(world.node("Taken"))
+    assert await differences(world.store, world.workspace) == [], bad
 
 
 @pytest.mark.requirement("STORE-8")
@@ -111,17 +121,19 @@ async def test_a_workspace_that_was_set_aside_is_told_no_more_once_it_is_deleted
     BAD_DESCRIPTIONS["no JSON"](world.store, world.workspace)
     async with again() as store:
         assert list(store.set_aside) == [world.workspace]
-        order = workspace_service_pb2.DeleteWorkspaceRequest(workspace=world.workspace, confirm_name="garden")
+        (name,) = (await _names(store)).values()
+        order = workspace_service_pb2.DeleteWorkspaceRequest(workspace=world.workspace, confirm_name=name)
         await WorkspaceOperations(store, world.pages, world.limits).delete_workspace(order)
         assert store.set_aside == {}
 
 
 @pytest.mark.requirement("STORE-8")
 async def test_a_pushed_description_does_not_take_the_name_of_another_workspace(world: World, again: OpenAgain) -> None:
-    other = await World.create(world.store, world.pages, world.limits, "other")
-    _with(name="garden", created_at="1970-01-01T00:00:00+00:00")(world.store, other.workspace)
+    other = await World.create(world.store, world.pages, world.limits)
+    name = (await _names(world.store))[world.workspace]
+    _with(name=name, created_at="1970-01-01T00:00:00+00:00")(world.store, other.workspace)
     async with again() as store:
-        assert await _names(store) == {world.workspace: "garden", other.workspace: f"garden-{other.workspace}"}
+        assert await _names(store) == {world.workspace: name, other.workspace: f"{name}-{other.workspace}"}
 
 
 @pytest.mark.requirement("STORE-8")
