@@ -1,16 +1,14 @@
 """The retrievers of LangChain and LlamaIndex return recalled passages that cite their source."""
 
 import hashlib
+from collections.abc import AsyncIterator, Iterator
+from importlib import import_module
+from typing import Any
 
 import pytest
-from langchain_core.runnables import RunnableLambda
-from llama_index.core import get_response_synthesizer
-from llama_index.core.llms import MockLLM
-from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.schema import MetadataMode
+from memotree_storage.model.node import new_id
 
-from memotree.client import AsyncWorkspace, Workspace
-from memotree.integrations import langchain_retriever, llama_index_retriever
+from memotree.client import AsyncClient, AsyncWorkspace, Client, Workspace
 
 pytestmark = pytest.mark.requirement("USE-6")
 
@@ -26,19 +24,41 @@ Apples are red, and pears are green.
 """
 
 
+@pytest.fixture(scope="module")
+def langchain_retriever() -> Any:
+    """The module; its framework loads for seconds, which only the process that runs these tests spends."""
+    return import_module("memotree.integrations.langchain_retriever")
+
+
+@pytest.fixture(scope="module")
+def llama_index_retriever() -> Any:
+    return import_module("memotree.integrations.llama_index_retriever")
+
+
+@pytest.fixture(scope="module")
+def guide(address: str) -> Iterator[Workspace]:
+    """A document and a note; tests change it on branches of their own."""
+    with Client(address) as client:
+        name = f"w-{new_id()}"
+        client.create_workspace(name)
+        made = client.workspace(name)
+        for _ in made.ingest(GUIDE, name="guide.md", document_id="guide.md"):
+            pass
+        with made.session() as session:
+            session.create_archive("notes")
+            session.create("Retries", "A failed call is sent again at most five times.", archive="notes", tags=["grpc"])
+            session.commit("Note how calls are repeated")
+        yield made
+
+
 @pytest.fixture
-def guide(workspace: Workspace) -> Workspace:
-    """A document and a note."""
-    for _ in workspace.ingest(GUIDE, name="guide.md", document_id="guide.md"):
-        pass
-    with workspace.session() as session:
-        session.create_archive("notes")
-        session.create("Retries", "A failed call is sent again at most five times.", archive="notes", tags=["grpc"])
-        session.commit("Note how calls are repeated", tag="v1")
-    return workspace
+async def async_guide(address: str, guide: Workspace) -> AsyncIterator[AsyncWorkspace]:
+    """The same workspace."""
+    async with AsyncClient(address) as client:
+        yield client.workspace(guide.name)
 
 
-def test_langchain_gets_documents_that_cite_node_commit_and_span(guide: Workspace) -> None:
+def test_langchain_gets_documents_that_cite_node_commit_and_span(langchain_retriever: Any, guide: Workspace) -> None:
     retriever = langchain_retriever.MemoTreeRetriever(memory=guide, token_budget=60)
     found = retriever.invoke("How long is the pause between attempts?")[0]
     assert "The pause between two attempts doubles" in found.page_content
@@ -54,40 +74,45 @@ def test_langchain_gets_documents_that_cite_node_commit_and_span(guide: Workspac
     assert data["confidence"] in {"weak", "strong"}
 
 
-def test_langchain_filters_reads_any_revision_and_says_when_nothing_is_known(guide: Workspace) -> None:
-    def titles(**options: object) -> list[str]:
-        retriever = langchain_retriever.MemoTreeRetriever(memory=guide, **options)
+def test_langchain_filters_reads_any_revision_and_says_when_nothing_is_known(
+    langchain_retriever: Any, guide: Workspace
+) -> None:
+    def titles(memory: Any = guide, **options: object) -> list[str]:
+        retriever = langchain_retriever.MemoTreeRetriever(memory=memory, **options)
         return [each.metadata["title"] for each in retriever.invoke("How often is a failed call sent again?")]
 
     assert titles(archives=("notes",)) == ["Retries"]
     assert titles(with_tags=("grpc",)) == ["Retries"]
-    with guide.session() as session:
+    guide.branch("forgetful")
+    with guide.session(branch="forgetful") as session:
         session.delete(next(iter(guide.children(archive="notes"))))
         session.commit("Forget it")
-    assert titles(archives=("notes",)) == []
-    old = langchain_retriever.MemoTreeRetriever(memory=guide.at("v1"), archives=("notes",))
-    assert [each.metadata["title"] for each in old.invoke("How often is a failed call sent again?")] == ["Retries"]
+    assert titles(guide.at("forgetful"), archives=("notes",)) == []
+    assert titles(guide.at("main"), archives=("notes",)) == ["Retries"]
     strict = langchain_retriever.MemoTreeRetriever(memory=guide, only_if_known=True)
     assert strict.invoke("Who won the elections in Peru?") == []
 
 
 async def test_langchain_works_with_both_clients_on_an_event_loop(
-    guide: Workspace, async_workspace: AsyncWorkspace
+    langchain_retriever: Any, guide: Workspace, async_guide: AsyncWorkspace
 ) -> None:
     question = "How long is the pause between attempts?"
     near = langchain_retriever.MemoTreeRetriever(memory=guide)
-    far = langchain_retriever.MemoTreeRetriever(memory=async_workspace)
+    far = langchain_retriever.MemoTreeRetriever(memory=async_guide)
     assert await near.ainvoke(question) == await far.ainvoke(question) == near.invoke(question)
     with pytest.raises(TypeError, match="AsyncClient"):
         far.invoke(question)
 
 
-def test_langchain_puts_it_into_a_chain(guide: Workspace) -> None:
-    chain = langchain_retriever.MemoTreeRetriever(memory=guide) | RunnableLambda(len)
+def test_langchain_puts_it_into_a_chain(langchain_retriever: Any, guide: Workspace) -> None:
+    count = import_module("langchain_core.runnables").RunnableLambda(len)
+    chain = langchain_retriever.MemoTreeRetriever(memory=guide) | count
     assert chain.invoke("How long is the pause?") >= 1
 
 
-def test_llama_index_gets_nodes_with_scores_that_cite_node_commit_and_span(guide: Workspace) -> None:
+def test_llama_index_gets_nodes_with_scores_that_cite_node_commit_and_span(
+    llama_index_retriever: Any, guide: Workspace
+) -> None:
     found = llama_index_retriever.MemoTreeRetriever(guide, token_budget=60).retrieve("How long is the pause?")[0]
     assert found.score is not None
     assert 0 < found.score <= 1
@@ -95,26 +120,27 @@ def test_llama_index_gets_nodes_with_scores_that_cite_node_commit_and_span(guide
     start, end = found.node.metadata["span"]
     assert "up to a minute" in GUIDE[start:end]
     assert guide.at(found.node.metadata["commit"]).node(found.node_id).id == found.node.metadata["node"]
-    shown = found.node.get_content(MetadataMode.LLM)
+    shown = found.node.get_content(import_module("llama_index.core.schema").MetadataMode.LLM)
     assert "Backoff" in shown
     assert found.node.metadata["commit"] not in shown
 
 
 async def test_llama_index_works_with_both_clients_on_an_event_loop(
-    guide: Workspace, async_workspace: AsyncWorkspace
+    llama_index_retriever: Any, guide: Workspace, async_guide: AsyncWorkspace
 ) -> None:
     question = "How long is the pause between attempts?"
     near = llama_index_retriever.MemoTreeRetriever(guide, archives=["notes"], tags=["grpc"])
-    far = llama_index_retriever.MemoTreeRetriever(async_workspace, archives=["notes"], tags=["grpc"])
+    far = llama_index_retriever.MemoTreeRetriever(async_guide, archives=["notes"], tags=["grpc"])
     first, second = await near.aretrieve(question), await far.aretrieve(question)
     assert [each.node_id for each in first] == [each.node_id for each in second] != []
     with pytest.raises(TypeError, match="AsyncClient"):
         far.retrieve(question)
 
 
-def test_llama_index_puts_it_into_a_query_engine(guide: Workspace) -> None:
-    engine = RetrieverQueryEngine(
-        llama_index_retriever.MemoTreeRetriever(guide), get_response_synthesizer(llm=MockLLM())
+def test_llama_index_puts_it_into_a_query_engine(llama_index_retriever: Any, guide: Workspace) -> None:
+    core, model = import_module("llama_index.core"), import_module("llama_index.core.llms").MockLLM()
+    engine = import_module("llama_index.core.query_engine").RetrieverQueryEngine(
+        llama_index_retriever.MemoTreeRetriever(guide), core.get_response_synthesizer(llm=model)
     )
     answer = engine.query("How long is the pause between attempts?")
     assert "The pause between two attempts doubles" in str(answer)
