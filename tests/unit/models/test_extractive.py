@@ -246,7 +246,7 @@ def test_any_text_takes_linear_steps_up_to_a_mebibyte(unit: str) -> None:
         brief_of("title", text[:size])
         summary_of("title", text[:size])
 
-    assert growth(both, 4_000) < LINEAR
+    assert growth(both, 1_000) < LINEAR
     both(len(text))
 
 

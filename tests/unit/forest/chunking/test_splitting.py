@@ -124,16 +124,16 @@ def test_a_size_too_small_for_a_piece_is_refused() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "word and more " * 700_000,
-        "x" * 10_000_000,
-        "中文没有空格" * 1_700_000,
-        "\n" * 5_000_000 + "x",
-        "a" + "\u0301" * 5_000_000,
+        "word and more " * 70_000,
+        "x" * 1_000_000,
+        "中文没有空格" * 170_000,
+        "\n" * 500_000 + "x",
+        "a" + "\u0301" * 500_000,
     ],
     ids=["words", "letters", "chinese", "breaks", "marks"],
 )
-def test_ten_megabytes_in_one_line_are_split_in_linear_steps(text: str) -> None:
-    assert growth(lambda size: split(Document(text[:size]), 1000), 50_000) < LINEAR
+def test_a_megabyte_in_one_line_is_split_in_linear_steps(text: str) -> None:
+    assert growth(lambda size: split(Document(text[:size]), 1000), 20_000) < LINEAR
     pieces = split(Document(text), 1000)
     assert pieces[-1].end == len(text)
     assert all(one.end == two.start for one, two in pairwise(pieces))
@@ -141,14 +141,14 @@ def test_ten_megabytes_in_one_line_are_split_in_linear_steps(text: str) -> None:
 
 
 def test_memory_does_not_grow_with_the_number_of_words() -> None:
-    document = Document("a b c d e f g h " * 60_000)
+    document = Document("a b c d e f g h " * 6_000)
     tracemalloc.start()
     try:
         split(document, 1000)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < 60 << 20
+    assert peak < 6 << 20
 
 
 @pytest.mark.parametrize("length", [60, 300, 350, 380, 420, 700])

@@ -84,9 +84,9 @@ def test_csv_without_regular_rows_is_text(text: str) -> None:
 
 
 def test_a_giant_table_is_read() -> None:
-    rows = "<tr><td>a<td>1" * 100_000
+    rows = "<tr><td>a<td>1" * 10_000
     document = read_document(f"<table><tr><th>n<th>v{rows}</table>", name="a.html")
-    assert document.text.count("\n") == 100_001
+    assert document.text.count("\n") == 10_001
     assert tables(document)[0][0] == "n\tv\n"
 
 
@@ -106,12 +106,12 @@ def test_a_line_that_looks_like_a_table_for_long_is_passed_over(line: str) -> No
     ],
 )
 def test_cutting_tables_takes_steps_in_proportion_to_the_text(source: Callable[[int], str]) -> None:
-    assert growth(lambda count: split(read_document(source(count), name="a.md"), 60), 200) < LINEAR
+    assert growth(lambda count: split(read_document(source(count), name="a.md"), 60), 60) < LINEAR
 
 
 @pytest.mark.requirement("STORE-8")
 def test_a_table_of_blank_lines_is_cut_in_steps_in_proportion_to_the_text() -> None:
     """The steps are inside the comparison of characters; with the square of the lines, this would not end."""
-    text = "a\tb\n1\t2\n" + "\n" * 1_500_000 + "3\t4\n"
+    text = "a\tb\n1\t2\n" + "\n" * 600_000 + "3\t4\n"
     pieces = split(read_document(text, name="a.tsv"), 200)
     assert "".join(text[piece.start : piece.end] for piece in pieces) == text
