@@ -5,6 +5,8 @@ import re
 import runpy
 import sys
 import tomllib
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -27,8 +29,13 @@ def names(requirements: list[str]) -> set[str]:
     return found - {"memotree"}
 
 
+@cache
+def distributions() -> Mapping[str, list[str]]:
+    return importlib.metadata.packages_distributions()
+
+
 def providers(module: str) -> set[str]:
-    return {each.lower().replace("_", "-") for each in importlib.metadata.packages_distributions().get(module, [])}
+    return {each.lower().replace("_", "-") for each in distributions().get(module, [])}
 
 
 @pytest.mark.parametrize("extra", sorted(OWN))
