@@ -78,6 +78,7 @@ def test_the_sampled_nodes_are_leaves_and_parents_of_what_passes() -> None:
     assert len(sampled.leaves) == 30
 
 
+@pytest.mark.campaign
 async def test_a_small_workspace_with_some_commits_is_measured_with_its_memory_and_disk() -> None:
     found = await measure(nodes=20, archives=2, commits=5, rounds=1)
     calls = {"import", "mirror", "get", "children", "commit of 10", "full text search", "hybrid search"}

@@ -70,9 +70,13 @@ def test_vectors_go_over_the_pipe_as_32_bit_floats() -> None:
     assert unpacked(packed([0.5, -0.25])) == [0.5, -0.25]
 
 
-async def test_a_peer_that_cannot_be_installed_tells_why(tmp_path: Path) -> None:
-    kind = Kind("Nowhere", "nowhere_program", (str(tmp_path / "nowhere-1.0-py3-none-any.whl"),))
-    with pytest.raises(NotInstalledError, match=r"it cannot be installed: .*nowhere"):
+async def test_a_peer_that_cannot_be_installed_tells_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 'WARNING: old'; echo 'no nowhere==1.0'; exit 1\n", encoding="utf-8")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    kind = Kind("Nowhere", "nowhere_program", ("nowhere==1.0",))
+    with pytest.raises(NotInstalledError, match=r"it cannot be installed: no nowhere==1\.0"):
         await python_of(kind, tmp_path)
 
 
