@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -31,11 +32,26 @@ LONG = "# A heading\n\nSome text of a section.\n\n" * 500
 SECOND = timedelta(seconds=1)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 async def reader() -> AsyncIterator[DocumentReader]:
+    """One for all tests: its processes go on from one to the next."""
     made = DocumentReader()
     yield made
     await made.close()
+
+
+@pytest.fixture
+async def own_reader() -> AsyncIterator[DocumentReader]:
+    """A reader whose processes are those that this process gets as children in the test."""
+    made = DocumentReader()
+    yield made
+    await made.close()
+
+
+@pytest.fixture(scope="module")
+def bomb() -> bytes:
+    """A document that takes minutes."""
+    return pdf_bomb(3000, 20_000)
 
 
 @pytest.mark.parametrize(
@@ -83,26 +99,29 @@ assert reasons() == known, reasons() - known
 
 
 async def test_a_document_that_takes_too_long_is_refused_and_the_next_one_is_read(
-    monkeypatch: pytest.MonkeyPatch,
+    bomb: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     statuses: list[int] = []
     ended = Process.ended
     monkeypatch.setattr(Process, "ended", lambda process: (statuses.append(ended(process)), statuses[-1])[1])
     reader = DocumentReader(ReadingLimits(time=SECOND))
     with pytest.raises(DocumentTooCostlyError, match=r"'bomb.pdf' needs more than 1 seconds of processor time"):
-        await reader.read(pdf_bomb(3000, 20_000), name="bomb.pdf")
+        await reader.read(bomb, name="bomb.pdf")
     assert statuses == [-signal.SIGXCPU], "the system has ended it, not the longer limit of the server"
     assert (await reader.read(LONG)).text == LONG
     await reader.close()
 
 
-async def test_the_time_of_one_document_is_not_that_of_all() -> None:
+async def test_the_time_of_one_document_is_not_that_of_all(own_reader: DocumentReader) -> None:
     """A process is kept for the next document, which has the whole time again."""
-    reader = DocumentReader(ReadingLimits(time=3 * SECOND))
-    one = pdf_bomb(4, 4000)
-    for _ in range(10):
-        assert (await reader.read(one, name="a.pdf")).pages
-    await reader.close()
+    before, one = set(children()), pdf_bomb(4, 2000)
+    await own_reader.read(LONG)
+    [kept] = set(children()) - before
+    used, limit = used_seconds(kept), most_seconds(kept)
+    while used_seconds(kept) < used + 1:
+        await own_reader.read(one, name="a.pdf")
+    await own_reader.read(LONG)
+    assert most_seconds(kept) > limit
 
 
 async def test_a_document_that_takes_too_much_memory_is_refused() -> None:
@@ -120,41 +139,53 @@ async def test_a_document_with_too_much_text_is_refused() -> None:
     await reader.close()
 
 
-async def test_a_crash_of_a_library_is_told(reader: DocumentReader) -> None:
-    task = asyncio.create_task(reader.read(pdf_bomb(3000, 20_000), name="a.pdf"))
+async def test_a_crash_of_a_library_is_told(own_reader: DocumentReader, bomb: bytes) -> None:
+    task = asyncio.create_task(own_reader.read(bomb, name="a.pdf"))
     for _ in range(2):
-        os.kill(await child(), signal.SIGSEGV)
+        [began] = await new_children(set(children()), 1)
+        os.kill(began, signal.SIGSEGV)
     with pytest.raises(DocumentCrashesReaderError, match=r"'a.pdf' crashed the library that reads it"):
         await task
-    assert (await reader.read(LONG)).text == LONG
+    assert (await own_reader.read(LONG)).text == LONG
 
 
-async def test_a_document_is_read_though_the_process_that_was_kept_has_ended(reader: DocumentReader) -> None:
+async def test_a_document_is_read_though_the_process_that_was_kept_has_ended(own_reader: DocumentReader) -> None:
     before = set(children())
-    await reader.read(LONG)
+    await own_reader.read(LONG)
     [kept] = set(children()) - before
     os.kill(kept, signal.SIGTERM)
-    assert (await reader.read(LONG)).text == LONG
+    assert (await own_reader.read(LONG)).text == LONG
 
 
-async def test_a_cancelled_call_ends_its_process(reader: DocumentReader) -> None:
+async def test_a_cancelled_call_ends_its_process(own_reader: DocumentReader, bomb: bytes) -> None:
     before = set(children())
-    tasks = [asyncio.create_task(reader.read(pdf_bomb(3000, 20_000), name="bomb.pdf")) for _ in range(8)]
-    while len(set(children()) - before) < 2:  # noqa: ASYNC110 - another process decides
-        await asyncio.sleep(0.01)
+    tasks = [asyncio.create_task(own_reader.read(bomb, name="bomb.pdf")) for _ in range(8)]
+    await new_children(before, 2)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     assert set(children()) <= before
-    assert (await reader.read(LONG)).text == LONG
+    assert (await own_reader.read(LONG)).text == LONG
 
 
-async def child() -> int:
-    """The newest child of this process."""
-    before = set(children())
-    while not (new := set(children()) - before):  # noqa: ASYNC110 - another process decides
+async def new_children(before: set[int], count: int) -> set[int]:
+    """Wait for so many new children of this process."""
+    for _ in range(6_000):
+        if len(new := set(children()) - before) >= count:
+            return new
         await asyncio.sleep(0.01)
-    return new.pop()
+    pytest.fail(f"waited in vain until {count} processes began")
+
+
+def used_seconds(process: int) -> float:
+    """The processor time that a process has used."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def most_seconds(process: int) -> int:
+    """The processor time that a process may use until the system ends it."""
+    return resource.prlimit(process, resource.RLIMIT_CPU)[0]
 
 
 def children() -> list[int]:
