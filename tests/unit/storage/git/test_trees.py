@@ -1,5 +1,6 @@
 """Trees: only changed parts are read and written, and entries of other programs are kept."""
 
+import sys
 from collections import Counter
 
 import pytest
@@ -101,7 +102,7 @@ def test_names_that_are_no_unicode_are_read_and_kept(store: GitRepository, judge
 
 @pytest.mark.requirement("GIT-8")
 def test_trees_deeper_than_python_recurses_are_read(store: GitRepository) -> None:
-    depth = 3000
+    depth = 2 * sys.getrecursionlimit()
     with PackWriter(store.path / "objects" / "pack") as pack:
         commits = []
         for content in (b"1", b"2"):

@@ -159,21 +159,21 @@ def test_a_node_of_the_greatest_size_is_found_by_its_last_word() -> None:
     vocabulary = ["".join(rng.choices("abcdefghijklm", k=rng.randint(2, 10))) for _ in range(20_000)]
     text = " ".join(rng.choices(vocabulary, k=140_000))[: (1 << 20) - 20] + " zzlastword"
     assert query_terms("zzlastword")[0].id in content(text).ids
-    assert growth(lambda size: content(text[:size]), 40_000) < LINEAR
+    assert growth(lambda size: content(text[:size]), 10_000) < LINEAR
 
 
 ENDLESS = {
-    "a letter": "a" * 100_000,
-    "parts": "a_" * 50_000,
-    "words in one": "aB" * 50_000,
-    "a dotted name": "a." * 50_000,
-    "marks": "\u0301" * 100_000,
-    "letters with marks": "a\u0301" * 50_000,
-    "marks of a letter": "a" + "\u0301\u0323" * 50_000,
-    "marks of a Thai letter": "\u0e01" + "\u0e48\u0e38" * 50_000,
-    "marks of a Tibetan letter": "\u0f40" + "\u0f84\u0f71" * 50_000,
-    "marks of half-width kana": "\uff76" + "\uff9e\u0301" * 50_000,
-    "a run with marks": ("\u4e2d" + "\u302a\u3099" * 500) * 100,
+    "a letter": "a" * 40_000,
+    "parts": "a_" * 20_000,
+    "words in one": "aB" * 20_000,
+    "a dotted name": "a." * 20_000,
+    "marks": "\u0301" * 40_000,
+    "letters with marks": "a\u0301" * 20_000,
+    "marks of a letter": "a" + "\u0301\u0323" * 20_000,
+    "marks of a Thai letter": "\u0e01" + "\u0e48\u0e38" * 20_000,
+    "marks of a Tibetan letter": "\u0f40" + "\u0f84\u0f71" * 20_000,
+    "marks of half-width kana": "\uff76" + "\uff9e\u0301" * 20_000,
+    "a run with marks": ("\u4e2d" + "\u302a\u3099" * 500) * 40,
 }
 """Words and runs without an end; in most of those with marks, these are not in the order of their classes."""
 
@@ -188,7 +188,7 @@ def test_an_endless_word_is_cut_and_still_found(text: str) -> None:
         assert all(len(term) <= 2 * MAX_TERM_CHARS for term in terms(text))
         fold(text)
     assert max(lengths, default=0) <= 2 * MOST_MARKS
-    assert growth(lambda size: (content(text[:size]), query_terms(text[:size])), 10_000) < LINEAR
+    assert growth(lambda size: (content(text[:size]), query_terms(text[:size])), 2_000) < LINEAR
 
 
 SCRIPTS = "".join(
@@ -232,7 +232,7 @@ def test_a_character_of_an_unspaced_script_is_one_term_with_its_marks(letters: l
 )
 def test_no_call_of_re_goes_over_a_long_text(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No other thread runs during one; and a text that is read in parts has the terms that it has as a whole."""
-    long = text * (200_000 // len(text))
+    long = text * (100_000 // len(text))
     parts: list[int] = []
 
     class Counted:
@@ -246,7 +246,7 @@ def test_no_call_of_re_goes_over_a_long_text(text: str, monkeypatch: pytest.Monk
     for name in ("_FIND_NAMES", "_FIND_ASCII_NAMES", "_FIND_RUNS", "_FIND_FOREIGN"):
         monkeypatch.setattr(module, name, Counted(getattr(module, name)))
     counted, words = count_terms(long), words_of(long)
-    assert sum(parts) > 100_000
+    assert sum(parts) > 50_000
     assert max(parts) <= 2 * module._AT_ONCE
     monkeypatch.setattr(module, "_AT_ONCE", 1 << 30)
     whole = count_terms(long)
@@ -259,7 +259,7 @@ def test_a_query_is_unique_in_order_and_bounded() -> None:
     assert asked("") == asked(" ?!") == []
     assert len(query_terms(" ".join(f"w{number}x" for number in range(20_000)))) == MAX_QUERY_TERMS
     assert len(query_terms("a" * 100_000)) == 1
-    assert growth(lambda size: query_terms(" ".join(f"v{number}x" for number in range(size))), 5_000) < LINEAR
+    assert growth(lambda size: query_terms(" ".join(f"v{number}x" for number in range(size))), 1_000) < LINEAR
 
 
 def test_optional_terms_are_not_needed_for_a_full_match() -> None:
