@@ -21,4 +21,7 @@ async def index() -> AsyncIterator[QdrantIndex]:
 
 @pytest.mark.requirement("STORE-5")
 class TestIndexInMemory(VectorIndexSuite):
-    pass
+    """Without the long histories, which are tried on the engine: this mode keeps all points in lists."""
+
+    test_searches_equal_brute_force_on_random_histories = None  # type: ignore[assignment]
+    test_a_state_stays_the_same_while_later_commits_arrive = None  # type: ignore[assignment]
