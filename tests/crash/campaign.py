@@ -48,12 +48,6 @@ _ONCE_FOR_A_GROUP: Final = frozenset({"commit.before-swap", "commit.swapped"})
 _LIVE: Final = 0.6
 """The longest load in seconds before a kill at a random moment."""
 
-_PATIENCE: Final = 20.0
-"""Seconds of load within which a named point must be reached."""
-
-_DEATH_THROES: Final = 5.0
-"""Seconds within which a killed process and the calls to it must end."""
-
 
 def all_points(rng: random.Random, writers: int = 2) -> list[str]:
     """Each named point once, at a random pass of it; those of the recovery follow a kill that leaves work for it."""
@@ -107,7 +101,11 @@ class Campaign:
             for fault, following in zip(faults, [*faults[1:], ""], strict=True):
                 # The next server loads its modules while this one works, and starts when this one is killed.
                 service, heir = heir, self._load_modules(following)
-                await self._life_and_death(service, fault)
+                try:
+                    await self._life_and_death(service, fault)
+                except Exception as error:
+                    error.add_note(f"at kill {self.tally.kills + 1} of {faults}: {fault or 'at a random moment'}")
+                    raise
             self._judge.forget()
             await self._start(heir)
             await self._look(heir)
@@ -148,7 +146,7 @@ class Campaign:
             await self._load(service, fault)
         except Exception:
             # The outcome of calls to the killed server is unknown; the next check decides about it.
-            if not fault or not await service.ends(_DEATH_THROES):
+            if not fault or not await service.ends(DEADLINE):
                 raise
         assert service.status == -signal.SIGKILL, f"{fault} was never passed; {service.tail()}"
         self._living.remove(service)
@@ -165,11 +163,11 @@ class Campaign:
                 for work in (writer.edit(services), writer.commit(services))
             ]
             if fault:
-                await asyncio.wait({*tasks}, timeout=_PATIENCE)
+                await asyncio.wait({*tasks}, timeout=DEADLINE)
             else:
                 await asyncio.wait({*tasks}, timeout=self._rng.random() * _LIVE)
                 service.kill()
-            _, late = await asyncio.wait({*tasks}, timeout=_DEATH_THROES)
+            _, late = await asyncio.wait({*tasks}, timeout=DEADLINE)
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
@@ -177,7 +175,7 @@ class Campaign:
                 if not task.cancelled():
                     task.result()
         if fault:
-            await service.ends(_DEATH_THROES)
+            await service.ends(DEADLINE)
         self.tally.commits += sum(len(writer.made) for writer in self._writers)
         complaints = [complaint for writer in self._writers for complaint in writer.complaints]
         assert not complaints, f"{complaints}; {service.tail()}"

@@ -6,8 +6,9 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,6 +54,19 @@ def _http_server() -> MakeSideServer:
     from memotree.gateways.http_server import HttpServer  # noqa: PLC0415 - few servers of the tests have it
 
     return HttpServer
+
+
+def forked(work: Callable[..., object], *arguments: object, fault: str = "", **options: object) -> BaseProcess:
+    """A process, not yet begun, that has the server's modules, calls a function, and kills itself at a fault point."""
+    return _SERVERS.Process(target=_with_fault, args=(fault, work, arguments, options))
+
+
+def _with_fault(
+    fault: str, work: Callable[..., object], arguments: Sequence[object], options: Mapping[str, object]
+) -> None:
+    os.environ[ENVIRONMENT_VARIABLE] = fault
+    importlib.reload(faults)  # it reads its variable when it is loaded
+    work(*arguments, **options)
 
 
 class ServerEndedError(RuntimeError):

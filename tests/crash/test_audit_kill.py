@@ -8,6 +8,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from campaigns import points
 from crash.service import Service, start
 
 from memotree.client import AsyncClient
@@ -16,6 +17,7 @@ from memotree.v1 import node_service_pb2 as pb
 pytestmark = pytest.mark.requirement("TOOL-12", "STORE-1")
 
 CLIENTS = 16
+FAULTS = ("audit.kept:200", "audit.moved:2", "audit.moved:3", "stage.recorded:150")
 
 
 async def _write(client: AsyncClient, request: pb.CreateNodeRequest, answered: list[str], number: int) -> None:
@@ -47,7 +49,7 @@ async def _recorded(service: Service) -> Counter[str]:
         return Counter([each.request_id async for each in client.audit_records(method="CreateNode", code="OK")])
 
 
-@pytest.mark.parametrize("fault", ["audit.kept:200", "audit.moved:2", "audit.moved:3", "stage.recorded:150"])
+@pytest.mark.parametrize("fault", points("audit", FAULTS, hardest="audit.moved:2"))
 async def test_every_answered_call_has_its_record_after_a_kill(tmp_path: Path, fault: str) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
     service = await start(data, log, fault=fault)

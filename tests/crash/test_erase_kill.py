@@ -4,14 +4,13 @@ The next server ends the work. At every moment the repository is one that git re
 """
 
 import asyncio
-import random
 import signal
 import subprocess
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from campaigns import TIMES
+from campaigns import budget, dice, points
 from crash.filled_folders import FilledFolders
 from crash.service import Service, start
 from integration.leftovers import files_with
@@ -21,7 +20,6 @@ from memotree.client import AsyncClient, Difference, JobState, UnavailableError
 pytestmark = [pytest.mark.requirement("GIT-10", "STORE-1"), pytest.mark.timeout(180)]
 
 SECRET = "Ranunkel-5519"  # noqa: S105 - of nobody
-CAMPAIGN = pytest.mark.campaign
 POINTS = (
     "erase.rewritten",
     "erase.completed",
@@ -36,7 +34,6 @@ POINTS = (
     "erase.text-forgotten",
     "erase.compacted",
 )
-USUAL = {"erase.place-empty", "erase.before-commit", "erase.text-forgotten"}
 
 
 async def prepare(data: Path, log: Path) -> tuple[str, str, str, str]:
@@ -93,9 +90,7 @@ async def ended(data: Path, log: Path, made: tuple[str, str, str, str]) -> None:
     assert fsck(data) == ""
 
 
-@pytest.mark.parametrize(
-    "point", [point if point in USUAL else pytest.param(point, marks=CAMPAIGN) for point in POINTS]
-)
+@pytest.mark.parametrize("point", points("erase", POINTS, hardest="erase.place-empty", others=2))
 async def test_a_killed_erasure_is_ended_by_the_next_server(filled: FilledFolders, tmp_path: Path, point: str) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
     made = await filled.copy(data, prepare)
@@ -110,21 +105,21 @@ async def test_a_killed_erasure_is_ended_by_the_next_server(filled: FilledFolder
     await ended(data, log, made)
 
 
-@CAMPAIGN
-@pytest.mark.parametrize("seed", range(2 * (TIMES or 1)))
+@pytest.mark.campaign
+@pytest.mark.parametrize("number", range(budget(1)))
 async def test_kills_at_random_moments_leave_the_old_or_the_new_history(
-    filled: FilledFolders, tmp_path: Path, seed: int
+    filled: FilledFolders, tmp_path: Path, number: int
 ) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
     made = await filled.copy(data, prepare)
-    dice = random.Random(seed)
+    rng = dice("erase", number)
     service: Service = await start(data, log)
     try:
         async with AsyncClient(service.address) as client:
             await client.workspace("garden").erase(made[3], "It leaked.", text=SECRET, request_id="once")
             for _ in range(3):
                 with pytest.raises(TimeoutError):
-                    await asyncio.wait_for(asyncio.Event().wait(), dice.uniform(0.0, 0.8))
+                    await asyncio.wait_for(asyncio.Event().wait(), rng.uniform(0.0, 0.8))
                 service.kill()
                 service = await start(data, log)
                 assert fsck(data) == ""

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import grpc
 import pytest
+from campaigns import points
 from crash.service import DEADLINE, Service, start
 from crash.test_job_kill import differences, over
 from endpoints import ModelEndpoint
@@ -22,7 +23,15 @@ from memotree.v1 import forest_service_pb2_grpc, job_service_pb2, node_service_p
 
 pytestmark = pytest.mark.requirement("FOREST-1", "FOREST-12", "SERVE-6")
 
-CAMPAIGN = pytest.mark.campaign
+POINTS = (
+    "job.claimed",
+    "ingest.summarised",
+    "ingest.planned",
+    "commit.before-swap:2",
+    "commit.swapped:2",  # the first commit is that of the root
+    "ingest.committed",
+    "job.worked",
+)
 
 MODEL_CALLS_AT_ONCE: Final = Settings.model_fields["model_concurrency"].default
 
@@ -117,19 +126,8 @@ async def calls_made(endpoint: ModelEndpoint, count: int) -> None:
             await asyncio.sleep(0)
 
 
-@pytest.mark.timeout(180)
-@pytest.mark.parametrize(
-    "point",
-    [
-        pytest.param("job.claimed", marks=CAMPAIGN),
-        pytest.param("ingest.summarised", marks=CAMPAIGN),
-        pytest.param("ingest.planned", marks=CAMPAIGN),
-        pytest.param("commit.before-swap:2", marks=CAMPAIGN),
-        "commit.swapped:2",  # the first commit is that of the root
-        pytest.param("ingest.committed", marks=CAMPAIGN),
-        pytest.param("job.worked", marks=CAMPAIGN),
-    ],
-)
+@pytest.mark.campaign
+@pytest.mark.parametrize("point", points("ingestion", POINTS, hardest="commit.swapped:2"))
 async def test_a_killed_ingestion_is_finished_by_the_next_server_without_repeated_model_calls(
     tmp_path: Path, endpoint: ModelEndpoint, point: str
 ) -> None:
@@ -159,19 +157,7 @@ async def test_a_killed_ingestion_is_finished_by_the_next_server_without_repeate
 
 
 @pytest.mark.requirement("USE-9")
-@pytest.mark.timeout(180)
-@pytest.mark.parametrize(
-    "point",
-    [
-        pytest.param("job.claimed", marks=CAMPAIGN),
-        pytest.param("ingest.summarised:2", marks=CAMPAIGN),  # in the second of three documents
-        pytest.param("ingest.planned", marks=CAMPAIGN),
-        pytest.param("commit.before-swap:2", marks=CAMPAIGN),
-        "commit.swapped:2",  # the first commit is that of the root
-        pytest.param("ingest.committed", marks=CAMPAIGN),
-        pytest.param("job.worked", marks=CAMPAIGN),
-    ],
-)
+@pytest.mark.parametrize("point", points("batch", [*POINTS, "ingest.summarised:2"], hardest="commit.swapped:2"))
 async def test_a_killed_batch_is_finished_by_the_next_server_in_one_commit(
     tmp_path: Path, endpoint: ModelEndpoint, point: str
 ) -> None:
@@ -206,8 +192,7 @@ async def test_a_killed_batch_is_finished_by_the_next_server_in_one_commit(
         service.kill()
 
 
-@CAMPAIGN
-@pytest.mark.timeout(180)
+@pytest.mark.campaign
 async def test_after_a_kill_during_model_calls_only_the_unanswered_ones_are_repeated(
     tmp_path: Path, endpoint: ModelEndpoint
 ) -> None:
@@ -232,8 +217,7 @@ async def test_after_a_kill_during_model_calls_only_the_unanswered_ones_are_repe
         service.kill()
 
 
-@CAMPAIGN
-@pytest.mark.timeout(180)
+@pytest.mark.campaign
 async def test_a_stopped_server_continues_the_ingestion_at_its_next_start(
     tmp_path: Path, endpoint: ModelEndpoint
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 import pytest
+from campaigns import points
 from crash.filled_folders import FilledFolders
 from crash.service import DEADLINE, Service, start
 from integration.calls import Calls
@@ -18,7 +19,7 @@ from memotree.v1 import job_service_pb2_grpc, maintenance_service_pb2
 
 pytestmark = pytest.mark.requirement("SERVE-6", "STORE-1")
 
-CAMPAIGN = pytest.mark.campaign
+POINTS = ("job.claimed", "index.put", "index.applied", "job.worked", "job.recorded")
 
 
 def jobs_of(channel: grpc.aio.Channel) -> Any:
@@ -57,14 +58,7 @@ async def differences(calls: Calls) -> list[str]:
     return [event.difference.description async for event in events if event.HasField("difference")]
 
 
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize(
-    "point",
-    [
-        "index.applied",
-        *(pytest.param(point, marks=CAMPAIGN) for point in ("job.claimed", "index.put", "job.worked", "job.recorded")),
-    ],
-)
+@pytest.mark.parametrize("point", points("job", POINTS, hardest="index.applied"))
 async def test_a_killed_rebuild_is_finished_by_the_next_server(
     filled: FilledFolders, tmp_path: Path, point: str
 ) -> None:
@@ -94,8 +88,7 @@ async def test_a_killed_rebuild_is_finished_by_the_next_server(
         service.kill()
 
 
-@CAMPAIGN
-@pytest.mark.timeout(180)
+@pytest.mark.campaign
 async def test_a_job_that_crashes_every_server_is_not_run_again_and_the_server_keeps_running(
     filled: FilledFolders, tmp_path: Path
 ) -> None:

@@ -1,17 +1,17 @@
-"""Thirty-two clients commit, merge and push on eight branches at once: nothing acknowledged is lost, nobody gets stuck.
+"""Many clients commit, merge and push on eight branches at once: nothing acknowledged is lost, nobody gets stuck.
 
 Each client edits notes of its own, one for each branch, and one that all share. What the server or git accepts must be
 on its branch at the end; what is refused must be refused with a reason.
 """
 
 import asyncio
-import random
 import subprocess
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from campaigns import TIMES, dice
 from crash.service import Service, start
 from integration.test_push_hook import Clone
 from memotree_storage.model.codec import decode_entry, encode_entry
@@ -24,9 +24,9 @@ from memotree.client.workspace import AsyncWorkspace
 pytestmark = [pytest.mark.campaign, pytest.mark.requirement("GIT-6", "GIT-8", "STORE-2"), pytest.mark.timeout(600)]
 
 BRANCHES = tuple(f"branch-{number}" for number in range(8))
-CLIENTS = 32
+CLIENTS = 32 if TIMES else 16
 PUSHERS = 4
-STEPS = 24
+STEPS = 24 if TIMES else 6
 PATIENCE = 500.0
 """Seconds after which a call counts as stuck: only a deadlock reaches it."""
 
@@ -80,7 +80,7 @@ async def merge(notes: AsyncWorkspace, told: Told, source: str, into: str) -> No
 
 
 async def client(service: Service, told: Told, own: dict[str, str], shared: str, seed: int) -> None:
-    chance = random.Random(seed)
+    chance = dice("client", seed)
     async with AsyncClient(service.address, timeout=PATIENCE) as connected:
         notes = connected.workspace("notes")
         for step in range(STEPS):
@@ -119,7 +119,7 @@ def push(clone: Clone, told: Told, branch: str, node_id: str, text: str) -> None
 
 
 async def pusher(clone: Clone, told: Told, own: dict[str, str], seed: int) -> None:
-    chance = random.Random(seed)
+    chance = dice("pusher", seed)
     for step in range(STEPS // 2):
         branch = chance.choice(BRANCHES)
         await asyncio.to_thread(push, clone, told, branch, own[branch], f"Pusher {seed}, step {step}.")
@@ -162,7 +162,8 @@ async def test_nothing_that_was_acknowledged_is_lost(tmp_path: Path) -> None:
                     running.create_task(client(service, told, own[number], shared, number))
                 for number, clone in enumerate(clones):
                     running.create_task(pusher(clone, told, own[CLIENTS - 1 - number], CLIENTS + number))
-            assert {"commit", "merge", "push"} <= set(told.outcomes), told.outcomes
+            assert {"commit", "push"} <= told.outcomes.keys(), told.outcomes
+            assert any(what.startswith("merge") for what in told.outcomes), told.outcomes
             for branch in BRANCHES:
                 acknowledged = {commit_id for onto, commit_id in told.commits if onto == branch}
                 assert acknowledged <= await asyncio.to_thread(commits_of, repository, branch)

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from campaigns import TIMES
+from campaigns import budget
 from integration.test_git_over_http import running
 
 from memotree.client import AsyncClient, ToolResult
 
 pytestmark = [pytest.mark.campaign, pytest.mark.requirement("TOOL-4", "TOOL-12")]
 
-CLIENTS = 64
-CALLS = 6 * (TIMES or 1)
+CLIENTS = 32
+CALLS = budget(4)
 PROCESSES = 2
 """Worker processes of the tools of packages."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import grpc
 import pytest
+from campaigns import points
 from crash.filled_folders import FilledFolders
 from crash.service import start
 from integration.calls import Calls
@@ -139,9 +140,8 @@ def killed(filled: FilledFolders, tmp_path: Path, point: str) -> _Killing:
     return _Killing(filled, tmp_path, point)
 
 
-@pytest.mark.campaign
 @pytest.mark.requirement("GIT-6", "STORE-1", "STORE-2", "STORE-3")
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", points("merge", POINTS, hardest="commit.swapped"))
 async def test_a_kill_during_a_merge(killed: _Killing) -> None:
     request = history_service_pb2.MergeBranchRequest(workspace=WORKSPACE, source="side", request_id="once")
     assert await killed("MergeBranch", request, ours=True, expected=BOTH) == ["", "side"]
@@ -149,7 +149,7 @@ async def test_a_kill_during_a_merge(killed: _Killing) -> None:
 
 @pytest.mark.campaign
 @pytest.mark.requirement("GIT-6", "STORE-1", "STORE-2", "STORE-3")
-@pytest.mark.parametrize("point", REF_POINTS)
+@pytest.mark.parametrize("point", points("fast-forward", REF_POINTS, hardest="git.ref-moved"))
 async def test_a_kill_during_a_fast_forward(killed: _Killing) -> None:
     style = history_service_pb2.MERGE_STYLE_FAST_FORWARD
     request = history_service_pb2.MergeBranchRequest(workspace=WORKSPACE, source="side", style=style, request_id="once")
@@ -158,7 +158,7 @@ async def test_a_kill_during_a_fast_forward(killed: _Killing) -> None:
 
 @pytest.mark.campaign
 @pytest.mark.requirement("GIT-7", "STORE-1", "STORE-2", "STORE-3")
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", points("revert", POINTS, hardest="commit.swapped"))
 async def test_a_kill_during_a_revert(killed: _Killing) -> None:
     request = history_service_pb2.RevertCommitRequest(workspace=WORKSPACE, revision="main", request_id="once")
     expected = "It is red. It is small."
@@ -167,7 +167,7 @@ async def test_a_kill_during_a_revert(killed: _Killing) -> None:
 
 @pytest.mark.campaign
 @pytest.mark.requirement("GIT-7", "STORE-1", "STORE-2", "STORE-3")
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", points("restore", POINTS, hardest="commit.swapped"))
 async def test_a_kill_during_a_restore(killed: _Killing) -> None:
     def request(node_id: str) -> history_service_pb2.RestoreNodesRequest:
         return history_service_pb2.RestoreNodesRequest(
@@ -178,6 +178,8 @@ async def test_a_kill_during_a_restore(killed: _Killing) -> None:
 
 
 SESSION_POINTS = (
+    "stage.written",
+    "stage.recorded",
     "commit.claimed",
     "commit.frozen",
     "commit.merged",
@@ -219,7 +221,7 @@ class _Resolving:
 
 @pytest.mark.campaign
 @pytest.mark.requirement("GIT-6", "STORE-1", "STORE-2", "STORE-3")
-@pytest.mark.parametrize("point", ["stage.written", "stage.recorded", *SESSION_POINTS])
+@pytest.mark.parametrize("point", points("session", SESSION_POINTS, hardest="commit.swapped"))
 async def test_a_kill_while_a_merge_is_resolved_and_committed_in_a_session(
     filled: FilledFolders, tmp_path: Path, point: str
 ) -> None:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from campaigns import TIMES, dice
 from crash.simulated_disk import PowerCut, SimulatedDisk
 from memotree_storage.backup.restoring import restore_backup
 from memotree_storage.git import locks, recovery
@@ -26,6 +27,9 @@ from memotree_storage.ports import CommitDraft, Signature, TagDraft
 pytestmark = pytest.mark.requirement("GIT-1", "STORE-1")
 
 MAIN = "refs/heads/main"
+_FEW = 20
+"""Power cuts of each kind of work that are tried in each run."""
+
 BY = Signature("A tester", "tester@example.org", datetime(2024, 1, 1, tzinfo=UTC))
 
 
@@ -47,13 +51,15 @@ def repository(tmp_path: Path) -> Iterator[GitRepository]:
 
 
 def cuts_of(disk: SimulatedDisk, folder: Path) -> Iterator[tuple[PowerCut, str, Path]]:
-    """Each state that a power cut may leave, as a folder."""
-    for number, cut in enumerate(disk.cuts):
-        for kind in cut.kinds:
-            target = folder / f"{number} {kind.replace('/', ' ')}"
-            cut.write(target, kind)
-            yield cut, kind, target
-            shutil.rmtree(target)
+    """States that a power cut may leave, as folders: the least after the last step, and some drawn for each run."""
+    states = [(cut, kind) for cut in disk.cuts for kind in cut.kinds]
+    last = len(states) - len(disk.cuts[-1].kinds)
+    few = range(len(states)) if TIMES else {last, *dice("power cuts", last).sample(range(len(states)), min(_FEW, last))}
+    for number in sorted(few):
+        cut, kind = states[number]
+        cut.write(folder / str(number), kind)
+        yield cut, kind, folder / str(number)
+        shutil.rmtree(folder / str(number))
 
 
 @pytest.fixture

@@ -4,13 +4,12 @@ The next server ends the job. At every moment exactly one index answers, and it 
 """
 
 import asyncio
-import random
 import signal
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from campaigns import TIMES
+from campaigns import budget, dice, points
 from crash.filled_folders import FilledFolders
 from crash.service import DEADLINE, Service, start
 from memotree_storage.embedded.postgres import EmbeddedPostgres
@@ -22,11 +21,9 @@ from memotree.client.workspace import AsyncWorkspace
 
 pytestmark = [pytest.mark.requirement("STORE-7", "STORE-1"), pytest.mark.timeout(180)]
 
-CAMPAIGN = pytest.mark.campaign
 OLD, NEW = "wordllama-l2-256", "wordllama-l2-64"
 BEFORE = ("reindex.begun", "index.put", "reindex.workspace-filled", "reindex.filled", "reindex.switching")
 AFTER = ("reindex.switched", "reindex.rows-deleted", "reindex.points-deleted", "job.worked")
-USUAL = {"reindex.workspace-filled", "reindex.switching", "reindex.switched", "reindex.rows-deleted"}
 
 
 async def prepare(data: Path, log: Path) -> None:
@@ -115,9 +112,7 @@ async def over(client: AsyncClient) -> Job:
     return job
 
 
-@pytest.mark.parametrize(
-    "point", [point if point in USUAL else pytest.param(point, marks=CAMPAIGN) for point in (*BEFORE, *AFTER)]
-)
+@pytest.mark.parametrize("point", points("reindex", (*BEFORE, *AFTER), hardest="reindex.switched", others=2))
 async def test_a_killed_change_of_the_model_is_ended_by_the_next_server(
     filled: FilledFolders, tmp_path: Path, point: str
 ) -> None:
@@ -135,19 +130,21 @@ async def test_a_killed_change_of_the_model_is_ended_by_the_next_server(
     await ended(data, log)
 
 
-@CAMPAIGN
-@pytest.mark.parametrize("seed", range(2 * (TIMES or 1)))
-async def test_kills_at_random_moments_leave_one_whole_index(filled: FilledFolders, tmp_path: Path, seed: int) -> None:
+@pytest.mark.campaign
+@pytest.mark.parametrize("number", range(budget(1)))
+async def test_kills_at_random_moments_leave_one_whole_index(
+    filled: FilledFolders, tmp_path: Path, number: int
+) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
     await filled.copy(data, prepare)
-    dice = random.Random(seed)
+    rng = dice("reindex", number)
     service: Service = await start(data, log)
     try:
         async with AsyncClient(service.address) as client:
             await client.change_embedding("wordllama-l2", dimensions=64, request_id="once")
         for _ in range(3):
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(asyncio.Event().wait(), dice.uniform(0.0, 0.5))
+                await asyncio.wait_for(asyncio.Event().wait(), rng.uniform(0.0, 0.5))
             service.kill()
             service = await start(data, log)
             async with AsyncClient(service.address) as client:

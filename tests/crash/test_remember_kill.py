@@ -6,6 +6,8 @@ from typing import Any
 
 import grpc
 import pytest
+from campaigns import points
+from crash.filled_folders import FilledFolders
 from crash.service import start
 from integration.calls import Calls
 from memotree_storage.model import trailers
@@ -34,6 +36,15 @@ POINTS = (
 WORKSPACE = "garden"
 
 
+async def _prepare(data: Path, log: Path) -> str:
+    """Make a workspace; its repository."""
+    service = await start(data, log)
+    async with service.channel() as channel:
+        calls = await Calls(channel, WORKSPACE).begin()
+    assert await service.stop() == 0
+    return calls.repository
+
+
 async def _remember(channel: grpc.aio.Channel) -> Any:
     memory: Any = memory_service_pb2_grpc.MemoryServiceStub(channel)
     request = memory_service_pb2.RememberRequest(
@@ -44,15 +55,12 @@ async def _remember(channel: grpc.aio.Channel) -> Any:
 
 @pytest.mark.campaign
 @pytest.mark.requirement("USE-1", "STORE-1", "STORE-2")
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", points("remember", POINTS, hardest="git.ref-moved"))
 async def test_a_kill_during_remember_keeps_the_note_once_and_the_call_can_be_repeated(
-    tmp_path: Path, point: str
+    filled: FilledFolders, tmp_path: Path, point: str
 ) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
-    service = await start(data, log)
-    async with service.channel() as channel:
-        calls = await Calls(channel, WORKSPACE).begin()
-    assert await service.stop() == 0
+    repository = await filled.copy(data, _prepare)
     service = await start(data, log, fault=point)
     try:
         async with service.channel() as channel:
@@ -79,6 +87,6 @@ async def test_a_kill_during_remember_keeps_the_note_once_and_the_call_can_be_re
             assert [node.id for node in found.nodes] == [first.node.id]
             events = at.maintenance.VerifyWorkspace(maintenance_service_pb2.VerifyWorkspaceRequest(workspace=WORKSPACE))
             assert [event.difference async for event in events if event.HasField("difference")] == []
-        Judge(data / calls.repository).check()
+        Judge(data / repository).check()
     finally:
         service.kill()

@@ -1,18 +1,15 @@
 """A backup, a restore and the start after it are killed: files, folders and rows are whole, the old or the new ones."""
 
 import asyncio
-import os
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from crash.service import Service, start
+from crash.filled_folders import FilledFolders
+from crash.service import Service, forked, start
 from memotree_storage.backup.restoring import restore_backup
-from memotree_storage.faults import ENVIRONMENT_VARIABLE
 from memotree_storage.git.backup_file import digest_of, ending, member
 from memotree_storage.git.backup_list import BackupList, SavedWorkspace
 from memotree_storage.git.bundles import check_objects, write_bundle
@@ -20,25 +17,12 @@ from memotree_storage.git.unpacking import clear_unfinished, finish_restore
 from memotree_storage.git.workspaces import Repositories
 from memotree_storage.model.node import new_id
 from memotree_storage.model.workspace import WorkspaceInfo
+from typer.testing import CliRunner
 
+from memotree.cli.app import app
 from memotree.client import AsyncClient, SessionState
 
 pytestmark = pytest.mark.requirement("USE-8", "STORE-2", "GIT-11")
-
-RESTORE = """
-import sys
-from pathlib import Path
-from memotree_storage.backup.restoring import restore_backup
-from memotree_storage.faults import ENVIRONMENT_VARIABLE
-from memotree_storage.git.backup_file import digest_of, ending, member
-from memotree_storage.git.backup_list import BackupList, SavedWorkspace
-from memotree_storage.git.bundles import check_objects, write_bundle
-from memotree_storage.git.unpacking import clear_unfinished, finish_restore
-from memotree_storage.git.workspaces import Repositories
-from memotree_storage.model.node import new_id
-from memotree_storage.model.workspace import WorkspaceInfo
-restore_backup([Path(sys.argv[1])], Path(sys.argv[2]), replace=True)
-"""
 
 
 def refs_in(data: Path) -> dict[str, dict[str, str]]:
@@ -64,6 +48,19 @@ def back_up(data: Path, file: Path) -> None:
         saved.append(SavedWorkspace(each, f"of {each}", bundle.name, bundle.stat().st_size, digest_of(bundle), refs))
     file.write_bytes(b"".join(parts) + ending(BackupList(tuple(saved), datetime.now(UTC))))
     repositories.close()
+
+
+async def garden(data: Path, log: Path) -> str:
+    """Make a workspace with a note; the id of its commit."""
+    service = await start(data, log)
+    try:
+        async with AsyncClient(service.address) as client:
+            await client.create_workspace("garden")
+            noted = await client.workspace("garden").remember("Noted before the backup.", request_id="early")
+        assert await service.stop() == 0
+    finally:
+        service.kill()
+    return noted.commit_id
 
 
 @pytest.mark.parametrize(
@@ -93,28 +90,23 @@ def test_a_restore_that_is_killed_changes_every_workspace_or_none(
     repositories.create(WorkspaceInfo(new_id(), "made later", "", datetime.now(UTC).replace(microsecond=0)))
     repositories.close()
     late = refs_in(data)
-    killed = subprocess.run(  # noqa: S603 - this interpreter and the program above
-        [sys.executable, "-c", RESTORE, str(file), str(data)],
-        env={**os.environ, ENVIRONMENT_VARIABLE: fault},
-        check=False,
-    )
-    assert killed.returncode == (-signal.SIGKILL if fault else 0)
+    restoring = forked(restore_backup, [file], data, replace=True, fault=fault)
+    restoring.start()
+    restoring.join()
+    assert restoring.exitcode == (-signal.SIGKILL if fault else 0)
     found = refs_in(data)
     assert found == ({**late, **early} if is_restored else late)
     assert {each.name for each in data.iterdir()} <= {"workspaces", "trash"}
     assert len(list((data / "trash").glob("*.git"))) == (2 if is_restored else 0)
 
 
-async def test_a_server_that_is_killed_in_a_backup_leaves_nothing_of_it(tmp_path: Path) -> None:
+async def test_a_server_that_is_killed_in_a_backup_leaves_nothing_of_it(filled: FilledFolders, tmp_path: Path) -> None:
     data, log, file = tmp_path / "data", tmp_path / "server.log", tmp_path / "a.backup"
+    await filled.copy(data, garden)
     service = await start(data, log, fault="backup.workspace-written")
     try:
-        async with AsyncClient(service.address) as client:
-            await client.create_workspace("garden")
-            await client.workspace("garden").remember("Apples are picked in September.")
-        command = [sys.executable, "-m", "memotree.cli", "backup", str(file), "--address", service.address]
-        ran = await asyncio.to_thread(subprocess.run, command, capture_output=True, check=False)
-        assert ran.returncode != 0
+        ran = await asyncio.to_thread(CliRunner().invoke, app, ["backup", str(file), "--address", service.address])
+        assert ran.exit_code != 0
         assert await service.exit_status() == -signal.SIGKILL
         assert not await asyncio.to_thread(lambda: list(tmp_path.glob("*.backup*")))
         service = await start(data, log)
@@ -123,18 +115,19 @@ async def test_a_server_that_is_killed_in_a_backup_leaves_nothing_of_it(tmp_path
         service.kill()
 
 
-async def test_a_kill_after_the_results_were_forgotten_leaves_no_answer_of_a_lost_commit(tmp_path: Path) -> None:
+async def test_a_kill_after_the_results_were_forgotten_leaves_no_answer_of_a_lost_commit(
+    filled: FilledFolders, tmp_path: Path
+) -> None:
     data, log, file = tmp_path / "data", tmp_path / "server.log", tmp_path / "early.backup"
+    kept = await filled.copy(data, garden)
     service = await start(data, log)
     try:
         async with AsyncClient(service.address) as client:
-            await client.create_workspace("garden")
-            garden = client.workspace("garden")
-            kept = await garden.remember("Noted before the backup.", request_id="early")
+            workspace = client.workspace("garden")
             chunks = [chunk async for chunk in client.back_up()]
             await asyncio.to_thread(file.write_bytes, b"".join(chunks))
-            lost = await garden.remember("Noted after the backup.", request_id="late")
-            session = (await garden.session()).id
+            lost = await workspace.remember("Noted after the backup.", request_id="late")
+            session = (await workspace.session()).id
         assert await service.stop() == 0
         await asyncio.to_thread(restore_backup, [file], data, replace=True)
         service = Service(data, log, fault="restore.forgotten")
@@ -142,12 +135,12 @@ async def test_a_kill_after_the_results_were_forgotten_leaves_no_answer_of_a_los
         assert await service.exit_status() == -signal.SIGKILL
         service = await start(data, log)
         async with AsyncClient(service.address) as client:
-            garden = client.workspace("garden")
-            assert (await garden.remember("Noted before the backup.", request_id="early")).commit_id == kept.commit_id
-            again = await garden.remember("Noted after the backup.", request_id="late")
+            workspace = client.workspace("garden")
+            assert (await workspace.remember("Noted before the backup.", request_id="early")).commit_id == kept
+            again = await workspace.remember("Noted after the backup.", request_id="late")
             assert again.commit_id != lost.commit_id
-            assert (await garden.node(again.node.id)).content == "Noted after the backup."
-            assert (await garden.resume(session).info()).state is SessionState.DETACHED
+            assert (await workspace.node(again.node.id)).content == "Noted after the backup."
+            assert (await workspace.resume(session).info()).state is SessionState.DETACHED
         assert not list(data.glob("workspaces/*/memotree/restored"))
     finally:
         service.kill()

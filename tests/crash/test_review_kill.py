@@ -4,45 +4,45 @@ import signal
 from pathlib import Path
 
 import pytest
-from crash.service import Service, start
+from campaigns import points
+from crash.filled_folders import FilledFolders
+from crash.service import start
 
 from memotree.client import AsyncClient, AsyncWorkspace, Author, Difference, MemoTreeClientError, ProposalStatus
 
 pytestmark = [pytest.mark.requirement("GIT-9", "STORE-2"), pytest.mark.campaign]
 
 ADA = Author("ada")
+PROPOSING = ("proposal.branched", "proposal.recorded", "commit.before-swap", "commit.swapped")
+MERGING = ("merge.planned", "commit.before-swap", "commit.swapped", "proposal.merged")
 
 
 def garden_of(client: AsyncClient) -> AsyncWorkspace:
     return client.workspace("garden")
 
 
-async def proposable(service: Service) -> str:
-    """A session with a staged change."""
-    async with AsyncClient(service.address) as client:
-        await client.create_workspace("garden")
-        garden = client.workspace("garden")
-        note = await garden.remember("Roses are cut in March.", title="Roses", agent="bot")
-        session = await garden.session(agent="bot")
-        await session.update(note.node.id, content="Roses are cut in February.")
-        return session.id
-
-
-async def killed(data: Path, log: Path, fault: str) -> Service:
-    service = Service(data, log, fault=fault)
-    service.begin()
-    await service.ready()
-    return service
-
-
-@pytest.mark.parametrize("fault", ["proposal.branched", "proposal.recorded", "commit.before-swap", "commit.swapped"])
-async def test_a_proposal_is_whole_after_the_repeated_call(tmp_path: Path, fault: str) -> None:
-    data, log = tmp_path / "data", tmp_path / "server.log"
+async def proposable(data: Path, log: Path) -> str:
+    """Make a session with a staged change."""
     service = await start(data, log)
     try:
-        session = await proposable(service)
+        async with AsyncClient(service.address) as client:
+            await client.create_workspace("garden")
+            garden = client.workspace("garden")
+            note = await garden.remember("Roses are cut in March.", title="Roses", agent="bot")
+            session = await garden.session(agent="bot")
+            await session.update(note.node.id, content="Roses are cut in February.")
         assert await service.stop() == 0
-        service = await killed(data, log, fault)
+    finally:
+        service.kill()
+    return session.id
+
+
+@pytest.mark.parametrize("fault", points("propose", PROPOSING, hardest="commit.swapped"))
+async def test_a_proposal_is_whole_after_the_repeated_call(filled: FilledFolders, tmp_path: Path, fault: str) -> None:
+    data, log = tmp_path / "data", tmp_path / "server.log"
+    session = await filled.copy(data, proposable)
+    service = await start(data, log, fault=fault)
+    try:
         async with AsyncClient(service.address, attempts=1) as client:
             with pytest.raises(MemoTreeClientError):
                 await garden_of(client).propose("Earlier", session=session, request_id="once")
@@ -60,19 +60,19 @@ async def test_a_proposal_is_whole_after_the_repeated_call(tmp_path: Path, fault
         service.kill()
 
 
-@pytest.mark.parametrize("fault", ["merge.planned", "commit.before-swap", "commit.swapped", "proposal.merged"])
-async def test_a_merge_is_made_once_and_recorded(tmp_path: Path, fault: str) -> None:
+@pytest.mark.parametrize("fault", points("merge a proposal", MERGING, hardest="commit.swapped"))
+async def test_a_merge_is_made_once_and_recorded(filled: FilledFolders, tmp_path: Path, fault: str) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
+    session = await filled.copy(data, proposable)
     service = await start(data, log)
     try:
-        session = await proposable(service)
         async with AsyncClient(service.address) as client:
             garden = garden_of(client)
             await garden.protect("main", author=ADA)
             made = await garden.propose("Earlier", session=session)
             await garden.approve(made.number, made.head_commit_id, reviewer=ADA)
         assert await service.stop() == 0
-        service = await killed(data, log, fault)
+        service = await start(data, log, fault=fault)
         async with AsyncClient(service.address, attempts=1) as client:
             with pytest.raises(MemoTreeClientError):
                 await garden_of(client).merge_proposal(1, request_id="once")

@@ -10,9 +10,9 @@ import os
 import random
 import signal
 from pathlib import Path
-from typing import Final
 
 import pytest
+from campaigns import TIMES, budget, dice, points
 from crash.campaign import BEHIND, POINTS, RECOVERY_POINTS, Campaign, all_points
 from crash.service import Service, start
 from integration.calls import Calls
@@ -21,46 +21,29 @@ from unit.storage.git.judge import Judge
 
 from memotree.v1 import workspace_service_pb2
 
-MORE_POINTS: Final = (
-    "stage.recorded",
-    "commit.frozen",
-    "git.pack-written",
-    "git.ref-moved",
-    "commit.tagged",
-    "index.put",
-)
-"""Points to kill at, besides those around each change of the durable state; the bench visits all points."""
-
 pytestmark = pytest.mark.requirement("STORE-1", "STORE-2", "STORE-3", "STORE-6", "GIT-1")
 
 
-def chosen() -> list[str]:
-    """Twenty kills: before and after each durable step, during the recovery, and at random moments."""
-    points = ("stage.written", "git.before-pack", "git.pack-synced", "git.ref-locked", "git.ref-synced")
-    rng = random.Random()
-    faults = [f"{point}:{rng.randrange(1, 4)}" for point in (*points, *MORE_POINTS)]
-    faults += ["commit.mirrored", "commit.recorded"]
-    for recovery in RECOVERY_POINTS[:2]:
-        faults += [BEHIND, recovery]
-    return [*faults, "", "", ""]
+@pytest.mark.campaign
+@pytest.mark.timeout(600)
+async def test_kills_lose_no_acknowledged_change(tmp_path: Path) -> None:
+    rng = dice("kills")
+    faults = [*rng.sample(all_points(rng)[: len(POINTS)], 5), BEHIND, rng.choice(RECOVERY_POINTS[:2]), ""]
+    if TIMES:
+        faults = all_points(rng) + [""] * budget(1)
+    tally = await Campaign(tmp_path, rng.randrange(2**32)).run(faults)
+    assert tally.kills == len(faults)
 
 
 @pytest.mark.campaign
-@pytest.mark.timeout(400)  # about two seconds per kill, more if the machine is busy
-async def test_twenty_kills_lose_no_acknowledged_change(tmp_path: Path) -> None:
-    faults = chosen()
-    assert len(faults) == 20
-    tally = await Campaign(tmp_path, random.randrange(2**32)).run(faults)
-    assert tally.kills == 20
-
-
-@pytest.mark.campaign
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 async def test_kills_beside_many_writers_lose_no_commit_of_a_group(tmp_path: Path) -> None:
-    points = ("commit.mirrored", "git.pack-synced", "commit.before-swap", "git.ref-moved", "commit.swapped")
-    faults = [f"{point}:{random.randrange(2, 6)}" for point in points]
-    faults += ["recovery.projected", "commit.recorded", "", ""]
-    tally = await Campaign(tmp_path, random.randrange(2**32), writers=32).run(faults)
+    rng = dice("kills of groups")
+    others = ["commit.mirrored", "git.pack-synced", "commit.before-swap", "git.ref-moved", "commit.recorded"]
+    chosen = others if TIMES else rng.sample(others, 1)
+    faults = [f"{point}:{rng.randrange(2, 6)}" for point in (*chosen, BEHIND)]
+    faults += ["recovery.projected", *[""] * budget(1)]
+    tally = await Campaign(tmp_path, rng.randrange(2**32), writers=32).run(faults)
     assert tally.kills == len(faults)
 
 
@@ -69,7 +52,7 @@ def test_every_step_of_a_commit_has_a_point_before_and_after_it() -> None:
     assert {fault.partition(":")[0] for fault in all_points(random.Random(1))} == {*POINTS, *RECOVERY_POINTS}
 
 
-@pytest.mark.parametrize("point", ["git.ref-moved", "workspace.made"])
+@pytest.mark.parametrize("point", points("workspace", ["git.ref-moved", "workspace.made"], hardest="git.ref-moved"))
 async def test_a_kill_during_the_creation_of_a_workspace_leaves_a_complete_one_or_none(
     tmp_path: Path, point: str
 ) -> None:
@@ -115,11 +98,11 @@ async def test_a_stale_postmaster_file_with_the_id_of_another_process_blocks_no_
 @pytest.mark.campaign
 async def test_after_kills_during_the_first_start_the_server_starts(tmp_path: Path) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
-    for _ in range(4):
+    rng = dice("first start")
+    for _ in range(budget(2)):
         service = Service(data, log)
         service.begin()
-        # Any moment during the creation of the clusters will do; loading the modules takes most of a second.
-        await service.ends(0.5 + random.random() * 1.5)
+        await service.ends(rng.random())  # any moment during the creation of the clusters will do
         service.kill()
     service = await start(data, log)
     try:
