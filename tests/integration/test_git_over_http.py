@@ -1,131 +1,95 @@
-"""git over HTTP: clones, fetches and pushes go to the server itself, and hostile requests reach nothing."""
+"""git over HTTP: clones, fetches and pushes go to the server itself, are recorded, and hostile ones reach nothing."""
 
 import gzip
-import os
 import random
-import socket
+import shutil
 import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx2
 import pytest
-from integration.test_push_hook import Clone, remote_lines
-from memotree_storage.model.codec import encode_entry
-from memotree_storage.model.node import Node, new_id
+from integration.clones import Clone, lost_node, new_node, refused, remote_lines
+from integration.http_servers import Served, begin, notes, running, served, until
 from memotree_storage.model.paths import entry_path
+from starlette.requests import Request
+from starlette.types import Message
 
 from memotree.client.blocking import Client, Workspace
-from memotree.server.announcement import Announcement, read_announcement
+from memotree.gateways.git_http import _Exchange
+
+__all__ = ["notes", "served"]
 
 pytestmark = pytest.mark.requirement("GIT-8")
 
-SERVE = """
-import sys
-from pathlib import Path
-from memotree.gateways import git_http
-from memotree.gateways.http_server import HttpServer
-from memotree.server import starting
-git_http._SILENT_SECONDS = float(sys.argv[2])
-from memotree.settings import load_settings
-settings = load_settings(data_folder=Path(sys.argv[1]), host="127.0.0.1", port=0, http_port=0)
-starting.serve(settings, lambda _: print("up", flush=True), lambda: HttpServer)
-"""
-PUSH = {"content-type": "application/x-git-receive-pack-request"}
-FETCH = {"content-type": "application/x-git-upload-pack-request"}
-
-
-@contextmanager
-def running(
-    folder: Path, *, silence: float = 600.0, **environment: str
-) -> Iterator[tuple[Announcement, subprocess.Popen[str]]]:
-    """A server on a folder, ended at the exit if it still runs."""
-    process = subprocess.Popen(  # noqa: S603 - this interpreter and the program above
-        [sys.executable, "-c", SERVE, str(folder), str(silence)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=os.environ | environment,
-    )
-    try:
-        assert process.stdout is not None
-        while (line := process.stdout.readline()) != "up\n":
-            assert line, "the server ended"
-        announced = read_announcement(folder)
-        assert announced is not None
-        yield announced, process
-    finally:
-        process.terminate()
-        process.wait(60)
-        if process.stdout is not None:
-            process.stdout.close()
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Announcement]:
-    with running(tmp_path_factory.mktemp("served") / "data") as (announced, _):
-        yield announced
+METHOD = "git-receive-pack"
+PUSH = {"content-type": f"application/x-{METHOD}-request"}
+GZIPPED = PUSH | {"content-encoding": "gzip"}
+OK = ("OK", "")
 
 
 @pytest.fixture
-def notes(server: Announcement, request: pytest.FixtureRequest) -> Iterator[Workspace]:
-    with Client(server.address) as client:
-        made = client.create_workspace(f"{request.function.__name__[:40]}-{new_id()}")
-        with client.workspace(made.name).session() as session:
-            session.create("Root", "What it says.", archive=session.create_archive("notes"))
-            session.commit("Begin")
-        yield client.workspace(made.name)
-
-
-@pytest.fixture
-def url(server: Announcement, notes: Workspace) -> str:
-    return f"{server.url}/git/{notes.info().name}"
+def url(served: Served, notes: Workspace) -> str:
+    return f"{served.announced.url}/git/{notes.info().name}"
 
 
 @pytest.fixture
 def clone(tmp_path: Path, url: str) -> Clone:
-    return Clone(tmp_path / "clone", url)  # type: ignore[arg-type] # git takes either
+    return Clone(tmp_path / "clone", url)
 
 
 def refs(notes: Workspace) -> dict[str, str]:
     return {branch.name: branch.commit_id for branch in notes.branches()}
 
 
-def test_a_push_over_http_is_there_at_once_and_its_faults_are_told(notes: Workspace, clone: Clone) -> None:
-    (archive,) = notes.at("main").archives()
-    node = Node(new_id(), archive.id, None, "a5", title="Pushed", content="By a person. " * 200_000)
-    lost = Node(new_id(), archive.id, new_id(), "a5", title="Lost", content="Below nothing.")
-    clone.write(entry_path(node), encode_entry(node))
+def recorded(client: Client, notes: Workspace) -> list[tuple[str, str]]:
+    """The status and the error code of each push, from the first to the last."""
+    found = list(client.audit_records(method=METHOD, workspace=notes.info().name))
+    return [(each.code, each.reason) for each in reversed(found)]
+
+
+def pushed(clone: Clone, before: str) -> tuple[str, bytes]:
+    """A commit of 1 MiB that no delta makes smaller, and the body of the request that pushes it to main."""
+    clone.write("README", random.Random(7).randbytes(1 << 20))
     clone.commit()
+    packing = ["git", "-C", clone.folder, "pack-objects", "--revs", "--stdout", "-q"]
+    asked = f"{clone.head}\n^{before}\n".encode()
+    pack = subprocess.run(packing, input=asked, check=True, capture_output=True).stdout  # noqa: S603
+    line = f"{before} {clone.head} refs/heads/main\0report-status".encode()
+    return clone.head, b"%04x%s0000%s" % (len(line) + 4, line, pack)
+
+
+@pytest.mark.requirement("TOOL-12")
+def test_a_push_over_http_is_there_at_once_its_faults_are_told_and_it_is_recorded(
+    served: Served, notes: Workspace, clone: Clone
+) -> None:
+    node = new_node(notes, "Pushed", "By a person. " * 20_000)
+    lost = lost_node(notes)
+    clone.commit(node)
     assert remote_lines(clone.run("push", "origin", "main")) == ["MemoTree has taken in main."]
     assert notes.at("main").node(node.id).title == "Pushed"
-    clone.write(entry_path(lost), encode_entry(lost))
-    clone.commit()
+    clone.commit(lost)
     first, fault = remote_lines(clone.run("push", "origin", "main"))
     assert first == "MemoTree has taken in main. It has a fault:"
     assert entry_path(lost) in fault
+    assert recorded(served.client, notes) == [OK, OK]
 
 
-@pytest.mark.parametrize("version", ["0", "1", "2"])
-def test_what_the_service_commits_is_fetched_in_each_version_of_the_protocol(
-    notes: Workspace, clone: Clone, version: str
-) -> None:
-    with notes.session() as session:
-        session.create("Second", "More.", archive=next(iter(session.archives())).id)
-        session.commit("Go on")
-    clone.run("-c", f"protocol.version={version}", "pull", "-q", "--ff-only", "origin", "main")
-    assert (clone.folder / ".git" / "refs" / "heads" / "main").read_text().strip() == refs(notes)["main"]
+def test_what_the_service_commits_is_fetched_in_each_version_of_the_protocol(notes: Workspace, clone: Clone) -> None:
+    for version in range(3):
+        with notes.session() as session:
+            session.create(f"Node {version}", "More.", archive=next(iter(session.archives())).id)
+            session.commit("Go on")
+        clone.run("-c", f"protocol.version={version}", "pull", "-q", "--ff-only", "origin", "main")
+        assert clone.head == refs(notes)["main"], f"version {version}"
 
 
 def test_a_workspace_is_found_by_its_id_and_a_missing_one_is_told(
-    server: Announcement, notes: Workspace, tmp_path: Path
+    served: Served, notes: Workspace, tmp_path: Path
 ) -> None:
-    Clone(tmp_path / "clone", f"{server.url}/git/{notes.info().id}")  # type: ignore[arg-type]
+    Clone(tmp_path / "clone", f"{served.announced.url}/git/{notes.info().id}")
     with pytest.raises(subprocess.CalledProcessError) as failed:
-        Clone(tmp_path / "none", f"{server.url}/git/nowhere")  # type: ignore[arg-type]
+        Clone(tmp_path / "none", f"{served.announced.url}/git/nowhere")
     assert b"nowhere" in failed.value.stderr
 
 
@@ -153,197 +117,210 @@ def test_what_memotree_keeps_in_refs_is_not_pushed_to(notes: Workspace, clone: C
         "/git/%c0%ae%c0%ae/info/refs",
     ],
 )
-def test_no_path_leaves_the_repositories(server: Announcement, path: str) -> None:
-    answer = httpx2.get(f"{server.url}{path}?service=git-upload-pack")
+def test_no_path_leaves_the_repositories(served: Served, path: str) -> None:
+    answer = httpx2.get(f"{served.announced.url}{path}?service=git-upload-pack")
     assert answer.status_code in {400, 404}
 
 
-@pytest.mark.parametrize("path", ["HEAD", "config", "objects/info/packs", "hooks/post-receive", "git-upload-archive"])
-def test_no_file_of_a_repository_is_served(url: str, path: str) -> None:
-    assert httpx2.get(f"{url}/{path}").status_code == 404
-    assert httpx2.post(f"{url}/{path}").status_code == 404
-
-
-def test_requests_that_are_not_gits_are_refused(url: str) -> None:
+def test_requests_that_are_not_gits_are_refused_and_no_file_is_served(url: str) -> None:
+    for path in ("HEAD", "config", "objects/info/packs", "hooks/post-receive", "git-upload-archive"):
+        assert httpx2.get(f"{url}/{path}").status_code == 404, path
+        assert httpx2.post(f"{url}/{path}").status_code == 404, path
     assert httpx2.get(f"{url}/info/refs").status_code == 403
     assert httpx2.get(f"{url}/info/refs?service=git-upload-archive").status_code == 403
-    assert httpx2.post(f"{url}/git-receive-pack", headers={"content-type": "text/plain"}).status_code == 415
-    assert httpx2.post(f"{url}/git-receive-pack", headers=PUSH | {"content-encoding": "br"}).status_code == 415
-    foreign = PUSH | {"origin": "https://example.org"}
-    assert httpx2.post(f"{url}/git-receive-pack", headers=foreign).status_code == 403
+    assert httpx2.post(f"{url}/{METHOD}", headers={"content-type": "text/plain"}).status_code == 415
+    assert httpx2.post(f"{url}/{METHOD}", headers=PUSH | {"content-encoding": "br"}).status_code == 415
+    assert httpx2.post(f"{url}/{METHOD}", headers=PUSH | {"origin": "https://example.org"}).status_code == 403
     assert httpx2.get(f"{url}/info/refs?service=git-upload-pack", headers={"host": "example.org"}).status_code == 421
 
 
-def test_a_body_that_is_not_whole_gzip_is_refused_and_moves_nothing(notes: Workspace, url: str) -> None:
+@pytest.mark.requirement("TOOL-12")
+def test_a_body_that_git_does_not_get_or_does_not_understand_moves_nothing_and_is_recorded_as_a_failure(
+    served: Served, notes: Workspace, url: str
+) -> None:
     before = refs(notes)
     for body in (b"not gzip", gzip.compress(b"0000" * 9)[:-9]):
-        answer = httpx2.post(f"{url}/git-receive-pack", headers=PUSH | {"content-encoding": "gzip"}, content=body)
-        assert answer.status_code == 400
+        assert httpx2.post(f"{url}/{METHOD}", headers=GZIPPED, content=body, timeout=60).status_code == 400
+    httpx2.post(f"{url}/{METHOD}", headers=PUSH, content=b"no length", timeout=60)
     assert refs(notes) == before
+    assert recorded(served.client, notes) == [
+        ("INVALID_ARGUMENT", "PUSH_UNREADABLE"),
+        ("INVALID_ARGUMENT", "PUSH_UNREADABLE"),
+        ("UNKNOWN", "GIT_FAILED"),
+    ]
 
 
-def pushed(clone: Clone, before: str) -> tuple[str, bytes]:
-    """A commit of 1 MiB that no delta makes smaller, and the body of the request that pushes it to main."""
-    clone.write("README", random.Random(7).randbytes(1 << 20))
-    clone.commit()
-    new = (clone.folder / ".git" / "refs" / "heads" / "main").read_text().strip()
-    packing = ["git", "-C", clone.folder, "pack-objects", "--revs", "--stdout", "-q"]
-    pack = subprocess.run(packing, input=f"{new}\n^{before}\n".encode(), check=True, capture_output=True).stdout  # noqa: S603
-    line = f"{before} {new} refs/heads/main\0report-status".encode()
-    return new, b"%04x%s0000%s" % (len(line) + 4, line, pack)
-
-
-@pytest.mark.parametrize("share", [0.001, 0.5, 0.99999])
-def test_a_push_that_is_cut_off_moves_nothing(notes: Workspace, url: str, clone: Clone, share: float) -> None:
+def test_a_push_that_is_cut_off_moves_nothing(notes: Workspace, url: str, clone: Clone) -> None:
     before = refs(notes)
     new, body = pushed(clone, before["main"])
-    httpx2.post(f"{url}/git-receive-pack", headers=PUSH, content=body[: int(len(body) * share)])
-    assert refs(notes) == before
-    answer = httpx2.post(f"{url}/git-receive-pack", headers=PUSH, content=body)
+    for share in (0.001, 0.5, 0.99999):
+        httpx2.post(f"{url}/{METHOD}", headers=PUSH, content=body[: int(len(body) * share)], timeout=60)
+        assert refs(notes) == before, f"{share} of it arrived"
+    answer = httpx2.post(f"{url}/{METHOD}", headers=PUSH, content=body, timeout=60)
     assert b"ok refs/heads/main" in answer.content
     assert refs(notes) == before | {"main": new}, "the whole of it does"
 
 
-def test_a_push_so_long_that_git_asks_first_arrives(notes: Workspace, clone: Clone) -> None:
+@pytest.mark.requirement("TOOL-12")
+def test_a_push_so_long_that_git_asks_first_arrives_and_is_recorded_once(
+    served: Served, notes: Workspace, clone: Clone
+) -> None:
     clone.run("config", "http.postBuffer", "65536")  # longer ones come in parts, after an empty push
     new, _ = pushed(clone, refs(notes)["main"])
     clone.run("push", "-q", "origin", "main")
     assert refs(notes) == {"main": new}
+    assert recorded(served.client, notes) == [OK]
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
-def test_a_server_that_is_killed_while_a_push_arrives_leaves_the_old_state_whole(tmp_path: Path, share: float) -> None:
-    folder = tmp_path / "data"
-    with running(folder) as (announced, process):
-        with Client(announced.address) as client:
-            made = client.create_workspace("notes")
-            before = refs(client.workspace("notes"))
-        clone = Clone(tmp_path / "clone", f"{announced.url}/git/notes")  # type: ignore[arg-type]
-        new, body = pushed(clone, before["main"])
-        head = f"POST /git/notes/git-receive-pack HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(body)}\r\n"
-        host, port = announced.url.removeprefix("http://").rsplit(":", 1)
-        with socket.create_connection((host, int(port))) as connection:
-            connection.sendall(f"{head}content-type: {PUSH['content-type']}\r\n\r\n".encode())
-            connection.sendall(body[: int(len(body) * share)])
-            process.kill()
-            process.wait(60)
+def test_a_server_that_is_killed_while_pushes_arrive_leaves_the_old_state_whole(tmp_path: Path) -> None:
+    folder, shares = tmp_path / "data", {"nothing": 0.0, "half": 0.5, "nearly-all": 0.99}
+    clones = {}
+    with running(folder) as (announced, process), Client(announced.address) as client, ExitStack() as stack:
+        made = {name: client.create_workspace(name) for name in shares}
+        before = {name: refs(client.workspace(name)) for name in shares}
+        for name, share in shares.items():
+            clones[name] = Clone(tmp_path / name, f"{announced.url}/git/{name}")
+            _, body = pushed(clones[name], before[name]["main"])
+            stack.enter_context(begin(announced, name, METHOD, length=len(body), body=body[: int(len(body) * share)]))
+        process.kill()
+        process.wait(60)
     with running(folder) as (announced, _), Client(announced.address) as client:
-        notes = client.workspace("notes")
-        assert refs(notes) == before
-        clone.run("push", "-q", f"{announced.url}/git/notes", "main")
-        assert refs(notes) == {"main": new}
-    subprocess.run(["git", "-C", folder / made.repository, "fsck", "--strict"], check=True, capture_output=True)  # noqa: S603, S607
+        assert {name: refs(client.workspace(name)) for name in shares} == before
+        for name, clone in clones.items():
+            clone.run("push", "-q", f"{announced.url}/git/{name}", "main")
+            assert refs(client.workspace(name)) == {"main": clone.head}, name
+    for each in made.values():
+        subprocess.run(["git", "-C", folder / each.repository, "fsck", "--strict"], check=True, capture_output=True)  # noqa: S603, S607
 
 
-def test_a_server_without_a_git_program_says_so(tmp_path: Path) -> None:
-    with running(tmp_path / "data", PATH=str(tmp_path)) as (announced, _):
-        with Client(announced.address) as client:
-            client.create_workspace("notes")
-        answer = httpx2.get(f"{announced.url}/git/notes/info/refs?service=git-upload-pack")
+@pytest.mark.requirement("TOOL-12")
+def test_a_git_that_writes_nothing_is_ended_and_one_that_is_missing_is_told(tmp_path: Path) -> None:
+    silent, sleep = tmp_path / "bin" / "git", shutil.which("sleep")
+    silent.parent.mkdir()
+    silent.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec {sleep} 1000\n")
+    silent.chmod(0o700)
+    with (
+        running(tmp_path / "data", silence=0.5, PATH=str(silent.parent)) as (announced, _),
+        Client(announced.address) as client,
+    ):
+        client.create_workspace("notes")
+        url = f"{announced.url}/git/notes"
+        assert httpx2.get(f"{url}/info/refs?service=git-upload-pack", timeout=60).status_code == 504
+        assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
+        assert httpx2.post(f"{url}/{METHOD}", headers=PUSH, content=b"0000", timeout=60).status_code == 504
+        assert recorded(client, client.workspace("notes")) == [("DEADLINE_EXCEEDED", "GIT_SILENT")]
+        silent.unlink()
+        answer = httpx2.get(f"{url}/info/refs?service=git-upload-pack")
         assert answer.status_code == 501
         assert "install git" in answer.text
 
 
-def test_a_git_that_writes_nothing_is_ended(tmp_path: Path) -> None:
-    silent = tmp_path / "bin" / "git"
-    silent.parent.mkdir()
-    silent.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 1000\n")
-    silent.chmod(0o700)
-    path = f"{silent.parent}{os.pathsep}{os.environ['PATH']}"
-    with running(tmp_path / "data", silence=0.5, PATH=path) as (announced, _):
-        with Client(announced.address) as client:
-            client.create_workspace("notes")
-        answer = httpx2.get(f"{announced.url}/git/notes/info/refs?service=git-upload-pack", timeout=60)
-        assert answer.status_code == 504
-        assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
+async def test_each_part_of_a_push_that_arrives_gives_git_its_time_again(tmp_path: Path) -> None:
+    """So a push may arrive for longer than git may be silent."""
+    deadlines: list[float | None] = []
 
+    async def receive() -> Message:
+        deadlines.append(exchange._patience.when())
+        return {"type": "http.request", "body": b"some", "more_body": len(deadlines) < 5}
 
-def test_a_push_that_arrives_for_longer_than_git_may_be_silent_is_taken(tmp_path: Path) -> None:
-    with running(tmp_path / "data", silence=10.0) as (announced, _), Client(announced.address) as client:
-        client.create_workspace("notes")
-        notes = client.workspace("notes")
-        clone = Clone(tmp_path / "clone", f"{announced.url}/git/notes")  # type: ignore[arg-type]
-        new, body = pushed(clone, refs(notes)["main"])
+    async def send(_: Message) -> None:
+        return
 
-        def slowly() -> Iterator[bytes]:
-            for start in range(0, len(body), 1 + len(body) // 12):
-                yield body[start : start + 1 + len(body) // 12]
-                time.sleep(1.0)  # so that all of it takes longer than git may be silent
-
-        answer = httpx2.post(f"{announced.url}/git/notes/git-receive-pack", headers=PUSH, content=slowly(), timeout=60)
-        assert b"ok refs/heads/main" in answer.content
-        assert refs(notes) == {"main": new}
+    scope = {"type": "http", "method": "POST", "headers": [], "query_string": b"", "path_params": {"program": METHOD}}
+    exchange = _Exchange(Request(scope, receive), send)
+    reads_all = tmp_path / "git"
+    reads_all.write_text("#!/bin/sh\nexec cat\n")
+    reads_all.chmod(0o700)
+    await exchange.run(str(reads_all), tmp_path, {})
+    assert None not in deadlines
+    assert len(set(deadlines)) == 5
+    assert deadlines == sorted(deadlines)
 
 
 def test_requests_beyond_the_limit_are_told_to_come_again_and_the_others_end(
-    server: Announcement, notes: Workspace, url: str, clone: Clone
+    served: Served, notes: Workspace, url: str, clone: Clone
 ) -> None:
-    host, port = server.url.removeprefix("http://").rsplit(":", 1)
-    head = (
-        f"POST /git/{notes.info().name}/git-receive-pack HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 100\r\n"
-        f"content-type: {PUSH['content-type']}\r\n\r\n"
-    )
-    advertised = f"{url}/info/refs?service=git-receive-pack"
+    advertised = f"{url}/info/refs?service={METHOD}"
     with ExitStack() as stack:
 
-        def begin() -> None:
-            """Begin a push that does not end; one that comes while eight requests run is refused at once."""
-            connection = stack.enter_context(socket.create_connection((host, int(port))))
-            connection.sendall(head.encode() + b"0")
+        def is_refused() -> bool:
+            """Whether a request is refused; if not, it may have had the place of one of the eight, so begin another."""
+            if httpx2.get(advertised).status_code == 429:
+                return True
+            stack.enter_context(begin(served.announced, notes.info().name, METHOD))
+            return False
 
         for _ in range(8):
-            begin()
-        while (refused := httpx2.get(advertised)).status_code == 200:
-            begin()  # this request may have had the place of one of the eight
-        assert refused.status_code == 429
-        assert "try again in a moment" in refused.text
+            stack.enter_context(begin(served.announced, notes.info().name, METHOD))
+        until(is_refused, "eight pushes that do not end have all places")
+        assert "try again in a moment" in httpx2.get(advertised).text
         with pytest.raises(subprocess.CalledProcessError) as failed:
             clone.run("push", "origin", "main:other")
         assert "429" in failed.value.stderr
-    while httpx2.get(advertised).status_code == 429:
-        pass  # until the server has seen that their clients are gone
+    until(lambda: httpx2.get(advertised).status_code == 200, "the server has seen that their clients are gone")
     assert clone.run("push", "origin", "main:other")
     assert set(refs(notes)) == {"main", "other"}
 
 
-def test_who_holds_many_requests_of_git_leaves_room_for_others(tmp_path: Path) -> None:
-    folder = tmp_path / "data"
-    with running(folder, MEMOTREE_AUTHENTICATION="keys") as (announced, _):
-        host, port = announced.url.removeprefix("http://").rsplit(":", 1)
-        proofs = {}
-        with Client(announced.address, key=(folder / "admin.key").read_text().strip()) as admin:
-            admin.create_workspace("notes")
-            for name in ("ada", "ben", "stranger"):
-                admin.put_principal(name)
-                proofs[name] = f"Bearer {admin.create_key(name).key}"
-            for name in ("ada", "ben"):
-                admin.grant_role(name, "READER", workspace="notes")
+# --- The record of a push ---------------------------------------------------------------------------------------------
 
-        def status(name: str) -> int:
-            advertised = f"{announced.url}/git/notes/info/refs?service=git-upload-pack"
-            return httpx2.get(advertised, headers={"authorization": proofs[name]}).status_code
 
-        def begin(stack: ExitStack, name: str, count: int) -> None:
-            """Begin requests that never end: they wait for the rest of what is asked."""
-            head = (
-                f"POST /git/notes/git-upload-pack HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: {proofs[name]}\r\n"
-                f"content-length: 100\r\ncontent-type: {FETCH['content-type']}\r\n\r\n0"
-            )
-            for _ in range(count):
-                connection = stack.enter_context(socket.create_connection((host, int(port))))
-                connection.sendall(head.encode())
+@pytest.mark.requirement("TOOL-12")
+def test_a_push_that_a_hook_or_git_refuses_is_recorded_with_the_reason_and_leaves_no_file(
+    served: Served, notes: Workspace, clone: Clone
+) -> None:
+    refused(clone, ":main")  # the default branch, which git keeps
+    clone.write("README", b"Not a node.\n")
+    clone.commit()
+    refused(clone, "main:refs/notes/x")
+    notes.protect("main")
+    refused(clone, "main")
+    notes.unprotect("main")
+    clone.run("push", "origin", "main")
+    clone.run("commit", "-q", "--amend", "-m", "Another")
+    refused(clone, "--force", "main")
+    assert recorded(served.client, notes) == [
+        ("FAILED_PRECONDITION", "PUSH_REFUSED"),
+        ("FAILED_PRECONDITION", "REF_NOT_TAKEN"),
+        ("FAILED_PRECONDITION", "BRANCH_PROTECTED"),
+        OK,
+        ("FAILED_PRECONDITION", "BRANCH_NOT_REWINDABLE"),
+    ]
+    assert not [each for each in served.scratch.iterdir() if "push" in each.name]
 
-        with ExitStack() as stack:
-            begin(stack, "stranger", 20)  # it may not read the workspace, so these hold nothing
-            assert status("stranger") == 404
-            begin(stack, "ada", 20)
-            while status("ada") == 200:
-                begin(stack, "ada", 1)  # until as many have begun as may: this request may have had the place of one
-            assert status("ada") == 429
-            assert status("ben") == 200
-            begin(stack, "ben", 20)
-            while status("ben") == 200:
-                begin(stack, "ben", 1)
-            assert status("stranger") == 404
-        while 429 in {status("ada"), status("ben")}:
-            pass  # until the server has seen that their clients are gone
+
+@pytest.mark.requirement("TOOL-12")
+def test_a_push_with_faults_to_a_strict_workspace_is_recorded_as_refused_in_whole_or_in_part(
+    served: Served, notes: Workspace, clone: Clone
+) -> None:
+    notes.set_push_policy(strict=True)
+    clone.run("branch", "good")
+    clone.commit(lost_node(notes))
+    refused(clone, "main")
+    refused(clone, "main", "good")
+    assert set(refs(notes)) == {"main", "good"}
+    assert recorded(served.client, notes) == [
+        ("FAILED_PRECONDITION", "PUSH_HAS_FAULTS"),
+        ("FAILED_PRECONDITION", "PUSH_PARTLY_REFUSED"),
+    ]
+
+
+@pytest.mark.requirement("TOOL-12")
+def test_a_client_that_wants_no_report_or_goes_away_hides_nothing(
+    served: Served, notes: Workspace, url: str, clone: Clone
+) -> None:
+    before = refs(notes)
+    _, body = pushed(clone, before["main"])
+    begin(served.announced, notes.info().name, METHOD, length=len(body), body=body[: len(body) // 2]).close()
+    until(lambda: bool(recorded(served.client, notes)), "the server has seen that its client is gone")
+    assert refs(notes) == before
+    silent = body.replace(b"\0report-status", b"\0agent=silent1")
+    notes.protect("main")
+    httpx2.post(f"{url}/{METHOD}", headers=PUSH, content=silent, timeout=60)
+    notes.unprotect("main")
+    httpx2.post(f"{url}/{METHOD}", headers=PUSH, content=silent, timeout=60)
+    assert recorded(served.client, notes) == [
+        ("CANCELLED", ""),
+        ("FAILED_PRECONDITION", "BRANCH_PROTECTED"),
+        ("UNKNOWN", "PUSH_NOT_REPORTED"),
+    ]

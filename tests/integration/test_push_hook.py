@@ -2,93 +2,34 @@
 
 import os
 import shutil
-import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from integration.clones import Clone, lost_node, new_node, refused, remote_lines
+from integration.http_servers import Served, notes, served
 from memotree_storage.git.hooks import install_hook
 from memotree_storage.model.codec import encode_entry
-from memotree_storage.model.node import Node, new_id
 from memotree_storage.model.paths import entry_path
 
-import memotree
 from memotree.client.blocking import Workspace
 from memotree.local.after_push import branches, told
-from memotree.local.opening import LocalClient
 from memotree.server.announcement import Announcement, announce
+
+__all__ = ["notes", "served"]
 
 pytestmark = pytest.mark.requirement("GIT-8", "STORE-8")
 
 HOOK = "hooks/post-receive"
-NOT_RUNNING = "MemoTree is not running. A server takes this in when it starts."
-
-
-class Clone:
-    """A clone of a workspace's repository, as a person has it."""
-
-    def __init__(self, folder: Path, repository: Path | str, *, name: str = "A person") -> None:
-        self.folder, self._name = folder, name
-        subprocess.run(["git", "clone", "-q", repository, folder], check=True, capture_output=True)  # noqa: S603, S607
-
-    def run(self, *arguments: str) -> str:
-        """What git writes about itself; in a push, the lines of the remote are there."""
-        command = ["git", "-c", f"user.name={self._name}", "-c", "user.email=a@example.org", "-C", str(self.folder)]
-        done = subprocess.run([*command, *arguments], check=True, capture_output=True, text=True, timeout=120)  # noqa: S603
-        return done.stderr
-
-    def write(self, path: str, data: bytes) -> None:
-        file = self.folder / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(data)
-
-    def commit(self) -> None:
-        self.run("add", "-A")
-        self.run("commit", "-q", "-m", "Change files")
-
-
-def remote_lines(output: str) -> list[str]:
-    """What the hook said, without the padding that git adds."""
-    lines = [line.removeprefix("remote: ").rstrip() for line in output.splitlines() if line.startswith("remote: ")]
-    return [line for line in lines if line]
-
-
-def refused(clone: Clone, *arguments: str) -> list[str]:
-    """What the hooks say about a push that they refuse."""
-    with pytest.raises(subprocess.CalledProcessError) as failed:
-        clone.run("push", "origin", *arguments)
-    return [line for line in remote_lines(failed.value.stderr) if not line.startswith("error: hook declined")]
 
 
 def heads(notes: Workspace) -> dict[str, str]:
     return {branch.name: branch.commit_id for branch in notes.branches()}
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("it's here") / "data"
-
-
-@pytest.fixture(scope="module")
-def memory(folder: Path) -> Iterator[LocalClient]:
-    with memotree.open(folder) as client:
-        yield client
-
-
 @pytest.fixture
-def notes(memory: LocalClient, request: pytest.FixtureRequest) -> Workspace:
-    """A workspace with an archive that has a node."""
-    made = memory.create_workspace(request.node.name[:60])
-    with memory.workspace(made.name).session() as session:
-        session.create("Root", "What it says.", archive=session.create_archive("notes"))
-        session.commit("Begin")
-    return memory.workspace(made.name)
-
-
-@pytest.fixture
-def repository(folder: Path, notes: Workspace) -> Path:
-    return folder / notes.info().repository
+def repository(served: Served, notes: Workspace) -> Path:
+    return served.folder / notes.info().repository
 
 
 @pytest.fixture
@@ -97,10 +38,8 @@ def clone(tmp_path: Path, repository: Path) -> Clone:
 
 
 def test_what_is_pushed_is_there_at_once(notes: Workspace, clone: Clone) -> None:
-    (archive,) = notes.at("main").archives()
-    node = Node(new_id(), archive.id, None, "a5", title="Pushed", content="By a person.")
-    clone.write(entry_path(node), encode_entry(node))
-    clone.commit()
+    node = new_node(notes, "Pushed", "By a person.")
+    clone.commit(node)
     assert remote_lines(clone.run("push", "origin", "main")) == ["MemoTree has taken in main."]
     assert notes.at("main").node(node.id).title == "Pushed"
     clone.run("tag", "v1")
@@ -113,11 +52,9 @@ def test_what_is_pushed_is_there_at_once(notes: Workspace, clone: Clone) -> None
 
 
 def test_a_push_is_told_what_has_no_place_or_cannot_be_read(notes: Workspace, clone: Clone) -> None:
-    (archive,) = notes.at("main").archives()
-    lost = Node(new_id(), archive.id, new_id(), "a5", title="Lost", content="Below nothing.")
+    lost, damaged = lost_node(notes), new_node(notes, "Damaged", "No end.")
     named = entry_path(lost).replace("lost", "a-name-of-theirs")
     clone.write(named, encode_entry(lost))
-    damaged = Node(new_id(), archive.id, None, "a5", title="Damaged", content="No end.")
     clone.write(entry_path(damaged), encode_entry(damaged).replace(b"\nid:", b"\nodd\x1b[31m: 1\nid:", 1))
     clone.commit()
     first, orphan, unreadable = remote_lines(clone.run("push", "origin", "main"))
@@ -131,10 +68,7 @@ def test_a_push_is_told_what_has_no_place_or_cannot_be_read(notes: Workspace, cl
 
 @pytest.mark.requirement("GIT-9")
 def test_a_push_to_a_protected_branch_is_refused_whole(notes: Workspace, clone: Clone) -> None:
-    (archive,) = notes.at("main").archives()
-    node = Node(new_id(), archive.id, None, "a5", title="Pushed", content="By a person.")
-    clone.write(entry_path(node), encode_entry(node))
-    clone.commit()
+    clone.commit(new_node(notes, "Pushed", "By a person."))
     notes.protect("main")
     before = heads(notes)
     for refs in (["main"], ["--force", "main"], [":main"], ["main", "main:side"]):
@@ -154,7 +88,7 @@ def test_no_push_writes_what_memotree_keeps_in_refs(notes: Workspace, clone: Clo
     assert [one.pattern for one in notes.protections()] == ["main"]
 
 
-def test_a_push_that_rewinds_a_branch_needs_permission(notes: Workspace, clone: Clone) -> None:
+def test_a_push_that_rewinds_a_branch_needs_permission_and_no_protection(notes: Workspace, clone: Clone) -> None:
     clone.run("push", "-q", "origin", "main:draft/one", "main:done")
     clone.write("README", b"Not a node.\n")
     clone.run("commit", "-q", "--amend", "-a", "-m", "Another beginning")
@@ -173,78 +107,43 @@ def test_a_push_that_rewinds_a_branch_needs_permission(notes: Workspace, clone: 
     assert heads(notes)["draft/one"] != before["draft/one"]
     clone.run("push", "-q", "origin", ":done")
     assert "done" not in heads(notes), "DeleteBranch allows that, too"
-
-
-def test_a_protected_branch_is_rewound_by_no_push(notes: Workspace, clone: Clone) -> None:
     notes.set_push_policy(rewindable=["*"])
     notes.protect("main")
-    clone.write("README", b"Not a node.\n")
-    clone.run("commit", "-q", "--amend", "-a", "-m", "Another beginning")
     (line,) = refused(clone, "--force", "main")
     assert "protected" in line
 
 
-def test_a_strict_workspace_refuses_a_push_with_faults_and_tells_them(notes: Workspace, clone: Clone) -> None:
+def test_a_strict_workspace_refuses_a_push_that_brings_faults_and_tells_them(notes: Workspace, clone: Clone) -> None:
+    before_all = lost_node(notes)
+    clone.commit(before_all)
+    clone.run("push", "-q", "origin", "main")
     policy = notes.set_push_policy(strict=True)
     assert (policy.strict, policy.rewindable, notes.push_policy()) == (True, (), policy)
-    (archive,) = notes.at("main").archives()
-    lost = Node(new_id(), archive.id, new_id(), "a5", title="Lost", content="Below nothing.")
-    good = Node(new_id(), archive.id, None, "a6", title="Good", content="At its place.")
-    clone.write(entry_path(lost), encode_entry(lost))
-    clone.write(entry_path(good), encode_entry(good))
-    clone.commit()
-    before = heads(notes)
+    clone.commit(replace(before_all, content="Edited."))
+    assert remote_lines(clone.run("push", "origin", "main"))[0] == "MemoTree has taken in main. It has a fault:"
+    lost, good, before = lost_node(notes), new_node(notes, "Good", "At its place."), heads(notes)
+    clone.commit(lost, good)
     for target in ("main", "new"):
-        first, fault = refused(clone, f"main:{target}")
+        first, *faults = refused(clone, f"main:{target}")
         assert first == f"{target} takes no faults, and this push would bring some. Mend them, and push again:"
-        assert fault.strip().startswith(f"{entry_path(lost)}:4: The node stands below {lost.parent_id}")
+        assert faults[0].strip().startswith(f"{entry_path(lost)}:4: The node stands below {lost.parent_id}")
     assert heads(notes) == before
-    pushed = (clone.folder / ".git" / "refs" / "heads" / "main").read_text().strip()
-    (told,) = notes.check_push(pushed, old_commit_id=before["main"])
+    (told,) = notes.check_push(clone.head, old_commit_id=before["main"])
     assert (told.node_id, told.path) == (lost.id, entry_path(lost)), "as git has received it"
     clone.run("rm", "-q", entry_path(lost))
     clone.commit()
-    assert remote_lines(clone.run("push", "origin", "main")) == ["MemoTree has taken in main."]
+    clone.run("push", "origin", "main")
     assert notes.at("main").node(good.id).title == "Good"
 
 
-def test_a_fault_that_was_there_before_stops_no_later_push(notes: Workspace, clone: Clone) -> None:
-    (archive,) = notes.at("main").archives()
-    lost = Node(new_id(), archive.id, new_id(), "a5", title="Lost", content="Below nothing.")
-    clone.write(entry_path(lost), encode_entry(lost))
-    clone.commit()
-    clone.run("push", "-q", "origin", "main")
-    notes.set_push_policy(strict=True)
-    clone.write("README", b"Not a node.\n")
-    clone.write(entry_path(lost), encode_entry(replace(lost, content="Edited.")))
-    clone.commit()
-    assert remote_lines(clone.run("push", "origin", "main"))[0] == "MemoTree has taken in main. It has a fault:"
-
-
-def test_a_strict_workspace_takes_no_push_without_a_server(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    with memotree.open(data) as memory:
-        made = memory.create_workspace("notes")
-        memory.workspace("notes").set_push_policy(strict=True)
-    clone = Clone(tmp_path / "clone", data / made.repository)
-    clone.write("README", b"Not a node.\n")
-    clone.commit()
-    (line,) = refused(clone, "main")
-    assert "memotree serve" in line
-
-
 def test_many_faults_are_told_up_to_a_limit(notes: Workspace, clone: Clone) -> None:
-    (archive,) = notes.at("main").archives()
-    for number in range(25):
-        lost = Node(new_id(), archive.id, new_id(), "a5", title=f"Lost {number}", content="Below nothing.")
-        clone.write(entry_path(lost), encode_entry(lost))
-    clone.commit()
+    clone.commit(*(lost_node(notes, f"Lost {number}") for number in range(25)))
     lines = remote_lines(clone.run("push", "origin", "main"))
     assert len(lines) == 22
     assert "memotree faults" in lines[-1]
 
 
-def test_a_hook_of_somebody_else_stays_and_an_old_one_of_ours_is_replaced(tmp_path: Path) -> None:
+def test_a_hook_of_another_program_stays_and_an_old_one_of_ours_is_replaced(tmp_path: Path) -> None:
     for folder, content in (("theirs", "#!/bin/sh\nexit 0\n"), ("none", "")):
         repository = tmp_path / folder
         (repository / "hooks").mkdir(parents=True)
@@ -272,12 +171,21 @@ def test_a_folder_of_hooks_that_is_a_link_stays_and_an_empty_hook_is_written(tmp
     install_hook(tmp_path / "no folder", ["/usr/bin/true"])  # the disk refuses
 
 
-def test_a_copy_of_a_data_folder_asks_its_own_server(repository: Path, clone: Clone, tmp_path: Path) -> None:
-    copied = tmp_path / "copy" / "workspaces" / repository.name
+def test_without_a_server_a_push_says_when_it_is_taken_in_but_a_strict_workspace_takes_none(
+    notes: Workspace, repository: Path, clone: Clone, tmp_path: Path
+) -> None:
+    """A copy of a data folder asks its own server, and there is none."""
+    copied, strict = (tmp_path / name / "workspaces" / repository.name for name in ("copy", "strict"))
     shutil.copytree(repository, copied)
+    notes.set_push_policy(strict=True)
+    shutil.copytree(repository, strict)
     clone.write("README", b"Not a node.\n")
     clone.commit()
-    assert remote_lines(clone.run("push", str(copied), "main")) == [NOT_RUNNING]
+    told = "MemoTree is not running. A server takes this in when it starts."
+    assert remote_lines(clone.run("push", str(copied), "main")) == [told]
+    clone.run("remote", "set-url", "origin", str(strict))
+    (line,) = refused(clone, "main")
+    assert "memotree serve" in line
 
 
 def test_a_branch_with_the_name_of_a_tag_is_told_about(clone: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,20 +197,6 @@ def test_a_branch_with_the_name_of_a_tag_is_told_about(clone: Clone, monkeypatch
     assert told[0] == "MemoTree has taken in v1."
     assert len(told) == 11
     assert "2 more branches" in told[-1]
-
-
-def test_without_a_server_a_push_says_when_it_is_taken_in(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    with memotree.open(data) as memory:
-        repository = data / memory.create_workspace("notes").repository
-    clone = Clone(tmp_path / "clone", repository)
-    clone.write("README", b"Not a node.\n")
-    clone.commit()
-    lines = remote_lines(clone.run("push", "origin", "main"))
-    assert lines == [NOT_RUNNING]
-    with memotree.open(data) as memory:
-        (commit, *_) = memory.workspace("notes").at("main").log()
-        assert commit.message.startswith("Change files")
 
 
 def test_a_server_that_does_not_answer_is_told_and_hides_nothing(tmp_path: Path) -> None:
