@@ -1,17 +1,23 @@
 """The documentation as web pages: complete, without warnings, and without anything from another host."""
 
+import os
 import re
+import runpy
+import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree as ET
 
 import pytest
+from forked import command_folder, forked_servers
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 DOCS: Final = ROOT / "docs"
+PAGE: Final = "explanation/architecture.md"
 LOADED: Final = {"script": "src", "img": "src", "iframe": "src", "link": "href", "source": "src", "video": "src"}
 
 pytestmark = pytest.mark.requirement("USE-11")
@@ -30,46 +36,78 @@ class Loaded(HTMLParser):
             self.addresses.append(address)
 
 
-def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(  # noqa: S603 - our own scripts
-        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=170
-    )
+@dataclass(frozen=True)
+class Site:
+    """A built site, and the folder of its sources."""
+
+    docs: Path
+    out: Path
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+BUILD: Final = """
+import sys
+from pathlib import Path
+import build
+build.DOCS = Path(sys.argv[1])
+sys.exit(build.main(["--without-diagrams", "--out", sys.argv[2]]))
+"""
+
+
+def one_page(folder: Path) -> Path:
+    """The sources of a site with one page, which has a diagram, without its links to others."""
+    shutil.copytree(DOCS / "site", folder / "site")
+    page = (DOCS / PAGE).read_text(encoding="utf-8")
+    (folder / PAGE).parent.mkdir()
+    (folder / PAGE).write_text(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", page), encoding="utf-8")
+    (folder / "README.md").write_text(f"# Small\n\n## Explanation\n\n- [Architecture]({PAGE})\n", encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module", params=["one page", pytest.param("all pages", marks=pytest.mark.campaign)])
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """A small site; `make lint` builds all pages too."""
+    docs = DOCS if request.param == "all pages" else one_page(tmp_path_factory.mktemp("docs"))
     out = tmp_path_factory.mktemp("site")
-    done = run("docs/site/build.py", "--without-diagrams", "--out", str(out))
+    done = subprocess.run(  # noqa: S603 - our own script
+        [sys.executable, "-c", BUILD, str(docs), str(out)],
+        cwd=DOCS / "site",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=170,
+    )
     assert done.returncode == 0, done.stderr
-    return out
+    return Site(docs, out)
 
 
-def test_every_page_is_built_and_can_be_reached_from_the_first(site: Path) -> None:
-    pages = {path.relative_to(DOCS).with_suffix("").as_posix() for path in DOCS.rglob("*.md")}
-    first = (site / "index.html").read_text(encoding="utf-8")
-    assert all((site / f"{page}.html").exists() for page in pages)
+def test_every_page_is_built_and_can_be_reached_from_the_first(site: Site) -> None:
+    pages = {path.relative_to(site.docs).with_suffix("").as_posix() for path in site.docs.rglob("*.md")}
+    first = (site.out / "index.html").read_text(encoding="utf-8")
+    assert pages
+    assert all((site.out / f"{page}.html").exists() for page in pages)
     assert all(f'href="{page}.html"' in first for page in pages - {"README"})
 
 
-def test_no_page_loads_anything_from_another_host(site: Path) -> None:
-    for path in site.rglob("*.html"):
+def test_no_page_loads_anything_from_another_host(site: Site) -> None:
+    for path in site.out.rglob("*.html"):
         page = Loaded()
         page.feed(path.read_text(encoding="utf-8"))
         foreign = [address for address in page.addresses if re.match(r"(https?:)?//", address)]
         assert not foreign, f"{path.name} loads {foreign}"
-    for path in site.rglob("*.css"):
+    for path in site.out.rglob("*.css"):
         assert not re.search(r"url\(\s*['\"]?(https?:)?//|@import", path.read_text(encoding="utf-8")), path.name
 
 
-def test_a_diagram_is_marked_for_the_script_that_draws_it(site: Path) -> None:
-    page = (site / "explanation" / "architecture.html").read_text(encoding="utf-8")
-    text = (DOCS / "explanation" / "architecture.md").read_text(encoding="utf-8")
+def test_a_diagram_is_marked_for_the_script_that_draws_it(site: Site) -> None:
+    page = (site.out / PAGE).with_suffix(".html").read_text(encoding="utf-8")
+    text = (site.docs / PAGE).read_text(encoding="utf-8")
     assert page.count('class="diagram') == text.count("```mermaid") > 0
 
 
 def test_the_made_pages_are_what_the_code_says() -> None:
-    done = run("docs/pages", "--check")
-    assert done.returncode == 0, done.stderr
+    made = runpy.run_path(str(DOCS / "pages"), run_name="pages")
+    for name, text in made["pages"]().items():
+        assert (DOCS / "reference" / name).read_text(encoding="utf-8") == text, f"{name}: run `make docs`"
 
 
 def test_the_reference_names_every_call_tool_and_public_name() -> None:
@@ -87,9 +125,16 @@ def test_the_reference_names_every_call_tool_and_public_name() -> None:
     assert public - {"DEFAULT_ADDRESS", "Change", "QueryEvent"} <= python
 
 
-def test_the_picture_of_a_terminal_shows_what_the_commands_print() -> None:
-    done = run("docs/assets/cast.py", "--check")
-    assert done.returncode == 0, done.stderr
+def test_the_picture_of_a_terminal_shows_what_the_commands_print(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["cast.py", "--check"])
+    cast = runpy.run_path(str(DOCS / "assets" / "cast.py"))
+    with command_folder(tmp_path / "bin") as commands, forked_servers():
+        path = f"{commands}{os.pathsep}{os.environ['PATH']}"
+        environment = cast["_environment"]
+        monkeypatch.setitem(cast["main"].__globals__, "_environment", lambda *to: {**environment(*to), "PATH": path})
+        assert cast["main"]() == 0, capsys.readouterr().err
 
 
 def test_the_picture_of_a_terminal_loads_nothing_and_can_be_still() -> None:
