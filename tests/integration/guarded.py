@@ -1,28 +1,32 @@
-"""A server that needs API keys, with a principal for each role."""
+"""Servers that need API keys: one with a principal for each role, which tests share, and those with other settings."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import httpx2
 import pytest
-from integration.test_git_over_http import running
+from click.testing import Result
+from integration.http_servers import running
+from mcp import Client as Agent
+from mcp.client.streamable_http import streamable_http_client
 from memotree_storage.model.node import new_id
+from typer.testing import CliRunner
 
-from memotree.client import (
-    Client,
-    Job,
-    MemoTreeClientError,
-    Workspace,
-)
+from memotree.cli.app import app
+from memotree.client import Client, Job, MemoTreeClientError, Workspace
 from memotree.server.announcement import Announcement
 
-PEOPLE = {"reader": "READER", "writer": "WRITER", "reviewer": "REVIEWER", "keeper": "ADMIN"}
+_SHARED: Final = pytest.StashKey["Place"]()
+PEOPLE: Final = {"reader": "READER", "writer": "WRITER", "reviewer": "REVIEWER", "keeper": "ADMIN"}
 
 
 @dataclass(frozen=True)
 class Place:
-    """A server, with a principal for each role in one workspace, and one that has no role there."""
+    """A server that needs keys, with the workspaces ``notes`` and ``elsewhere`` and keys of some principals by name."""
 
     announced: Announcement
     folder: Path
@@ -37,25 +41,90 @@ class Place:
     def headers(self, name: str) -> dict[str, str]:
         return {"authorization": f"Bearer {self.keys[name]}"}
 
+    def git_url(self, name: str) -> str:
+        return self.announced.url.replace("http://", f"http://{name}:{self.keys[name]}@") + "/git/notes"
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    folder = tmp_path_factory.mktemp("guarded") / "data"
-    with running(folder, MEMOTREE_AUTHENTICATION="keys", MEMOTREE_API_KEY="") as (announced, _):
-        keys = {"admin": (folder / "admin.key").read_text().strip()}
-        found = Place(announced, folder, keys)
+    def http(self, name: str, tool: str, arguments: dict[str, Any]) -> httpx2.Response:
+        url = f"{self.announced.url}/api/tools/{tool}/execute"
+        return httpx2.post(url, json=arguments, headers=self.headers(name))
+
+    def mcp(self, name: str, tool: str, arguments: dict[str, Any]) -> Any:
+        """The result of a tool over MCP."""
+
+        async def called() -> Any:
+            async with self._agent(name) as agent:
+                return (await agent.call_tool(tool, arguments)).structured_content
+
+        return asyncio.run(called())
+
+    def mcp_tools(self, name: str) -> set[str]:
+        """The tools that MCP offers to a principal."""
+
+        async def listed() -> set[str]:
+            async with self._agent(name) as agent:
+                return {tool.name for tool in (await agent.list_tools()).tools}
+
+        return asyncio.run(listed())
+
+    @asynccontextmanager
+    async def _agent(self, name: str) -> AsyncIterator[Agent]:
+        async with (
+            httpx2.AsyncClient(headers=self.headers(name)) as http,
+            Agent(streamable_http_client(f"{self.announced.url}/mcp", http_client=http)) as client,
+        ):
+            yield client
+
+    def memotree(self, key: str, *arguments: str) -> Result:
+        """Run a command on the machine of the server, with a key; with none it uses the one in the data folder."""
+        return CliRunner().invoke(app, arguments, env={"MEMOTREE_DATA": str(self.folder), "MEMOTREE_API_KEY": key})
+
+    def enter(self, name: str, role: str = "", *, workspace: str = "notes", **limits: Any) -> Client:
+        """A client of a principal, with this role if one is given, and a new key."""
+        with self.client("admin") as admin:
+            admin.put_principal(name, email=f"{name}@example.org")
+            if role:
+                admin.grant_role(name, role, workspace=workspace, **limits)  # type: ignore[arg-type] # a role's name
+            self.keys[name] = admin.create_key(name, label="of the tests").key
+        return self.client(name)
+
+
+@contextmanager
+def guarded(folder: Path, **environment: str) -> Iterator[Place]:
+    """A server that needs keys, with two workspaces and a note."""
+    with running(folder, MEMOTREE_AUTHENTICATION="keys", MEMOTREE_API_KEY="", **environment) as (announced, _):
+        found = Place(announced, folder, {"admin": (folder / "admin.key").read_text().strip()})
         with found.client("admin") as admin:
             admin.create_workspace("notes")
             admin.create_workspace("elsewhere")
             admin.workspace("notes").remember("The harbour closes at nine.", title="Harbour")
-            for name in (*PEOPLE, "stranger", "limited"):
-                admin.put_principal(name, email=f"{name}@example.org")
-                keys[name] = admin.create_key(name, label="of the tests").key
-            for name, role in PEOPLE.items():
-                admin.grant_role(name, role, workspace="notes")  # type: ignore[arg-type] # the name of a role
-            admin.grant_role("limited", "WRITER", workspace="notes", branches="agents/*")
-            admin.grant_role("stranger", "ADMIN", workspace="elsewhere")
         yield found
+
+
+@contextmanager
+def with_roles(folder: Path) -> Iterator[Place]:
+    """A server with a principal for each role, whose tools may read ``shared`` beside its data and reach some hosts."""
+    (folder / "shared").mkdir()
+    limits = {
+        "MEMOTREE_TOOLS_FOLDERS": str(folder / "shared"),
+        "MEMOTREE_TOOLS_HOSTS": "*.example.invalid,other.invalid",  # there are no such hosts
+    }
+    with guarded(folder / "data", **limits) as found:
+        for name, role in PEOPLE.items():
+            found.enter(name, role).close()
+        found.enter("limited", "WRITER", branches="agents/*").close()
+        found.enter("stranger", "ADMIN", workspace="elsewhere").close()
+        yield found
+
+
+@pytest.fixture(scope="session")
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """The server that the modules which import this share; a test that changes principals makes some of its own."""
+    stash = request.config.stash
+    if _SHARED not in stash:
+        server = ExitStack()
+        request.config.add_cleanup(server.close)
+        stash[_SHARED] = server.enter_context(with_roles(tmp_path_factory.mktemp("guarded")))
+    return stash[_SHARED]
 
 
 def ingested(workspace: Workspace) -> str:
@@ -64,7 +133,7 @@ def ingested(workspace: Workspace) -> str:
     return next(event.id for event in events if isinstance(event, Job))
 
 
-def refusal(call: Any) -> MemoTreeClientError:
+def refusal(call: Callable[[], Any]) -> MemoTreeClientError:
     with pytest.raises(MemoTreeClientError) as caught:
         call()
     return caught.value

@@ -1,29 +1,25 @@
 """A server that needs API keys: who calls is known over every interface, and may do what its roles say, and no more."""
 
-import asyncio
+import base64
 import json
-import os
 import stat
 import subprocess
-import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from contextlib import AsyncExitStack
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import grpc
 import httpx2
-import mcp
 import pytest
+from click.testing import Result
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from integration.clones import Clone
 from integration.guarded import PEOPLE, Place, ingested, place, refusal
-from integration.test_git_over_http import running
-from integration.test_push_hook import Clone
-from mcp.client.streamable_http import streamable_http_client
-from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Node, new_id
-from memotree_storage.model.paths import entry_path
+from memotree_storage.postgres import access as tables
+from memotree_storage.store import Store
 
 from memotree.client import (
     AsyncClient,
@@ -34,8 +30,12 @@ from memotree.client import (
     NotFoundError,
     PermissionDeniedError,
 )
+from memotree.composition.access import open_access
+from memotree.identity.access import Access
+from memotree.identity.errors import KeyRefusedError
 from memotree.identity.permissions import OUTSIDE, PERMISSIONS
 from memotree.server.binding import contract
+from memotree.settings import Settings
 from memotree.v1 import (
     job_service_pb2,
     session_service_pb2,
@@ -55,27 +55,34 @@ def test_every_rpc_has_its_permission_or_stands_outside() -> None:
     assert not PERMISSIONS.keys() & OUTSIDE
 
 
-@pytest.mark.parametrize("key", ["", "mt_", "mt_" + "A" * 43, "admin", "mt_" + "\u00e9" * 43, "x" * 9000])
-def test_without_a_valid_key_nothing_is_answered_over_grpc(place: Place, key: str) -> None:
-    try:
-        error = refusal(lambda: Client(place.announced.address, attempts=1, key=key).status())
-    except (ValueError, UnicodeError):
-        return  # gRPC itself sends no such header
-    assert error.code in {"UNAUTHENTICATED", "RESOURCE_EXHAUSTED", "INTERNAL", "UNKNOWN"}
-    assert error.reason in {"NOT_AUTHENTICATED", "KEY_REFUSED", ""}
+def test_without_a_valid_key_nothing_is_answered_over_grpc(place: Place) -> None:
+    for key in ("", "mt_", "mt_" + "A" * 43, "admin", "x" * 9000):
+        with Client(place.announced.address, attempts=1, key=key) as client:
+            error = refusal(client.status)
+        assert error.code in {"UNAUTHENTICATED", "RESOURCE_EXHAUSTED", "INTERNAL", "UNKNOWN"}, key
+        assert error.reason in {"NOT_AUTHENTICATED", "KEY_REFUSED", ""}, key
 
 
-@pytest.mark.parametrize(
-    "path", ["/api/tools", "/api/tools/recall", "/mcp", "/git/notes/info/refs", "/tools/x", "/nowhere"]
-)
-@pytest.mark.parametrize("header", [{}, {"authorization": "Bearer mt_no"}, {"authorization": "Token x"}])
-def test_without_a_valid_key_nothing_is_answered_over_http(place: Place, path: str, header: dict[str, str]) -> None:
-    answer = httpx2.get(place.announced.url + path, headers=header)
-    assert answer.status_code == 401
-    assert "www-authenticate" in answer.headers
-    assert "notes" not in answer.text
-    if "/git/" not in path:
-        assert answer.json()["error"]["code"] in {"NOT_AUTHENTICATED", "KEY_REFUSED"}
+def test_without_a_valid_key_nothing_is_answered_over_http(place: Place) -> None:
+    url, admin = place.announced.url, place.keys["admin"]
+    no_proofs: list[list[tuple[str, str]]] = [
+        [],
+        [("authorization", "Bearer mt_no")],
+        [("authorization", "Token x")],
+        [("authorization", f"Bearer {admin}")] * 2,  # two proofs prove nothing
+    ]
+    password = base64.b64encode(f"x:{admin}".encode()).decode()  # it is taken from git alone
+    cases = product(
+        ("/api/tools", "/api/tools/recall", "/mcp", "/git/notes/info/refs", "/tools/x", "/nowhere"), no_proofs
+    )
+    with httpx2.Client() as http:
+        for path, headers in (*cases, ("/api/tools", [("authorization", f"Basic {password}")])):
+            answer = http.get(url + path, headers=headers)
+            assert answer.status_code == 401, (path, headers)
+            assert "www-authenticate" in answer.headers, (path, headers)
+            assert "notes" not in answer.text, (path, headers)
+            if "/git/" not in path:
+                assert answer.json()["error"]["code"] in {"NOT_AUTHENTICATED", "KEY_REFUSED"}, (path, headers)
 
 
 def test_whoever_watches_the_server_needs_no_key(place: Place) -> None:
@@ -93,21 +100,13 @@ def test_the_first_start_made_a_key_that_only_its_user_can_read(place: Place) ->
     assert [(grant.workspace, grant.branches, grant.role) for grant in me.grants] == [("*", "*", "ADMIN")]
 
 
-def test_a_key_that_ended_proves_nothing_from_then_on(place: Place) -> None:
-    admin = place.client("admin")
-    admin.put_principal("brief")
-    deleted, expiring = admin.create_key("brief"), admin.create_key("brief", ttl=timedelta(seconds=1))
-    client = Client(place.announced.address, attempts=1, key=deleted.key)
+def test_a_key_that_was_deleted_proves_nothing_from_then_on(place: Place) -> None:
+    admin, client = place.client("admin"), place.enter("brief")
     assert client.principal().name == "brief"
-    client.delete_key(deleted.api_key.id)
+    (key,) = client.keys()
+    client.delete_key(key.id)
     assert refusal(client.principal).reason == "KEY_REFUSED"
-    client = Client(place.announced.address, attempts=1, key=expiring.key)
-    until = expiring.api_key.expire_time
-    assert until is not None
-    while datetime.now(UTC) <= until:  # so this ends
-        pass
-    assert refusal(client.principal).reason == "KEY_REFUSED"
-    other = Client(place.announced.address, attempts=1, key=admin.create_key("brief").key)
+    other = place.enter("brief")
     assert other.principal().name == "brief"
     admin.delete_principal("brief")
     assert refusal(other.principal).reason == "KEY_REFUSED"
@@ -154,17 +153,6 @@ def test_the_last_administrator_stays(place: Place) -> None:
     assert refusal(lambda: admin.grant_role("admin", "READER", workspace="*")).reason == "LAST_ADMINISTRATOR"
     (key,) = admin.keys()
     assert refusal(lambda: admin.delete_key(key.id)).reason == "LAST_ADMINISTRATOR"
-
-
-def test_a_key_that_has_ended_administers_nothing(place: Place) -> None:
-    admin = place.client("admin")
-    (endless,) = admin.keys()
-    brief = admin.create_key(ttl=timedelta(seconds=1)).api_key
-    assert brief.expire_time is not None
-    while datetime.now(UTC) <= brief.expire_time:
-        time.sleep(0.1)
-    assert refusal(lambda: admin.delete_key(endless.id)).reason == "LAST_ADMINISTRATOR"
-    admin.delete_key(brief.id)
 
 
 # --- Roles ------------------------------------------------------------------------------------------------------------
@@ -214,23 +202,13 @@ def test_the_same_refusal_comes_over_every_interface(place: Place) -> None:
     given = {"workspace": "notes", "text": "Not by a reader."}
     typed = refusal(lambda: place.notes("reader").remember("Not by a reader."))
     generic = place.client("reader").run_tool("remember", given)
-    over_http = httpx2.post(
-        f"{place.announced.url}/api/tools/remember/execute", json=given, headers=place.headers("reader")
-    )
-    over_mcp = asyncio.run(call_mcp(place, "reader", "remember", given))
+    over_http = place.http("reader", "remember", given)
+    over_mcp = place.mcp("reader", "remember", given)
     assert isinstance(typed, PermissionDeniedError)
     assert over_http.status_code == 403
     assert generic.error is not None
     codes = {typed.reason, generic.error.code, over_http.json()["error"]["code"], over_mcp["error"]["code"]}
     assert codes == {"ROLE_MISSING"}
-
-
-async def call_mcp(place: Place, name: str, tool: str, arguments: dict[str, Any]) -> Any:
-    async with (
-        httpx2.AsyncClient(headers=place.headers(name)) as http,
-        mcp.Client(streamable_http_client(f"{place.announced.url}/mcp", http_client=http)) as client,
-    ):
-        return (await client.call_tool(tool, arguments)).structured_content
 
 
 # --- What belongs to whom ---------------------------------------------------------------------------------------------
@@ -305,7 +283,7 @@ def test_a_page_token_and_a_request_id_are_of_one_principal(place: Place) -> Non
 
 
 def test_commits_made_together_are_each_by_their_own_principal(place: Place) -> None:
-    names = ["writer", "reviewer", "keeper"] * 8
+    names = ["writer", "reviewer", "keeper"] * 4
 
     def remember(number: int) -> tuple[str, str]:
         with place.client(names[number]) as client:
@@ -367,23 +345,19 @@ def test_a_session_of_mcp_belongs_to_who_opened_it(place: Place) -> None:
 
 
 def test_git_clones_with_a_key_and_pushes_what_the_role_permits(place: Place, tmp_path: Path) -> None:
-    def url(name: str) -> str:
-        return place.announced.url.replace("http://", f"http://{name}:{place.keys[name]}@") + "/git/notes"
-
-    reading = Clone(tmp_path / "reading", url("reader"))
+    reading = Clone(tmp_path / "reading", place.git_url("reader"))
     reading.write("README.md", b"# Changed by a reader")
     reading.commit()
     with pytest.raises(subprocess.CalledProcessError) as failed:
         reading.run("push", "origin", "main")
     assert "403" in failed.value.stderr
     with pytest.raises(subprocess.CalledProcessError):
-        Clone(tmp_path / "none", url("stranger"))
+        Clone(tmp_path / "none", place.git_url("stranger"))
 
-    limited = Clone(tmp_path / "limited", url("limited"), name="limited")
+    limited = Clone(tmp_path / "limited", place.git_url("limited"), name="limited")
     (archive, *_) = place.notes("limited").archives()
     node = Node(new_id(), archive.id, None, "a5", title="Pushed", content="By git.")
-    limited.write(entry_path(node), encode_entry(node))
-    limited.commit()
+    limited.commit(node)
     with pytest.raises(subprocess.CalledProcessError) as failed:
         limited.run("push", "origin", "main")
     assert "You may not push main" in failed.value.stderr
@@ -394,19 +368,11 @@ def test_git_clones_with_a_key_and_pushes_what_the_role_permits(place: Place, tm
 
 
 def test_the_terminal_on_the_same_machine_uses_the_key_in_the_folder(place: Place) -> None:
-    environment = os.environ | {"MEMOTREE_DATA": str(place.folder), "MEMOTREE_API_KEY": ""}
-
-    def memotree(*arguments: str, key: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(  # noqa: S603 - our own program
-            [sys.executable, "-m", "memotree.cli", *arguments],
-            env=environment | {"MEMOTREE_API_KEY": key},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    def memotree(*arguments: str, key: str = "") -> Result:
+        return place.memotree(key, *arguments)
 
     assert "ADMIN everywhere" in memotree("access", "show").stdout
-    assert memotree("access", "add", "ben", "--email", "ben@example.org").returncode == 0
+    assert memotree("access", "add", "ben", "--email", "ben@example.org").exit_code == 0
     granted = memotree("access", "grant", "ben", "writer", "--workspace", "notes", "--branches", "agents/*")
     assert "WRITER in" in granted.stdout
     made = memotree("access", "create-key", "ben", "--label", "laptop", "--days", "30", "--json")
@@ -416,17 +382,27 @@ def test_the_terminal_on_the_same_machine_uses_the_key_in_the_folder(place: Plac
     told = " ".join(memotree("access", "list", key=key).stderr.split())
     assert "it needs the role ADMIN in all workspaces" in told
     assert "ben@example.org" in memotree("access", "list", "--workspace", "notes").stdout
-    assert memotree("access", "revoke", "ben", "--workspace", "notes", "--branches", "agents/*").returncode == 0
-    assert memotree("access", "remove", "ben").returncode == 0
+    assert memotree("access", "revoke", "ben", "--workspace", "notes", "--branches", "agents/*").exit_code == 0
+    assert memotree("access", "remove", "ben").exit_code == 0
     assert "The API key is not valid" in memotree("ws", "list", key=key).stderr
 
 
-def test_a_client_sends_no_key_in_clear_to_another_machine() -> None:
-    with pytest.raises(ValueError, match="in clear text"):
-        Client("memory.example.org:7319", key="mt_x")
-    with pytest.raises(ValueError, match="in clear text"):
-        AsyncClient("192.0.2.1:7319", key="mt_x")
-    Client("127.0.0.1:7319", key="mt_x").close()
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("memory.example.org:7319", "192.0.2.1:7319", "localhost.example.org:1", "127.evil.example.org:1"),
+        *("localhostile:1", "[::2]:1", "128.0.0.1:1"),
+    ],
+)
+def test_a_client_sends_no_key_in_clear_to_another_machine(address: str) -> None:
+    for kind in (Client, AsyncClient):
+        with pytest.raises(ValueError, match="in clear text"):
+            kind(address, key="mt_x")
+
+
+@pytest.mark.parametrize("address", ["localhost:1", "LOCALHOST:1", "127.0.0.9:1", "[::1]:1", "127.0.0.1:7319"])
+def test_this_machine_is_known_by_each_of_its_names(address: str) -> None:
+    Client(address, key="mt_x").close()
 
 
 async def test_the_asynchronous_client_sends_the_key_with_streams_too(place: Place) -> None:
@@ -436,16 +412,31 @@ async def test_the_asynchronous_client_sends_the_key_with_streams_too(place: Pla
         assert [each.state async for each in client.watch_job(job.id)][-1] == "SUCCEEDED"
 
 
-def test_the_key_in_the_folder_is_the_same_after_a_restart_and_a_new_one_comes_if_it_is_lost(tmp_path: Path) -> None:
-    folder = tmp_path / "data"
-    with running(folder, MEMOTREE_AUTHENTICATION="keys") as (announced, _):
-        first = (folder / "admin.key").read_text().strip()
-        Client(announced.address, key=first).create_workspace("kept")
-    (folder / "admin.key").unlink()
-    with running(folder, MEMOTREE_AUTHENTICATION="keys") as (announced, _):
-        second = (folder / "admin.key").read_text().strip()
-        assert second != first
-        assert [each.name for each in Client(announced.address, key=second).workspaces()] == ["kept"]
-        assert refusal(Client(announced.address, attempts=1, key=first).status).reason == "KEY_REFUSED"
-    with running(folder) as (announced, _):  # nobody is asked any more
-        assert Client(announced.address, key="").status().workspace_count == 1
+async def restarted(store: Store, folder: Path) -> Access:
+    """Read who may call as a server does that starts on a data folder."""
+    async with AsyncExitStack() as stack:
+        return await open_access(store, Settings(data_folder=folder, authentication="keys"), stack)
+
+
+async def test_the_key_in_the_folder_is_the_same_after_a_restart_and_another_comes_if_it_is_lost_or_was_ended(
+    store: Store, tmp_path: Path
+) -> None:
+    await restarted(store, tmp_path)
+    file = tmp_path / "admin.key"
+    first = file.read_text().strip()
+    access = await restarted(store, tmp_path)
+    assert file.read_text().strip() == first
+    assert access.principal_of_key(first).name == "admin"
+    file.unlink()
+    access = await restarted(store, tmp_path)
+    second = file.read_text().strip()
+    assert access.principal_of_key(second).name == "admin"
+    with pytest.raises(KeyRefusedError):
+        access.principal_of_key(first)
+    (ended,) = access.keys_of("admin")
+    async with store.database.transaction() as conn:
+        await tables.delete_key(conn, ended.key_id)
+    access = await restarted(store, tmp_path)
+    assert access.principal_of_key(file.read_text().strip()).name == "admin"
+    with pytest.raises(KeyRefusedError):
+        access.principal_of_key(second)

@@ -4,7 +4,6 @@ import os
 import socket
 import ssl
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,11 +13,10 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from integration.authorities import Authority
-from integration.test_git_over_http import SERVE
+from integration.tls_servers import TlsServer, tls_server
 from memotree_storage.errors import MemoTreeError
 
 from memotree.client import AsyncClient, Client, MemoTreeClientError
-from memotree.server.announcement import Announcement, read_announcement
 from memotree.server.certificates import Certificates, CertificateUnusableError
 from memotree.server.listen import PublicAddressError, listening_host
 from memotree.settings import Settings, load_settings
@@ -34,150 +32,103 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("tls") / "data"
+def server(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsServer]:
+    with tls_server(authority, tmp_path_factory.mktemp("tls")) as made:
+        yield made
 
 
-@pytest.fixture(scope="module")
-def server(authority: Authority, folder: Path) -> Iterator[tuple[Announcement, str]]:
-    """A server with TLS and keys, and the address of its TLS port."""
-    told = 'lambda server: print("up", server.address, flush=True)'
-    program = SERVE.replace('lambda _: print("up", flush=True)', told)
-    assert program != SERVE
-    process = subprocess.Popen(  # noqa: S603 - this interpreter and the program above
-        [sys.executable, "-c", program, str(folder), "600"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=os.environ
-        | {
-            "MEMOTREE_AUTHENTICATION": "keys",
-            "MEMOTREE_TLS_CERTIFICATE": str(authority.certificate),
-            "MEMOTREE_TLS_KEY": str(authority.key),
-        },
-    )
-    try:
-        assert process.stdout is not None
-        while not (line := process.stdout.readline()).startswith("up "):
-            assert line, "the server ended"
-        announced = read_announcement(folder)
-        assert announced is not None
-        yield announced, line.split()[1]
-    finally:
-        process.terminate()
-        process.wait(60)
-        if process.stdout is not None:
-            process.stdout.close()
-
-
-@pytest.fixture(scope="module")
-def key(server: tuple[Announcement, str], folder: Path) -> str:
-    assert server
-    return (folder / "admin.key").read_text().strip()
-
-
-def serial_over_http(url: str, authority: Authority) -> int:
-    host, port = url.removeprefix("https://").split(":")
-    context = ssl.create_default_context(cafile=authority.root)
-    with socket.create_connection((host, int(port))) as raw, context.wrap_socket(raw, server_hostname=host) as wrapped:
-        found = wrapped.getpeercert(binary_form=True)
-        assert found is not None
-        return x509.load_der_x509_certificate(found).serial_number
-
-
-def serial_over_grpc(address: str) -> int:
-    host, port = address.split(":")
+def serial(address: str, *protocols: str) -> int:
+    """The serial number of the certificate that a port shows to a new connection."""
+    host, port = address.removeprefix("https://").split(":")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    context.set_alpn_protocols(["h2"])
+    context.set_alpn_protocols(protocols)
     with socket.create_connection((host, int(port))) as raw, context.wrap_socket(raw) as wrapped:
         found = wrapped.getpeercert(binary_form=True)
         assert found is not None
         return x509.load_der_x509_certificate(found).serial_number
 
 
-def test_clients_call_over_tls(server: tuple[Announcement, str], authority: Authority, key: str) -> None:
-    _, address = server
-    with Client(address, key=key, tls=authority.root) as client:
+def serials(server: TlsServer) -> set[int]:
+    """The serial numbers of the certificates over HTTP and gRPC."""
+    return {serial(server.announced.url, "http/1.1"), serial(server.address, "h2")}
+
+
+def test_clients_call_over_tls(server: TlsServer) -> None:
+    with Client(server.address, key=server.key, tls=server.authority.root) as client:
         client.create_workspace("over-tls", exist_ok=True)
         assert "over-tls" in [each.name for each in client.workspaces()]
 
 
-async def test_asynchronous_clients_call_over_tls(
-    server: tuple[Announcement, str], authority: Authority, key: str
-) -> None:
-    async with AsyncClient(server[1], key=key, tls=str(authority.root)) as client:
+async def test_asynchronous_clients_call_over_tls(server: TlsServer) -> None:
+    async with AsyncClient(server.address, key=server.key, tls=str(server.authority.root)) as client:
         assert (await client.principal()).name == "admin"
 
 
-def test_a_client_that_does_not_trust_the_certificate_sends_nothing(server: tuple[Announcement, str], key: str) -> None:
-    with Client(server[1], key=key, tls=True, attempts=1) as client, pytest.raises(MemoTreeClientError) as caught:
+def test_a_client_that_does_not_trust_the_certificate_sends_nothing(server: TlsServer) -> None:
+    with (
+        Client(server.address, key=server.key, tls=True, attempts=1) as client,
+        pytest.raises(MemoTreeClientError) as caught,
+    ):
         client.status()
     assert caught.value.code == "UNAVAILABLE"
     with pytest.raises(ValueError, match="cannot be read"):
-        Client(server[1], key=key, tls="/nowhere/root.pem")
+        Client(server.address, key=server.key, tls="/nowhere/root.pem")
 
 
-def test_nothing_is_answered_in_clear_on_the_ports_of_the_settings(server: tuple[Announcement, str], key: str) -> None:
-    announced, address = server
-    with Client(address, key=key, attempts=1, timeout=5) as client, pytest.raises(MemoTreeClientError):
+def test_nothing_is_answered_in_clear_on_the_ports_of_the_settings(server: TlsServer) -> None:
+    with Client(server.address, key=server.key, attempts=1, timeout=5) as client, pytest.raises(MemoTreeClientError):
         client.status()
     with pytest.raises(httpx2.TransportError):
-        httpx2.get(announced.url.replace("https://", "http://") + "/livez")
+        httpx2.get(server.announced.url.replace("https://", "http://") + "/livez")
 
 
-def test_http_and_git_speak_tls(
-    server: tuple[Announcement, str], authority: Authority, key: str, tmp_path: Path
-) -> None:
-    announced, address = server
-    assert announced.url.startswith("https://")
-    trusted = ssl.create_default_context(cafile=authority.root)
-    assert httpx2.get(f"{announced.url}/livez", verify=trusted).json() == {"status": "alive"}
-    proof = {"authorization": f"Bearer {key}"}
-    named = httpx2.get(f"{announced.url}/api/tools", verify=trusted, headers={"host": "memory.example.org"} | proof)
+def test_http_and_git_speak_tls(server: TlsServer, tmp_path: Path) -> None:
+    assert server.announced.url.startswith("https://")
+    trusted = ssl.create_default_context(cafile=server.authority.root)
+    assert httpx2.get(f"{server.announced.url}/livez", verify=trusted).json() == {"status": "alive"}
+    proof = {"authorization": f"Bearer {server.key}"}
+    named = httpx2.get(
+        f"{server.announced.url}/api/tools", verify=trusted, headers={"host": "memory.example.org"} | proof
+    )
     assert named.status_code == 200
-    foreign = httpx2.get(f"{announced.url}/api/tools", verify=trusted, headers={"origin": "https://x.example"} | proof)
+    foreign = httpx2.get(
+        f"{server.announced.url}/api/tools", verify=trusted, headers={"origin": "https://x.example"} | proof
+    )
     assert foreign.status_code == 403
-    with Client(address, key=key, tls=authority.root) as client:
+    with Client(server.address, key=server.key, tls=server.authority.root) as client:
         client.create_workspace("cloned", exist_ok=True)
-    url = announced.url.replace("https://", f"https://me:{key}@") + "/git/cloned"
+    url = server.announced.url.replace("https://", f"https://me:{server.key}@") + "/git/cloned"
     subprocess.run(  # noqa: S603 - git, with our arguments
         ["git", "clone", "-q", url, str(tmp_path / "clone")],  # noqa: S607
         check=True,
         capture_output=True,
         timeout=120,
-        env=os.environ | {"GIT_SSL_CAINFO": str(authority.root)},
+        env=os.environ | {"GIT_SSL_CAINFO": str(server.authority.root)},
     )
 
 
-def test_programs_on_this_machine_find_a_port_on_loopback(server: tuple[Announcement, str], key: str) -> None:
-    announced, address = server
-    assert announced.address.startswith("127.0.0.1:")
-    assert announced.address != address
-    with Client(announced.address, key=key) as client:
+def test_programs_on_this_machine_find_a_port_on_loopback(server: TlsServer) -> None:
+    assert server.announced.address.startswith("127.0.0.1:")
+    assert server.announced.address != server.address
+    with Client(server.announced.address, key=server.key) as client:
         assert client.principal().name == "admin"
-    with pytest.raises(MemoTreeClientError), Client(announced.address, key="", attempts=1) as client:
+    with pytest.raises(MemoTreeClientError), Client(server.announced.address, key="", attempts=1) as client:
         client.status()  # there, too, a call needs a key
 
 
-def test_a_renewed_certificate_is_used_by_new_connections_and_a_broken_one_never(
-    server: tuple[Announcement, str], authority: Authority, key: str
-) -> None:
-    announced, address = server
-    with Client(address, key=key, tls=authority.root) as client:
+def test_a_renewed_certificate_is_used_by_new_connections_and_a_broken_one_never(server: TlsServer) -> None:
+    with Client(server.address, key=server.key, tls=server.authority.root) as client:
         assert client.status()
-        serial = authority.renew()
-        assert serial_over_http(announced.url, authority) == serial
-        assert serial_over_grpc(address) == serial
+        first = server.authority.renew()
+        assert serials(server) == {first}
         assert client.status()
-    whole = authority.certificate.read_bytes()
-    authority.certificate.write_bytes(b"no certificate")
-    assert serial_over_http(announced.url, authority) == serial
-    assert serial_over_grpc(address) == serial
-    authority.certificate.write_bytes(whole)
-    again = authority.renew()
-    assert serial_over_grpc(address) == again
-    assert serial_over_http(announced.url, authority) == again
+    whole = server.authority.certificate.read_bytes()
+    server.authority.certificate.write_bytes(b"no certificate")
+    assert serials(server) == {first}
+    server.authority.certificate.write_bytes(whole)
+    again = server.authority.renew()
+    assert serials(server) == {again}
 
 
 @pytest.mark.parametrize(

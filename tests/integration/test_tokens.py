@@ -17,7 +17,7 @@ import httpx2
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-from integration.test_git_over_http import running
+from integration.http_servers import running
 from memotree_storage.errors import MemoTreeError
 from memotree_storage.postgres.database import Database
 

@@ -1,12 +1,8 @@
 """Roles for some tools, the policy of the server and the rate of calls: over every interface, and for typed calls."""
 
-import asyncio
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,101 +10,28 @@ import grpc
 import httpx2
 import mcp
 import pytest
-from integration.test_git_over_http import running
-from integration.test_push_hook import Clone
-from mcp.client.streamable_http import streamable_http_client
+from integration.clones import Clone
+from integration.guarded import Place, guarded, place, refusal
 
-from memotree.client import (
-    Client,
-    InvalidArgumentError,
-    Job,
-    MemoTreeClientError,
-    PermissionDeniedError,
-    ResourceExhaustedError,
-    ToolCall,
-    Workspace,
-)
-from memotree.server.announcement import Announcement
+from memotree.client import Client, InvalidArgumentError, Job, PermissionDeniedError, ResourceExhaustedError, ToolCall
 from memotree.v1 import access_service_pb2, workspace_service_pb2
+
+__all__ = ["place"]
 
 pytestmark = [pytest.mark.requirement("TOOL-5"), pytest.mark.requirement("SERVE-3")]
 
 LIMITS = {
     "finder": ("READER", ["search_nodes", "get_*"]),
-    "writer": ("WRITER", ["remember", "ingest_document", "search*", "document_count"]),
+    "scribe": ("WRITER", ["remember", "ingest_document", "search*", "document_count"]),
     "everything": ("ADMIN", ["*"]),
 }
 
 
-@dataclass(frozen=True)
-class Place:
-    """A server with principals whose roles are limited to tools."""
-
-    announced: Announcement
-    folder: Path
-    keys: dict[str, str]
-
-    def client(self, name: str) -> Client:
-        return Client(self.announced.address, attempts=1, key=self.keys[name])
-
-    def notes(self, name: str) -> Workspace:
-        return self.client(name).workspace("notes")
-
-    def headers(self, name: str) -> dict[str, str]:
-        return {"authorization": f"Bearer {self.keys[name]}"}
-
-    def http(self, name: str, tool: str, arguments: dict[str, Any]) -> httpx2.Response:
-        url = f"{self.announced.url}/api/tools/{tool}/execute"
-        return httpx2.post(url, json=arguments, headers=self.headers(name))
-
-    def memotree(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(  # noqa: S603 - our own program
-            [sys.executable, "-m", "memotree.cli", *arguments],
-            env=os.environ | {"MEMOTREE_DATA": str(self.folder), "MEMOTREE_API_KEY": self.keys[name]},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-
-def served(folder: Path, **settings: str) -> Iterator[Place]:
-    with running(folder, MEMOTREE_AUTHENTICATION="keys", MEMOTREE_API_KEY="", **settings) as (announced, _):
-        place = Place(announced, folder, {"admin": (folder / "admin.key").read_text().strip()})
-        with place.client("admin") as admin:
-            admin.create_workspace("notes")
-            admin.workspace("notes").remember("The harbour closes at nine.", title="Harbour")
-            for name, (role, tools) in LIMITS.items():
-                admin.put_principal(name)
-                admin.grant_role(name, role, workspace="notes", tools=tools)  # type: ignore[arg-type] # a role's name
-                place.keys[name] = admin.create_key(name).key
-        yield place
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    yield from served(tmp_path_factory.mktemp("limited") / "data")
-
-
-def refusal(call: Callable[[], Any]) -> MemoTreeClientError:
-    with pytest.raises(MemoTreeClientError) as caught:
-        call()
-    return caught.value
-
-
-async def over_mcp(place: Place, name: str, tool: str, arguments: dict[str, Any]) -> Any:
-    async with (
-        httpx2.AsyncClient(headers=place.headers(name)) as http,
-        mcp.Client(streamable_http_client(f"{place.announced.url}/mcp", http_client=http)) as client,
-    ):
-        return (await client.call_tool(tool, arguments)).structured_content
-
-
-async def listed_by_mcp(place: Place, name: str) -> set[str]:
-    async with (
-        httpx2.AsyncClient(headers=place.headers(name)) as http,
-        mcp.Client(streamable_http_client(f"{place.announced.url}/mcp", http_client=http)) as client,
-    ):
-        return {tool.name for tool in (await client.list_tools()).tools}
+@pytest.fixture(scope="module", autouse=True)
+def limited(place: Place) -> None:
+    """Principals whose roles are limited to tools."""
+    for name, (role, tools) in LIMITS.items():
+        place.enter(name, role, tools=tools).close()
 
 
 def errors(place: Place, name: str, tool: str, typed: Callable[[Client], Any], arguments: dict[str, Any]) -> set[str]:
@@ -117,8 +40,8 @@ def errors(place: Place, name: str, tool: str, typed: Callable[[Client], Any], a
     batch = place.client(name).run_tools([ToolCall(tool, arguments)])
     http = place.http(name, tool, arguments)
     assert http.status_code == 403
-    told = place.memotree(name, "tools", "run", tool, "--json", "--arguments", json.dumps(arguments))
-    assert told.returncode != 0
+    told = place.memotree(place.keys[name], "tools", "run", tool, "--json", "--arguments", json.dumps(arguments))
+    assert told.exit_code != 0
     assert generic.error is not None
     assert batch[0].error is not None
     return {
@@ -126,7 +49,7 @@ def errors(place: Place, name: str, tool: str, typed: Callable[[Client], Any], a
         generic.error.code,
         batch[0].error.code,
         http.json()["error"]["code"],
-        asyncio.run(over_mcp(place, name, tool, arguments))["error"]["code"],
+        place.mcp(name, tool, arguments)["error"]["code"],
         json.loads(told.stdout)["error"]["code"],
     }
 
@@ -148,11 +71,11 @@ def test_a_call_that_a_role_holds_for_works_everywhere(place: Place) -> None:
     assert place.notes("finder").search("harbour")
     assert place.client("finder").run_tool("search_nodes", given).success
     assert place.http("finder", "search_nodes", given).status_code == 200
-    assert asyncio.run(over_mcp(place, "writer", "remember", {"workspace": "notes", "text": "By MCP."}))["success"]
-    assert (
-        "Harbour" in place.memotree("finder", "tools", "run", "get_node", "workspace=notes", "node_id=Harbour").stdout
-    )
-    events = list(place.notes("writer").ingest("A book about boats.", name="Boats"))
+    assert place.mcp("scribe", "remember", {"workspace": "notes", "text": "By MCP."})["success"]
+    finder = place.keys["finder"]
+    found = place.memotree(finder, "tools", "run", "get_node", "workspace=notes", "node_id=Harbour")
+    assert "Harbour" in found.stdout
+    events = list(place.notes("scribe").ingest("A book about boats.", name="Boats"))
     assert next(each.state for each in reversed(events) if isinstance(each, Job)) == "SUCCEEDED"
 
 
@@ -170,18 +93,16 @@ def test_only_what_one_may_call_is_listed_and_described(place: Place) -> None:
         paths = httpx2.get(document, headers=place.headers("finder")).json()["paths"]
         assert {path.split("/")[3] for path in paths if path.endswith("/execute")} == finder
         assert "/api/tools/recall/execute" in httpx2.get(document, headers=place.headers("admin")).json()["paths"]
-    assert asyncio.run(listed_by_mcp(place, "writer")) == {"remember", "ingest_document"}
-    assert "recall" in asyncio.run(listed_by_mcp(place, "admin"))
-    assert "recall" not in place.memotree("finder", "tools", "list").stdout
+    assert place.mcp_tools("scribe") == {"remember", "ingest_document"}
+    assert "recall" in place.mcp_tools("admin")
+    assert "recall" not in place.memotree(place.keys["finder"], "tools", "list").stdout
 
 
-@pytest.mark.parametrize(
-    "name", ["Recall", "RECALL", "\uff52ecall", "re\u0441all", "recall\u200b", "recall ", "reca\u0131l"]
-)
-def test_another_spelling_of_a_tool_is_no_tool(place: Place, name: str) -> None:
-    error = refusal(lambda: place.client("everything").run_tool(name, {"query": "x"}))
-    assert error.reason == "UNKNOWN_TOOL"
-    assert place.http("everything", name, {"query": "x"}).json()["error"]["code"] == "UNKNOWN_TOOL"
+def test_another_spelling_of_a_tool_is_no_tool(place: Place) -> None:
+    for name in ("Recall", "RECALL", "\uff52ecall", "re\u0441all", "recall\u200b", "recall ", "reca\u0131l"):
+        error = refusal(lambda name=name: place.client("everything").run_tool(name, {"query": "x"}))  # type: ignore[misc]
+        assert error.reason == "UNKNOWN_TOOL", name
+        assert place.http("everything", name, {"query": "x"}).json()["error"]["code"] == "UNKNOWN_TOOL", name
 
 
 def test_a_batch_takes_no_tool_along(place: Place) -> None:
@@ -203,22 +124,19 @@ def test_a_batch_takes_no_tool_along(place: Place) -> None:
 
 def test_a_function_may_do_what_it_does_and_nothing_more(place: Place) -> None:
     """`document_count` reads the tree, which the role does not hold for by itself; it makes no workspace on the way."""
-    client = place.client("writer")
+    client = place.client("scribe")
     assert client.run_tool("document_count", {"workspace": "notes"}).success
     for tool in ("get_tree", "list_documents"):
         result = client.run_tool(tool, {"workspace": "notes"})
         assert result.error is not None
         assert result.error.code == "TOOL_NOT_PERMITTED"
-    assert refusal(lambda: list(place.notes("writer").children())).reason == "TOOL_NOT_PERMITTED"
-    with place.client("admin") as admin:
-        admin.put_principal("counter")
-        admin.grant_role("counter", "WRITER", workspace="*", tools=["document_count"])
-        with Client(place.announced.address, attempts=1, key=admin.create_key("counter").key) as counter:
-            assert counter.run_tool("document_count", {"workspace": "notes"}).success
-            result = counter.run_tool("document_count", {})  # in the default workspace, which is not there
-            assert result.error is not None
-            assert result.error.code == "TOOL_NOT_PERMITTED"
-        assert "main" not in [each.name for each in admin.workspaces()]
+    assert refusal(lambda: list(place.notes("scribe").children())).reason == "TOOL_NOT_PERMITTED"
+    with place.enter("counter", "WRITER", workspace="*", tools=["document_count"]) as counter:
+        assert counter.run_tool("document_count", {"workspace": "notes"}).success
+        result = counter.run_tool("document_count", {})  # in the default workspace, which is not there
+        assert result.error is not None
+        assert result.error.code == "TOOL_NOT_PERMITTED"
+    assert "main" not in [each.name for each in place.client("admin").workspaces()]
 
 
 def test_what_is_no_tool_needs_a_role_without_that_limit(place: Place) -> None:
@@ -244,18 +162,13 @@ def test_what_is_no_tool_needs_a_role_without_that_limit(place: Place) -> None:
 
 
 def test_git_is_no_tool(place: Place, tmp_path: Path) -> None:
-    with place.client("admin") as admin:
-        admin.put_principal("mixed")
-        admin.grant_role("mixed", "READER", workspace="notes")
+    with place.enter("mixed", "READER"), place.client("admin") as admin:
         admin.grant_role("mixed", "ADMIN", workspace="notes", branches="agents/*", tools=["*"])
-        key = admin.create_key("mixed").key
-    for name in ("everything", "writer"):
-        url = place.announced.url.replace("http://", f"http://{name}:{place.keys[name]}@") + "/git/notes"
+    for name in ("everything", "scribe"):
         with pytest.raises(subprocess.CalledProcessError) as failed:
-            Clone(tmp_path / name, url)  # type: ignore[arg-type] # git takes either
+            Clone(tmp_path / name, place.git_url(name))
         assert "403" in str(failed.value.stderr)
-    url = place.announced.url.replace("http://", f"http://mixed:{key}@") + "/git/notes"
-    clone = Clone(tmp_path / "mixed", url)  # type: ignore[arg-type] # the role without a limit reads
+    clone = Clone(tmp_path / "mixed", place.git_url("mixed"))  # the role without a limit reads
     clone.write("README.md", b"# Changed")
     clone.commit()
     with pytest.raises(subprocess.CalledProcessError) as failed:
@@ -264,43 +177,37 @@ def test_git_is_no_tool(place: Place, tmp_path: Path) -> None:
 
 
 def test_a_role_is_limited_anew_and_told(place: Place) -> None:
-    with place.client("admin") as admin:
-        admin.put_principal("ada")
-        admin.grant_role("ada", "READER", workspace="notes")
+    with place.enter("ada", "READER") as ada, place.client("admin") as admin:
         granted = admin.grant_role("ada", "READER", workspace="notes", tools=["search*", "recall", "recall"])
         assert [each.tools for each in granted.grants] == [("recall", "search*")], "in place of the one without a limit"
-        with Client(place.announced.address, attempts=1, key=admin.create_key("ada").key) as ada:
-            assert ada.workspace("notes").recall("harbour")
-            admin.grant_role("ada", "READER", workspace="notes", tools=["search*"])
-            assert refusal(lambda: ada.workspace("notes").recall("harbour")).reason == "TOOL_NOT_PERMITTED"
-    granted_by_hand = place.memotree("admin", "access", "grant", "ada", "reader", "-w", "notes", "--tools", "get_*,ask")
+        assert ada.workspace("notes").recall("harbour")
+        admin.grant_role("ada", "READER", workspace="notes", tools=["search*"])
+        assert refusal(lambda: ada.workspace("notes").recall("harbour")).reason == "TOOL_NOT_PERMITTED"
+    granted_by_hand = place.memotree("", "access", "grant", "ada", "reader", "-w", "notes", "--tools", "get_*,ask")
     assert "with ask, get_*" in granted_by_hand.stdout
     for nothing in ("", ",", " "):
-        refused = place.memotree("admin", "access", "grant", "ada", "reader", "-w", "notes", "--tools", nothing)
-        assert refused.returncode != 0, "an empty list is no way to a role without a limit"
+        refused = place.memotree("", "access", "grant", "ada", "reader", "-w", "notes", "--tools", nothing)
+        assert refused.exit_code != 0, "an empty list is no way to a role without a limit"
 
 
 def test_a_job_goes_on_only_while_its_principal_may_call_the_tool(place: Place) -> None:
+    tools = ["ingest_document", "get_job", "resume_job"]
+    with place.enter("loader", "WRITER", tools=tools) as loader, place.client("admin") as admin:
+        notes = loader.workspace("notes")
+        job = next(event for event in notes.ingest("Text of a loader.", name="Loaded") if isinstance(event, Job))
+        assert [each.state for each in loader.watch_job(job.id)][-1] == "SUCCEEDED"
+        assert refusal(lambda: list(loader.jobs())).reason == "TOOL_NOT_PERMITTED"
+        admin.grant_role("loader", "WRITER", workspace="notes", tools=["get_job"])
+        assert loader.job(job.id).state == "SUCCEEDED"
+        assert refusal(lambda: list(notes.ingest("More.", name="Loaded"))).reason == "TOOL_NOT_PERMITTED"
+
+
+def test_a_role_names_tools_that_there_are(place: Place) -> None:
     with place.client("admin") as admin:
-        admin.put_principal("loader")
-        admin.grant_role("loader", "WRITER", workspace="notes", tools=["ingest_document", "get_job", "resume_job"])
-        with Client(place.announced.address, attempts=1, key=admin.create_key("loader").key) as loader:
-            events = list(loader.workspace("notes").ingest("Text of a loader.", name="Loaded"))
-            job = next(event for event in events if isinstance(event, Job))
-            assert [each.state for each in loader.watch_job(job.id)][-1] == "SUCCEEDED"
-            assert refusal(lambda: list(loader.jobs())).reason == "TOOL_NOT_PERMITTED"
-            admin.grant_role("loader", "WRITER", workspace="notes", tools=["get_job"])
-            assert loader.job(job.id).state == "SUCCEEDED"
-            assert refusal(lambda: list(loader.workspace("notes").ingest("More.", name="Loaded"))).reason == (
-                "TOOL_NOT_PERMITTED"
-            )
-
-
-@pytest.mark.parametrize("tool", ["Recall", "recal", "re*ll", "\uff52ecall", "recall,forget", "nothing*", ""])
-def test_a_role_names_tools_that_there_are(place: Place, tool: str) -> None:
-    with place.client("admin") as admin, pytest.raises(InvalidArgumentError) as caught:
-        admin.grant_role("finder", "READER", workspace="notes", tools=["get_node", tool])
-    assert "tools[1]" in str(caught.value.violations)
+        for tool in ("Recall", "recal", "re*ll", "\uff52ecall", "recall,forget", "nothing*", ""):
+            with pytest.raises(InvalidArgumentError) as caught:
+                admin.grant_role("finder", "READER", workspace="notes", tools=["get_node", tool])
+            assert "tools[1]" in str(caught.value.violations), tool
 
 
 # --- The server -------------------------------------------------------------------------------------------------------
@@ -309,14 +216,16 @@ def test_a_role_names_tools_that_there_are(place: Place, tool: str) -> None:
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """A server with a policy and a rate: four calls, and then one a minute."""
-    yield from served(
+    with guarded(
         tmp_path_factory.mktemp("slow") / "data",
         MEMOTREE_TOOLS_LEVEL="normal",
         MEMOTREE_TOOLS_CALLS_PER_MINUTE="1",
         MEMOTREE_TOOLS_BURST="4",
         MEMOTREE_TOOLS_BUILTIN='{"calculator": {"enabled": false}, "history": {"enabled": false}}',
         MEMOTREE_MCP_TOOLS="all",
-    )
+    ) as found:
+        found.enter("everything", "ADMIN", tools=["*"]).close()
+        yield found
 
 
 @pytest.mark.requirement("TOOL-11")
@@ -329,15 +238,15 @@ def test_what_the_server_does_not_offer_is_refused_alike_and_not_counted(slow: P
     assert "tools_level normal" in result.error.message
     http = slow.http("admin", "forget", given)
     assert (http.status_code, http.json()["error"]["code"]) == (403, "TOOL_NOT_PERMITTED")
-    assert asyncio.run(over_mcp(slow, "admin", "forget", given))["error"]["code"] == "TOOL_NOT_PERMITTED"
+    assert slow.mcp("admin", "forget", given)["error"]["code"] == "TOOL_NOT_PERMITTED"
     off = slow.http("admin", "history", {}).json()["error"]
     assert (off["code"], "tools.builtin.history" in off["message"]) == ("TOOL_NOT_PERMITTED", True)
     assert slow.http("admin", "calculator", {"expression": "1"}).json()["error"]["code"] == "UNKNOWN_TOOL"
     with pytest.raises(ExceptionGroup) as unknown:
-        asyncio.run(over_mcp(slow, "admin", "calculator", {"expression": "1"}))
+        slow.mcp("admin", "calculator", {"expression": "1"})
     assert unknown.group_contains(mcp.MCPError, match="off on this server")
     names = {tool.name for tool in slow.client("admin").tools()}
-    assert names == asyncio.run(listed_by_mcp(slow, "admin"))
+    assert names == slow.mcp_tools("admin")
     assert not names & {"forget", "history", "calculator", "erase"}
     slow.notes("admin").forget("Harbour")  # a typed call is no tool: it needs the role alone
 
@@ -357,11 +266,11 @@ def test_who_calls_too_often_is_told_when_to_come_again_over_every_interface(slo
         http = slow.http("admin", tool, {})
         assert (http.status_code, http.json()["error"]["code"]) == (429, "TOOL_RATE_EXCEEDED")
         assert 0 < int(http.headers["retry-after"]) <= 60
-        told = asyncio.run(over_mcp(slow, "admin", tool, {}))["error"]
+        told = slow.mcp("admin", tool, {})["error"]
         assert (told["code"], told["status"]) == ("TOOL_RATE_EXCEEDED", "RESOURCE_EXHAUSTED")
         assert 0 < told["details"]["retry_after"] <= 60
-    printed = slow.memotree("admin", "tools", "run", "date_time")
-    assert printed.returncode != 0
+    printed = slow.memotree("", "tools", "run", "date_time")
+    assert printed.exit_code != 0
     assert "send it again in" in " ".join(printed.stderr.split())
     assert slow.client("everything").run_tool("date_time", {}).success, "others are not kept waiting"
     assert slow.client("admin").status().version, "typed calls are not counted"

@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 from endpoints import CHAT_MODEL, KEY, ModelEndpoint, endpoint_in_a_thread
-from integration.test_git_over_http import running
+from integration.http_servers import running
 
 from memotree.client import Client, MemoTreeClientError, QueryAnswer, Workspace
 from memotree.server.announcement import Announcement
