@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from integration.pushes import push
 from integration.sides import Sides
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.model.node import Node, Source
@@ -88,7 +89,8 @@ async def test_many_versions_of_a_note_are_one_answer(sides: Sides) -> None:
     await world.put(vague)
     await world.put(five)
     for number in range(70):
-        await world.put(replace(five, tags=(f"t{number}",)))
+        push(world, "main", replace(five, tags=(f"t{number}",)))
+    await world.store.catch_up(world.workspace)
     found = await bisect(sides)
     assert said(found) == [("Vague", "Five"), ("", "Vague")]
     assert found.complete

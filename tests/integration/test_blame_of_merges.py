@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from campaigns import budget
 from integration.histories import branch
 from integration.pushes import PERSON
 from integration.sides import Sides
@@ -131,7 +132,7 @@ async def test_a_criss_cross_and_a_side_without_the_node(sides: Sides) -> None:
         assert await blame(sides, one, revision) == [("ours", ours), ("a", made), ("theirs", theirs)]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(budget(2)))
 async def test_lines_that_are_written_once_are_credited_to_the_commits_that_wrote_them(sides: Sides, seed: int) -> None:
     """Compares with a plain model: random edits on three branches that merge each other crosswise."""
     chosen = random.Random(seed)

@@ -118,24 +118,23 @@ async def test_an_import_without_a_change_makes_no_commit(world: World) -> None:
     assert [change.path.rsplit("/", 1)[-1] for change in stat] == [f"{child.id}-child.md"]
 
 
-@pytest.mark.parametrize("what", ["parent", "archive", "removed parent", "child", "other archive", "circle", "moves"])
-async def test_an_import_that_would_break_the_tree_is_refused(world: World, what: str) -> None:
+async def test_an_import_that_would_break_the_tree_is_refused(world: World) -> None:
     top, child, other = await small_tree(world)
     head = await world.head()
     one, two = world.node("One"), world.node("Two")
     aside = Archive(new_id(), "aside")
-    cases: dict[str, tuple[list[Entry], tuple[str, ...], str]] = {
-        "parent": ([world.node("Orphan", parent=new_id())], (), "parent"),
-        "archive": ([world.node("Homeless", archive_id=new_id())], (), "archive"),
-        "removed parent": ([world.node("Late", parent=child)], (child.id,), "parent"),
-        "child": ([], (top.id,), child.id),
-        "other archive": ([aside, replace(top, archive_id=aside.id)], (), child.id),
-        "circle": ([replace(one, parent_id=two.id), replace(two, parent_id=one.id)], (), "hangs below itself"),
-        "moves": ([replace(top, parent_id=child.id)], (), "cycle"),
-    }
-    entries, removals, told = cases[what]
-    with pytest.raises(ImportBrokenError, match=told):
-        await bring(world, other, *entries, removals=removals)
+    cases: list[tuple[list[Entry], tuple[str, ...], str]] = [
+        ([world.node("Orphan", parent=new_id())], (), "parent"),
+        ([world.node("Homeless", archive_id=new_id())], (), "archive"),
+        ([world.node("Late", parent=child)], (child.id,), "parent"),
+        ([], (top.id,), child.id),
+        ([aside, replace(top, archive_id=aside.id)], (), child.id),
+        ([replace(one, parent_id=two.id), replace(two, parent_id=one.id)], (), "hangs below itself"),
+        ([replace(top, parent_id=child.id)], (), "cycle"),
+    ]
+    for entries, removals, told in cases:
+        with pytest.raises(ImportBrokenError, match=told):
+            await bring(world, other, *entries, removals=removals)
     assert await world.head() == head
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from integration.histories import branch
 from integration.sides import Sides
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.mirror.change_selection import NoSuchChangeError
@@ -39,22 +40,23 @@ CASES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("only", "expected"), CASES, ids=str)
-async def test_only_the_chosen_changes_come(sides: Sides, only: dict[str, Any], expected: str) -> None:
+async def test_only_the_chosen_changes_come(sides: Sides) -> None:
     world = sides.world
     entries = dict(zip(("root", "below", "one", "two"), await forked(sides), strict=True))
     ids = {name: entry.id for name, entry in entries.items()} | {"archive": world.archive.id}
-    named = {key: [ids[value]] if isinstance(value, str) else value for key, value in only.items()}
-    told = await sides.preview(only=named)
-    made = await sides.merge(only=named)
-    wanted = {ids[name] for name in expected.split()}
-    assert {change.node_id for change in told.changes} == wanted
-    assert made.change_count == len(wanted)
-    changed = {one.id for one in entries.values() if sides.at(one.id) != one}
-    assert changed == wanted
-    assert len(world.repository.commit_info(made.commit_id).parents) == 1
-    rest = await sides.merge()
-    assert rest.change_count == len(entries) - len(wanted)
+    for number, (only, expected) in enumerate(CASES):
+        into = f"into-{number}"
+        await branch(sides.history, world, into, "main")
+        named = {key: [ids[value]] if isinstance(value, str) else value for key, value in only.items()}
+        told = await sides.preview(into=into, only=named)
+        made = await sides.merge(into=into, only=named)
+        wanted = {ids[name] for name in expected.split()}
+        assert {change.node_id for change in told.changes} == wanted, only
+        assert made.change_count == len(wanted), only
+        assert {one.id for one in entries.values() if sides.at(one.id, into) != one} == wanted, only
+        assert len(world.repository.commit_info(made.commit_id).parents) == 1
+        rest = await sides.merge(into=into)
+        assert rest.change_count == len(entries) - len(wanted), only
 
 
 async def test_a_pick_and_a_revert_of_one_node(sides: Sides) -> None:
@@ -94,19 +96,20 @@ async def test_in_a_session(sides: Sides) -> None:
     assert sides.at(one.id) == replace(one, title="Node 1, changed", tags=("plan",))
 
 
-@pytest.mark.parametrize(
-    "only",
-    [{}, {"tags": [""]}, {"agents": ["a"] * 1001}, {"node_ids": ["?"]}, {"subtree_ids": ["abc"]}],
-    ids=["empty", "empty tag", "many agents", "no id", "short"],
-)
-async def test_a_selection_that_is_none_is_refused(sides: Sides, only: dict[str, Any]) -> None:
-    await forked(sides)
-    with pytest.raises(InvalidInputError):
-        await sides.merge(only=pb.ChangeSelection(**only))
+NO_SELECTIONS: list[dict[str, Any]] = [
+    {},
+    {"tags": [""]},
+    {"agents": ["a"] * 1001},
+    {"node_ids": ["?"]},
+    {"subtree_ids": ["abc"]},
+]
 
 
-async def test_what_has_no_change_and_a_style_that_claims_all_are_refused(sides: Sides) -> None:
+async def test_a_selection_that_is_none_or_has_no_change_and_a_style_that_claims_all_are_refused(sides: Sides) -> None:
     root, *_ = await forked(sides)
+    for only in NO_SELECTIONS:
+        with pytest.raises(InvalidInputError):
+            await sides.merge(only=pb.ChangeSelection(**only))
     with pytest.raises(NoSuchChangeError):
         await sides.merge(only={"node_ids": ["zzzz"]})
     for style in (pb.MERGE_STYLE_COMMIT, pb.MERGE_STYLE_FAST_FORWARD):

@@ -42,29 +42,31 @@ async def resolve(wire: Wire, *resolutions: Mapping[str, Any], **fields: Any) ->
     return await wire("ResolveConflicts", resolutions=resolutions, **fields)
 
 
-async def clash(wire: Wire, base: Mapping[str, Any], ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
-    """The id of a node whose fields both sides have changed, in a session that keeps the conflicts."""
-    node = await wire.create(**base)
+async def clash(
+    wire: Wire, base: Mapping[str, Any], ours: Mapping[str, Any], theirs: Mapping[str, Any], count: int = 1
+) -> list[str]:
+    """The ids of nodes whose fields both sides have changed, in a session that keeps the conflicts."""
+    ids = [(await wire.create(**base)).id for _ in range(count)]
     await wire.commit()
-    calls = [("UpdateNode", {"node_id": node.id, **fields}) for fields in (ours, theirs)]
-    await rebased(wire, calls[:1], calls[1:])
-    return node.id
+    await rebased(wire, *([("UpdateNode", {"node_id": key, **fields}) for key in ids] for fields in (ours, theirs)))
+    return ids
 
 
-@pytest.mark.parametrize(("side", "expected"), [(OURS, "Ours"), (THEIRS, "Theirs"), (BASE, "Base")])
-async def test_a_side_is_taken(wire: Wire, side: int, expected: str) -> None:
-    node_id = await clash(wire, {"title": "Base"}, {"title": "Ours", "tags": ["our"]}, {"title": "Theirs"})
-    answer = await resolve(wire, {"node_id": node_id, "field": "title", "side": side})
-    assert (answer.session.conflict_count, answer.resolved_count) == (0, 1)
+async def test_a_side_is_taken(wire: Wire) -> None:
+    ids = await clash(wire, {"title": "Base"}, {"title": "Ours", "tags": ["our"]}, {"title": "Theirs"}, count=3)
+    sides = {OURS: "Ours", THEIRS: "Theirs", BASE: "Base"}
+    chosen = [{"node_id": key, "field": "title", "side": side} for key, side in zip(ids, sides, strict=True)]
+    answer = await resolve(wire, *chosen)
+    assert (answer.session.conflict_count, answer.resolved_count) == (0, 3)
     await wire.commit()
-    node = await wire.get(node_id, "main")
-    assert (node.title, list(node.tags)) == (expected, ["our"])
+    nodes = [await wire.get(key, "main") for key in ids]
+    assert [(node.title, list(node.tags)) for node in nodes] == [(title, ["our"]) for title in sides.values()]
 
 
 async def test_the_other_fields_of_both_sides_stay(wire: Wire) -> None:
     both = {"title": "t", "attributes": {"kept": "1", "place": "roof"}}
     ours = {"title": "Ours", "attributes": {"kept": "2"}}
-    node_id = await clash(wire, both, ours, {"title": "Theirs", "attributes": {"place": "cellar"}})
+    (node_id,) = await clash(wire, both, ours, {"title": "Theirs", "attributes": {"place": "cellar"}})
     assert (await wire.get(node_id)).title == "Ours"
     await resolve(wire, {"node_id": node_id, "side": THEIRS})
     await wire.commit()
@@ -77,7 +79,7 @@ async def test_every_field_of_a_node_at_once_and_values_of_ones_own(wire: Wire) 
     base, ours, theirs = ({name: f"{side} {name}" for name in fields} for side in ("base", "our", "their"))
     target = await wire.create("Target")
     await wire.commit()
-    node_id = await clash(
+    (node_id,) = await clash(
         wire,
         {**base, "attributes": {"mood": "calm"}},
         {**ours, "attributes": {"mood": "glad"}},
@@ -100,7 +102,7 @@ async def test_every_field_of_a_node_at_once_and_values_of_ones_own(wire: Wire) 
 
 
 async def test_part_by_part(wire: Wire) -> None:
-    node_id = await clash(wire, {"content": TEXT}, {"content": OUR_TEXT}, {"content": THEIR_TEXT})
+    (node_id,) = await clash(wire, {"content": TEXT}, {"content": OUR_TEXT}, {"content": THEIR_TEXT})
     (conflict,) = (await wire("ListConflicts")).conflicts
     assert [(hunk.base, hunk.ours, hunk.theirs) for hunk in conflict.hunks] == [
         ("Bake for an hour.", "Bake for two hours.", "Bake for three hours."),
@@ -123,48 +125,45 @@ async def test_the_summary_follows_a_content_that_was_chosen(wire: Wire) -> None
     assert "three hours" in (await wire.get(node.id)).summary
 
 
-@pytest.mark.parametrize("edit", ["update", "delete", "discard"])
-async def test_an_edit_ends_a_conflict(wire: Wire, edit: str) -> None:
-    node_id = await clash(wire, {"title": "Base"}, {"title": "Ours"}, {"title": "Theirs"})
-    if edit == "update":
-        await wire("UpdateNode", node_id=node_id, tags=["another-field"])
-        assert len((await wire("ListConflicts")).conflicts) == 1
-        await wire("UpdateNode", node_id=node_id, title="A third one")
-    elif edit == "delete":
-        await wire("DeleteNode", node_id=node_id)
-    else:
-        await wire("DiscardChanges", node_ids=[node_id])
+async def test_an_edit_ends_a_conflict(wire: Wire) -> None:
+    ids = await clash(wire, {"title": "Base"}, {"title": "Ours"}, {"title": "Theirs"}, count=3)
+    updated, deleted, discarded = ids
+    await wire("UpdateNode", node_id=updated, tags=["another-field"])
+    assert len((await wire("ListConflicts")).conflicts) == 3
+    await wire("UpdateNode", node_id=updated, title="A third one")
+    await wire("DeleteNode", node_id=deleted)
+    await wire("DiscardChanges", node_ids=[discarded])
     assert list((await wire("ListConflicts")).conflicts) == []
-    if edit == "discard":
-        assert (await wire.get(node_id)).title == "Theirs"
-        return
+    assert (await wire.get(discarded)).title == "Theirs"
     await wire.commit()
-    if edit == "update":
-        assert (await wire.get(node_id, "main")).title == "A third one"
-    else:
-        assert (await wire.refused("GetNode", node_id=node_id, revision="main")).code == "NOT_FOUND"
+    assert (await wire.get(updated, "main")).title == "A third one"
+    assert (await wire.refused("GetNode", node_id=deleted, revision="main")).code == "NOT_FOUND"
 
 
-@pytest.mark.parametrize("side", [OURS, THEIRS, BASE])
-@pytest.mark.parametrize("deleted", ["ours", "theirs"])
-async def test_a_node_that_one_side_deleted(wire: Wire, side: int, deleted: str) -> None:
-    node = await wire.create("Base", content="What it says.")
+async def test_a_node_that_one_side_deleted(wire: Wire) -> None:
+    cases = [(side, deleted) for side in (OURS, THEIRS, BASE) for deleted in (OURS, THEIRS)]
+    ids = [(await wire.create("Base", content="What it says.")).id for _ in cases]
     await wire.commit()
-    delete, change = ("DeleteNode", {"node_id": node.id}), ("UpdateNode", {"node_id": node.id, "title": "Changed"})
-    ours, theirs = (delete, change) if deleted == "ours" else (change, delete)
-    (conflict,) = await rebased(wire, [ours], [theirs])
-    assert (conflict.kind, conflict.field) == (types_pb2.CONFLICT_KIND_CHANGED_AND_DELETED, "")
-    await resolve(wire, {"node_id": node.id, "side": side})
-    is_gone = (side == OURS) == (deleted == "ours") and side != BASE
-    if side == THEIRS:  # the session is as the branch is
-        assert (await wire.refused("CommitChanges", message="m")).reason == "NOTHING_TO_COMMIT"
-    else:
-        await wire.commit()
-    if is_gone:
-        assert (await wire.refused("GetNode", node_id=node.id, revision="main")).code == "NOT_FOUND"
-    else:
-        found = await wire.get(node.id, "main")
-        assert (found.title, found.content) == ("Base" if side == BASE else "Changed", "What it says.")
+    calls: dict[int, list[Call]] = {OURS: [], THEIRS: []}
+    for key, (_, deleted) in zip(ids, cases, strict=True):
+        for side, made in calls.items():
+            fields = {"node_id": key} if side == deleted else {"node_id": key, "title": "Changed"}
+            made.append(("DeleteNode" if side == deleted else "UpdateNode", fields))
+    found = await rebased(wire, calls[OURS], calls[THEIRS])
+    assert {each.node_id for each in found} == set(ids)
+    assert {(each.kind, each.field) for each in found} == {(types_pb2.CONFLICT_KIND_CHANGED_AND_DELETED, "")}
+    await resolve(wire, *({"node_id": key, "side": side} for key, (side, _) in zip(ids, cases, strict=True)))
+    staged = {change.node_id for change in (await wire("ListChanges")).changes}
+    assert staged == {key for key, (side, _) in zip(ids, cases, strict=True) if side != THEIRS}, (
+        "it is as the branch is"
+    )
+    await wire.commit()
+    for key, (side, deleted) in zip(ids, cases, strict=True):
+        if side == deleted:
+            assert (await wire.refused("GetNode", node_id=key, revision="main")).code == "NOT_FOUND"
+        else:
+            node = await wire.get(key, "main")
+            assert (node.title, node.content) == ("Base" if side == BASE else "Changed", "What it says.")
 
 
 async def test_a_place_that_both_sides_changed(wire: Wire) -> None:
@@ -229,18 +228,18 @@ async def test_moves_that_make_a_cycle_together(wire: Wire) -> None:
     assert await wire.tree() == [("One", 0), ("Two", 1)]
 
 
-@pytest.mark.parametrize(("side", "left"), [(OURS, []), (THEIRS, ["Root", "New"]), (BASE, ["Root", "New"])])
-async def test_a_node_that_got_a_child_on_the_other_side(wire: Wire, side: int, left: list[str]) -> None:
-    root = await wire.create("Root")
+async def test_a_node_that_got_a_child_on_the_other_side(wire: Wire) -> None:
+    roots = [(await wire.create(f"Root {number}")).id for number in range(3)]
     await wire.commit()
-    (conflict,) = await rebased(
+    found = await rebased(
         wire,
-        [("DeleteNode", {"node_id": root.id})],
-        [("CreateNode", {"title": "New", "parent_id": root.id})],
+        [("DeleteNode", {"node_id": root}) for root in roots],
+        [("CreateNode", {"title": f"New {number}", "parent_id": root}) for number, root in enumerate(roots)],
     )
-    assert conflict.kind == types_pb2.CONFLICT_KIND_HAS_CHILDREN
-    assert (await resolve(wire, {"node_id": root.id, "side": side})).session.conflict_count == 0
-    assert [title for title, _ in await wire.tree()] == left
+    assert [each.kind for each in found] == [types_pb2.CONFLICT_KIND_HAS_CHILDREN] * 3
+    sides = [{"node_id": root, "side": side} for root, side in zip(roots, (OURS, THEIRS, BASE), strict=True)]
+    assert (await resolve(wire, *sides)).session.conflict_count == 0
+    assert [title for title, _ in await wire.tree()] == ["Root 1", "New 1", "Root 2", "New 2"]
 
 
 async def test_a_child_of_a_node_that_moved_to_another_archive(wire: Wire) -> None:
@@ -257,19 +256,20 @@ async def test_a_child_of_a_node_that_moved_to_another_archive(wire: Wire) -> No
     await wire.commit()
 
 
-@pytest.mark.parametrize("side", [BASE, THEIRS, None])
-async def test_a_name_that_another_archive_took(wire: Wire, side: int | None) -> None:
-    mine = (await wire("CreateArchive", name="mine")).archive.id
+async def test_a_name_that_another_archive_took(wire: Wire) -> None:
+    choices: list[dict[str, Any]] = [{"side": BASE}, {"side": THEIRS}, {"text": "ours"}]
+    mine = [(await wire("CreateArchive", name=f"mine {number}")).archive.id for number in range(3)]
     await wire.commit()
-    (conflict,) = await rebased(
-        wire, [("UpdateArchive", {"archive": mine, "name": "shared"})], [("CreateArchive", {"name": "shared"})]
+    found = await rebased(
+        wire,
+        [("UpdateArchive", {"archive": key, "name": f"shared {number}"}) for number, key in enumerate(mine)],
+        [("CreateArchive", {"name": f"shared {number}"}) for number in range(3)],
     )
-    assert conflict.kind == types_pb2.CONFLICT_KIND_NAME_TAKEN
-    choice = {"text": "ours"} if side is None else {"side": side}
-    await resolve(wire, {"node_id": mine, **choice})
+    assert [each.kind for each in found] == [types_pb2.CONFLICT_KIND_NAME_TAKEN] * 3
+    await resolve(wire, *({"node_id": key, **choice} for key, choice in zip(mine, choices, strict=True)))
     assert list((await wire("ListConflicts")).conflicts) == []
     names = {archive.name for archive in (await wire("ListArchives", revision=wire.session)).archives}
-    assert names == {"notes", "shared", "ours" if side is None else "mine"}
+    assert names == {"notes", "shared 0", "shared 1", "shared 2", "mine 0", "mine 1", "ours"}
 
 
 async def test_conflicts_are_listed_in_pages_and_whole(wire: Wire) -> None:
@@ -295,7 +295,7 @@ async def test_conflicts_are_listed_in_pages_and_whole(wire: Wire) -> None:
 
 
 async def test_a_session_may_become_stale_again_with_conflicts(wire: Wire) -> None:
-    node_id = await clash(wire, {"title": "Base"}, {"title": "Ours"}, {"title": "Theirs"})
+    (node_id,) = await clash(wire, {"title": "Base"}, {"title": "Ours"}, {"title": "Theirs"})
     other = await wire.other()
     await other("UpdateNode", node_id=node_id, title="Theirs again", tags=["later"])
     await other.commit()
@@ -313,7 +313,7 @@ async def test_a_session_may_become_stale_again_with_conflicts(wire: Wire) -> No
 
 
 async def test_what_cannot_be_resolved_is_refused_and_changes_nothing(wire: Wire) -> None:
-    node_id = await clash(wire, {"title": "Base"}, {"title": "Ours"}, {"title": "Theirs"})
+    (node_id,) = await clash(wire, {"title": "Base"}, {"title": "Ours"}, {"title": "Theirs"})
     before = await wire.snapshot()
     title = {"node_id": node_id, "field": "title"}
     wrong: list[tuple[dict[str, Any], str]] = [
@@ -343,6 +343,6 @@ async def test_what_cannot_be_resolved_is_refused_and_changes_nothing(wire: Wire
 
 
 async def test_a_repeated_call_has_the_first_answer(wire: Wire) -> None:
-    node_id = await clash(wire, {"title": "Base"}, {"title": "Ours"}, {"title": "Theirs"})
+    (node_id,) = await clash(wire, {"title": "Base"}, {"title": "Ours"}, {"title": "Theirs"})
     fields = {"resolutions": [{"node_id": node_id, "side": THEIRS}], "request_id": "once"}
     assert (await wire("ResolveConflicts", **fields)) == (await wire("ResolveConflicts", **fields))

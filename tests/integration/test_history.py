@@ -10,6 +10,7 @@ from memotree_storage.model.node import new_id
 from memotree_storage.postgres.registry import RevisionNotFoundError
 
 from memotree.history import HistoryOperations
+from memotree.history import log as commits
 from memotree.history.log import SessionIsNoCommitError
 from memotree.request.lookup import AmbiguousIdError, NodeNotFoundError
 from memotree.request.messages import timestamp
@@ -40,19 +41,13 @@ async def test_a_commit_has_its_author_time_reason_and_session(world: World, his
     assert commit.commit_time.seconds == int(git(world, "log", "-1", "--format=%ct", commit_id))
 
 
-async def test_a_log_in_pages_equals_the_whole_log(world: World, history: HistoryOperations) -> None:
-    await world.put_all(world.nodes(7))
-    whole = await log(history, world)
-    assert await log(history, world, page_size=1) == whole
-    assert await log(history, world, page_size=3) == whole
-    assert await log(history, world, page_size=1_000_000) == whole
-
-
-async def test_pages_of_a_log_continue_from_the_same_commit_if_the_branch_moves(
+async def test_a_log_in_pages_equals_the_whole_log_also_if_the_branch_moves(
     world: World, history: HistoryOperations
 ) -> None:
-    await world.put_all(world.nodes(3))
+    await world.put_all(world.nodes(4))
     whole = await log(history, world)
+    for size in (1, 3, 1_000_000):
+        assert await log(history, world, page_size=size) == whole
     request = pb.ListCommitsRequest(workspace=world.workspace, page_size=2)
     first = await history.list_commits(request)
     await world.put(world.node())
@@ -80,25 +75,12 @@ async def test_a_log_is_of_one_node_or_of_a_subtree(world: World, history: Histo
     assert third not in await log(history, world, subtree_id=top.id)
 
 
-async def test_a_log_of_a_node_that_never_existed_is_refused(world: World, history: HistoryOperations) -> None:
-    for fields in ({"node_id": new_id()}, {"subtree_id": new_id()}, {"node_id": "zzzz"}):
-        with pytest.raises(NodeNotFoundError):
-            await log(history, world, **fields)
-
-
-async def test_a_log_of_a_deleted_node_is_found_by_its_whole_id(world: World, history: HistoryOperations) -> None:
-    node = world.node()
-    made = await world.put(node)
-    gone = await world.put(delete=[node])
-    assert await log(history, world, node_id=node.id) == [gone, made]
-
-
 @pytest.mark.requirement("CANVAS-13", "GIT-5")
 async def test_the_history_of_a_deleted_node_is_found_by_a_prefix(world: World, history: HistoryOperations) -> None:
     node = replace(world.node("Gone"), id="g" * 8 + new_id()[8:])
     made = await world.put(node)
     gone = await world.put(delete=[node])
-    assert await log(history, world, node_id="gggg") == [gone, made]
+    assert await log(history, world, node_id="gggg") == await log(history, world, node_id=node.id) == [gone, made]
     assert [one.commit.id for one in await life(history, world, "gggg")] == [gone, made]
     await world.put(replace(world.node("Alive"), id="g" * 8 + new_id()[8:]))
     for ask in (log(history, world, node_id="gggg"), life(history, world, "gggg")):
@@ -220,10 +202,14 @@ async def test_the_first_commit_of_all_and_the_head_can_be_read(world: World, hi
     assert [change.is_archive for change in head.changes] == [True]
 
 
-async def test_a_big_commit_lists_a_thousand_changes_and_counts_all(world: World, history: HistoryOperations) -> None:
-    commit_id = await world.put(*world.nodes(1003))
+async def test_a_big_commit_lists_a_thousand_changes_and_counts_all(
+    world: World, history: HistoryOperations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert commits.MOST_CHANGES == 1000
+    monkeypatch.setattr(commits, "MOST_CHANGES", 5)
+    commit_id = await world.put(*world.nodes(8))
     response = await history.get_commit(pb.GetCommitRequest(workspace=world.workspace, revision=commit_id))
-    assert (len(response.changes), response.change_count) == (1000, 1003)
+    assert (len(response.changes), response.change_count) == (5, 8)
 
 
 async def test_a_session_cannot_be_read_as_a_commit(world: World, history: HistoryOperations) -> None:
@@ -306,7 +292,12 @@ async def test_revisions_with_large_texts_come_in_pages_within_the_size_limit(
     assert [one.node.content[0] for one in await life(history, world, node, level=DETAIL)] == list("43210")
 
 
-async def test_revisions_of_a_node_that_never_existed_are_refused(world: World, history: HistoryOperations) -> None:
+async def test_the_log_and_revisions_of_a_node_that_never_existed_are_refused(
+    world: World, history: HistoryOperations
+) -> None:
+    for fields in ({"node_id": new_id()}, {"subtree_id": new_id()}, {"node_id": "zzzz"}):
+        with pytest.raises(NodeNotFoundError):
+            await log(history, world, **fields)
     session = await world.open()
     staged = world.node()
     await world.stage(session, staged)

@@ -1,5 +1,6 @@
 """Conflicts that a session keeps stay right while the branch moves, and no choice loses an edit of somebody else."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -57,40 +58,58 @@ async def differences(world: World) -> list[Difference]:
     return [found async for found in verify(world.store, world.workspace) if isinstance(found, Difference)]
 
 
-async def merging(sides: Sides, one: Node, ours: Node | None, theirs: Node | None, **fields: Any) -> str:
-    """A session that merges ``side``; both sides have changed one node, or deleted it."""
+async def merging(sides: Sides, *nodes: tuple[Node, Node, Node], **fields: Any) -> str:
+    """A session that merges ``side``; both sides have changed each node: as it was, ours, and theirs."""
     world = sides.world
-    await sides.fork(one)
-    for branch, entry in (("main", ours), ("side", theirs)):
-        await world.put(*([entry] if entry else []), delete=[] if entry else [one], branch=branch)
+    base, ours, theirs = zip(*nodes, strict=True)
+    await sides.fork(*base)
+    await world.put(*ours)
+    await world.put(*theirs, branch="side")
     session_id = await world.open()
     await sides.merge(session_id=session_id, **fields)
     return session_id
 
 
-@pytest.mark.parametrize("how", ["side", "hunk"])
-async def test_a_choice_keeps_what_the_branch_has_changed_meanwhile(sides: Sides, how: str) -> None:
-    world = sides.world
-    one = replace(world.node(), content=LINES)
-    ours = replace(one, content=LINES.replace("two", "two of ours"))
-    theirs = replace(one, content=LINES.replace("two", "two of theirs"))
-    session_id = await merging(sides, one, ours, theirs)
-    await world.put(replace(ours, content=ours.content.replace("five", "five, urgently mended")))
-    await rebase(world, session_id)
-    (conflict,) = await conflicts(world, session_id)
-    assert "urgently" in conflict.our_value.text
-    choice = {"side": THEIRS} if how == "side" else {"hunks": {"hunks": [{"side": THEIRS}]}}
-    await resolve(world, session_id, {"node_id": one.id, **choice})
-    await world.commit(session_id)
-    found = sides.at(one.id)
+def titled(one: Node) -> tuple[Node, Node, Node]:
+    """A node of which both sides have changed the title."""
+    return one, replace(one, title="Ours"), replace(one, title="Theirs")
+
+
+def in_lines(one: Node, *changes: tuple[str, str]) -> Node:
+    """The node with other words in its content."""
+    content = one.content
+    for old, new in changes:
+        content = content.replace(old, new)
+    return replace(one, content=content)
+
+
+def content(sides: Sides, node: Node) -> str:
+    """What the branch has."""
+    found = sides.at(node.id)
     assert isinstance(found, Node)
-    assert found.content == "one\ntwo of theirs\nthree\nfour\nfive, urgently mended"
+    return found.content
+
+
+async def test_a_choice_keeps_what_the_branch_has_changed_meanwhile(sides: Sides) -> None:
+    world = sides.world
+    nodes = world.nodes(2, content=LINES)
+    ours = [in_lines(one, ("two", "two of ours")) for one in nodes]
+    theirs = [in_lines(one, ("two", "two of theirs")) for one in nodes]
+    session_id = await merging(sides, *zip(nodes, ours, theirs, strict=True))
+    await world.put(*(in_lines(one, ("five", "five, urgently mended")) for one in ours))
+    await rebase(world, session_id)
+    assert ["urgently" in each.our_value.text for each in await conflicts(world, session_id)] == [True, True]
+    choices: list[dict[str, Any]] = [{"side": THEIRS}, {"hunks": {"hunks": [{"side": THEIRS}]}}]
+    await resolve(world, session_id, *({"node_id": n.id, **how} for n, how in zip(nodes, choices, strict=True)))
+    await world.commit(session_id)
+    for one in nodes:
+        assert content(sides, one) == "one\ntwo of theirs\nthree\nfour\nfive, urgently mended"
 
 
 async def test_our_value_is_the_one_that_the_session_has(sides: Sides) -> None:
     world = sides.world
     one = world.node("Base")
-    session_id = await merging(sides, one, replace(one, title="Ours"), replace(one, title="Theirs"))
+    session_id = await merging(sides, titled(one))
     await world.put(replace(one, title="Third"))
     await rebase(world, session_id)
     (conflict,) = await conflicts(world, session_id)
@@ -104,24 +123,22 @@ async def test_our_value_is_the_one_that_the_session_has(sides: Sides) -> None:
 async def test_a_conflict_ends_when_the_branch_gets_the_same_value(sides: Sides) -> None:
     world = sides.world
     one = world.node("Base")
-    session_id = await merging(sides, one, replace(one, title="Ours"), replace(one, title="Theirs"))
+    session_id = await merging(sides, titled(one))
     await world.put(replace(one, title="Theirs"))
     assert (await rebase(world, session_id)).conflict_count == 0
 
 
-@pytest.mark.parametrize("side", [OURS, THEIRS])
-async def test_a_node_in_conflict_that_the_branch_deletes_meanwhile(sides: Sides, side: int) -> None:
+async def test_a_node_in_conflict_that_the_branch_deletes_meanwhile(sides: Sides) -> None:
     world = sides.world
-    one = world.node("Base")
-    theirs = replace(one, title="Theirs")
-    session_id = await merging(sides, one, replace(one, title="Ours"), theirs)
-    await world.put(delete=[one])
+    nodes = world.nodes(2)
+    session_id = await merging(sides, *map(titled, nodes))
+    await world.put(delete=nodes)
     await rebase(world, session_id)
-    (conflict,) = await conflicts(world, session_id)
-    assert (conflict.kind, conflict.field) == (types_pb2.CONFLICT_KIND_CHANGED_AND_DELETED, "")
-    await resolve(world, session_id, others=side)
+    found = {(each.kind, each.field) for each in await conflicts(world, session_id)}
+    assert found == {(types_pb2.CONFLICT_KIND_CHANGED_AND_DELETED, "")}
+    await resolve(world, session_id, {"node_id": nodes[0].id, "side": OURS}, others=THEIRS)
     await world.commit(session_id)
-    assert sides.at(one.id) == (None if side == OURS else theirs)
+    assert [sides.at(one.id) for one in nodes] == [None, replace(nodes[1], title="Theirs")]
 
 
 @pytest.mark.parametrize("side", [OURS, THEIRS])
@@ -130,7 +147,7 @@ async def test_a_node_with_more_changes_that_the_branch_deletes_meanwhile(sides:
     world = sides.world
     one = world.node("Base")
     theirs = replace(one, title="Theirs", tags=("theirs",))
-    session_id = await merging(sides, one, replace(one, title="Ours"), theirs)
+    session_id = await merging(sides, (one, replace(one, title="Ours"), theirs))
     await world.put(delete=[one])
     await rebase(world, session_id)
     assert [each.field for each in await conflicts(world, session_id)] == ["title", ""]
@@ -140,40 +157,37 @@ async def test_a_node_with_more_changes_that_the_branch_deletes_meanwhile(sides:
     assert sides.at(one.id) == (replace(theirs, title="Ours") if side == OURS else None)
 
 
-@pytest.mark.parametrize("style", [history.MERGE_STYLE_COMMIT, SQUASH])
-async def test_a_side_for_all_deletes_nothing(sides: Sides, style: int) -> None:
+async def test_a_side_for_all_deletes_nothing(sides: Sides) -> None:
     world = sides.world
     top = world.node("Top")
     await sides.fork(top)
     child = world.node("Child", parent=top)
     await world.put(child)
     await world.put(delete=[top], branch="side")
-    session_id = await world.open()
-    await sides.merge(session_id=session_id, style=style)
-    (conflict,) = await conflicts(world, session_id)
-    assert conflict.our_value.child_id == child.id
-    assert (await resolve(world, session_id, others=THEIRS)).conflict_count == 1
-    assert (await resolve(world, session_id, others=OURS)).conflict_count == 0
-    if style == SQUASH:
-        with pytest.raises(NothingToCommitError):
+    for style in (SQUASH, history.MERGE_STYLE_COMMIT):
+        session_id = await world.open()
+        await sides.merge(session_id=session_id, style=style)
+        (conflict,) = await conflicts(world, session_id)
+        assert conflict.our_value.child_id == child.id
+        assert (await resolve(world, session_id, others=THEIRS)).conflict_count == 1
+        assert (await resolve(world, session_id, others=OURS)).conflict_count == 0
+        with pytest.raises(NothingToCommitError) if style == SQUASH else nullcontext():
             await world.commit(session_id)
-    else:
-        await world.commit(session_id)
-    assert (sides.at(top.id), sides.at(child.id)) == (top, child)
+        assert (sides.at(top.id), sides.at(child.id)) == (top, child)
 
 
-@pytest.mark.parametrize("style", [history.MERGE_STYLE_COMMIT, SQUASH])
-async def test_new_nodes_that_are_below_each_other_do_not_come_in(sides: Sides, style: int) -> None:
+async def test_new_nodes_that_are_below_each_other_do_not_come_in(sides: Sides) -> None:
     world = sides.world
     await sides.fork(world.node())
     one, two = world.nodes(2)
     pushed = [replace(one, parent_id=two.id), replace(two, parent_id=one.id)]
     await sides.write({entry_path(each): encode_entry(each) for each in pushed}, onto="side")
-    session_id = await world.open()
-    await sides.merge(session_id=session_id, style=style)
-    assert {each.kind for each in await conflicts(world, session_id)} == {types_pb2.CONFLICT_KIND_CYCLE}
-    with pytest.raises(ConflictError):
-        await world.commit(session_id)
+    for style in (SQUASH, history.MERGE_STYLE_COMMIT):
+        session_id = await world.open()
+        await sides.merge(session_id=session_id, style=style)
+        assert {each.kind for each in await conflicts(world, session_id)} == {types_pb2.CONFLICT_KIND_CYCLE}
+        with pytest.raises(ConflictError):
+            await world.commit(session_id)
 
 
 async def test_a_restore_of_what_the_session_has_deleted_is_an_edit(sides: Sides) -> None:
@@ -192,37 +206,20 @@ async def test_a_restore_of_what_the_session_has_deleted_is_an_edit(sides: Sides
     assert sides.at(one.id) == one
 
 
-@pytest.mark.parametrize("choice", [{"text": "an id"}, {"remove": True}], ids=["text", "remove"])
-async def test_a_choice_of_the_wrong_kind_deletes_nothing(sides: Sides, choice: dict[str, Any]) -> None:
+async def test_one_choice_is_for_a_place_in_two_conflicts(sides: Sides) -> None:
     world = sides.world
-    top = world.node("Top")
-    await sides.fork(top)
-    below = world.node("Below", parent=top)
-    await world.put(delete=[top])
-    await world.put(below, branch="side")
+    one, two, near, far = world.nodes(4)
+    await sides.fork(one, two, near, far)
+    await world.put(*(replace(each, parent_id=near.id) for each in (one, two)), delete=[far])
+    await world.put(*(replace(each, parent_id=far.id) for each in (one, two)), branch="side")
     session_id = await world.open()
     await sides.merge(session_id=session_id)
-    with pytest.raises(InvalidInputError):
-        await resolve(world, session_id, {"node_id": below.id, **choice})
-    assert [change.node_id for change in await changes(world, session_id)] == [below.id]
-
-
-@pytest.mark.parametrize("choice", [{"side": BASE}, {"place": {}}], ids=["base", "place"])
-async def test_one_choice_is_for_a_place_in_two_conflicts(sides: Sides, choice: dict[str, Any]) -> None:
-    world = sides.world
-    one, near, far = world.nodes(3)
-    await sides.fork(one, near, far)
-    await world.put(replace(one, parent_id=near.id), delete=[far])
-    await world.put(replace(one, parent_id=far.id), branch="side")
-    session_id = await world.open()
-    await sides.merge(session_id=session_id)
-    if "place" in choice:
-        choice = {"place": {"archive_id": world.archive.id, "parent_id": near.id}, "field": "parent"}
-    assert (await resolve(world, session_id, {"node_id": one.id, **choice})).conflict_count == 0
+    place = {"place": {"archive_id": world.archive.id, "parent_id": near.id}, "field": "parent"}
+    choices = ({"node_id": one.id, "side": BASE}, {"node_id": two.id, **place})
+    assert (await resolve(world, session_id, *choices)).conflict_count == 0
     await world.commit(session_id)
-    found = sides.at(one.id)
-    assert isinstance(found, Node)
-    assert found.parent_id == (near.id if "place" in choice else None)
+    places = [found.parent_id for each in (one, two) if isinstance(found := sides.at(each.id), Node)]
+    assert places == [None, near.id]
     assert await differences(world) == []
 
 
@@ -245,25 +242,29 @@ async def test_a_side_for_all_does_not_depend_on_the_order_of_ids(sides: Sides) 
         await world.put(delete=[child, parent, three])
 
 
-@pytest.mark.parametrize("side", [OURS, THEIRS])
-async def test_no_choice_gives_a_time_that_ends_before_it_begins(sides: Sides, side: int) -> None:
+async def test_no_choice_gives_a_time_that_ends_before_it_begins(sides: Sides) -> None:
     world = sides.world
-    one = replace(world.node(), attributes={"valid_to": "2025-01-01"})
-    ours = replace(one, attributes={"valid_to": "2021-01-01"})
-    theirs = replace(one, attributes={"valid_from": "2022-01-01", "valid_to": "2025-01-01"})
-    session_id = await merging(sides, one, ours, theirs)
-    (conflict,) = await conflicts(world, session_id)
-    assert conflict.field == "attributes.valid_to"
-    if side == OURS:
-        with pytest.raises(InvalidInputError, match="resolutions"):
-            await resolve(world, session_id, {"node_id": one.id, "side": side})
-        await resolve(world, session_id, {"node_id": one.id, "field": conflict.field, "remove": True})
-    else:
-        await resolve(world, session_id, {"node_id": one.id, "side": side})
+    one, two = nodes = world.nodes(2, attributes={"valid_to": "2025-01-01"})
+    theirs = {"valid_from": "2022-01-01", "valid_to": "2025-01-01"}
+    session_id = await merging(
+        sides,
+        *(
+            (each, replace(each, attributes={"valid_to": "2021-01-01"}), replace(each, attributes=theirs))
+            for each in nodes
+        ),
+    )
+    assert {conflict.field for conflict in await conflicts(world, session_id)} == {"attributes.valid_to"}
+    with pytest.raises(InvalidInputError, match="resolutions"):
+        await resolve(world, session_id, {"node_id": one.id, "side": OURS})
+    await resolve(
+        world,
+        session_id,
+        {"node_id": one.id, "field": "attributes.valid_to", "remove": True},
+        {"node_id": two.id, "side": THEIRS},
+    )
     await world.commit(session_id)
-    found = sides.at(one.id)
-    assert isinstance(found, Node)
-    assert found.attributes.get("valid_to") == ("2025-01-01" if side == THEIRS else None)
+    times = [found.attributes.get("valid_to") for each in nodes if isinstance(found := sides.at(each.id), Node)]
+    assert times == [None, "2025-01-01"]
 
 
 @pytest.mark.requirement("GIT-7")
@@ -277,18 +278,12 @@ async def test_a_revert_of_the_changes_of_one_agent(sides: Sides) -> None:
     assert (sides.at(one.id), sides.at(two.id)) == (one, None)
 
 
-async def test_nothing_more_is_brought_while_conflicts_are_open(sides: Sides) -> None:
+async def test_a_change_in_conflict_lets_nothing_more_in_and_is_discarded_without_a_staged_row(sides: Sides) -> None:
     world = sides.world
     one = world.node("Base")
-    session_id = await merging(sides, one, replace(one, title="Ours"), replace(one, title="Theirs"))
+    session_id = await merging(sides, titled(one))
     with pytest.raises(UnresolvedConflictsError):
         await sides.pick("side", session_id=session_id)
-
-
-async def test_a_change_in_conflict_without_a_staged_row_is_discarded(sides: Sides) -> None:
-    world = sides.world
-    one = world.node("Base")
-    session_id = await merging(sides, one, replace(one, title="Ours"), replace(one, title="Theirs"))
     assert await changes(world, session_id) == []
     request = pb.DiscardChangesRequest(workspace=world.workspace, session_id=session_id, node_ids=[one.id])
     assert (await world.sessions.discard_changes(request)).session.conflict_count == 0
@@ -349,39 +344,36 @@ async def test_the_conflicts_of_the_tree_are_gone_with_the_changes(sides: Sides)
     assert await conflicts(world, session_id) == []
 
 
-@pytest.mark.parametrize("how", ["side", "others", "hunks"])
-async def test_our_side_of_a_content_keeps_what_they_alone_have_changed(sides: Sides, how: str) -> None:
+async def test_our_side_of_a_content_keeps_what_they_alone_have_changed(sides: Sides) -> None:
     world = sides.world
-    one = replace(world.node(), content=LINES)
-    ours = replace(one, content=LINES.replace("two", "two of ours"))
-    theirs = replace(one, content=LINES.replace("two", "two of theirs").replace("five", "five of theirs"))
-    session_id = await merging(sides, one, ours, theirs)
-    if how == "others":
-        await resolve(world, session_id, others=OURS)
-    else:
-        choice = {"side": OURS} if how == "side" else {"hunks": {"hunks": [{"side": OURS}]}}
-        await resolve(world, session_id, {"node_id": one.id, **choice})
+    nodes = world.nodes(3, content=LINES)
+    ours = [in_lines(one, ("two", "two of ours")) for one in nodes]
+    theirs = [in_lines(one, ("two", "two of theirs"), ("five", "five of theirs")) for one in nodes]
+    session_id = await merging(sides, *zip(nodes, ours, theirs, strict=True))
+    choices: list[dict[str, Any]] = [{"side": OURS}, {"hunks": {"hunks": [{"side": OURS}]}}]
+    named = ({"node_id": one.id, **how} for one, how in zip(nodes, choices, strict=False))
+    await resolve(world, session_id, *named, others=OURS)
     await world.commit(session_id)
-    found = sides.at(one.id)
-    assert isinstance(found, Node)
-    assert found.content == "one\ntwo of ours\nthree\nfour\nfive of theirs"
+    for one in nodes:
+        assert content(sides, one) == "one\ntwo of ours\nthree\nfour\nfive of theirs"
 
 
-@pytest.mark.parametrize("side", [OURS, THEIRS])
-async def test_a_content_that_the_branch_took_back_is_still_a_choice(sides: Sides, side: int) -> None:
+async def test_a_content_that_the_branch_took_back_is_still_a_choice(sides: Sides) -> None:
     world = sides.world
-    one = replace(world.node(), content=LINES)
-    theirs = replace(one, content=LINES.replace("two", "two of theirs"))
-    session_id = await merging(sides, one, replace(one, content=LINES.replace("two", "two of ours")), theirs)
-    await world.put(one)
+    nodes = world.nodes(2, content=LINES)
+    ours = [in_lines(one, ("two", "two of ours")) for one in nodes]
+    theirs = [in_lines(one, ("two", "two of theirs")) for one in nodes]
+    session_id = await merging(sides, *zip(nodes, ours, theirs, strict=True))
+    await world.put(*nodes)
     await rebase(world, session_id)
-    (conflict,) = await conflicts(world, session_id)
-    assert (conflict.our_value.text, list(conflict.hunks)) == (LINES, [])
-    await resolve(world, session_id, {"node_id": one.id, "side": side})
+    for conflict in await conflicts(world, session_id):
+        assert (conflict.our_value.text, list(conflict.hunks)) == (LINES, [])
+    await resolve(world, session_id, {"node_id": nodes[0].id, "side": OURS}, {"node_id": nodes[1].id, "side": THEIRS})
     await world.commit(session_id)
-    assert sides.at(one.id) == (theirs if side == THEIRS else one)
+    assert [sides.at(one.id) for one in nodes] == [nodes[0], theirs[1]]
 
 
+@pytest.mark.own_store
 async def test_a_commit_of_the_rest_leaves_the_conflict_up_to_date(sides: Sides) -> None:
     world = sides.world
     one, two = world.nodes(2, content=LINES)
@@ -403,9 +395,7 @@ async def test_a_commit_of_the_rest_leaves_the_conflict_up_to_date(sides: Sides)
     assert f"{session_id}." in git(world, "for-each-ref", "refs/memotree/keep")
     await resolve(world, session_id, others=THEIRS)
     await world.commit(session_id)
-    found = sides.at(one.id)
-    assert isinstance(found, Node)
-    assert found.content == "one\ntwo of theirs\nthree\nfour\nfive, mended"
+    assert content(sides, one) == "one\ntwo of theirs\nthree\nfour\nfive, mended"
 
 
 async def test_ours_is_the_branch_in_all_conflicts_of_a_merge(sides: Sides) -> None:
@@ -436,6 +426,10 @@ async def test_a_missing_parent_is_restored_into_the_session(sides: Sides) -> No
     session_id = await world.open()
     await sides.merge(session_id=session_id)
     assert [each.kind for each in await conflicts(world, session_id)] == [types_pb2.CONFLICT_KIND_PARENT_DELETED]
+    for wrong in ({"text": "an id"}, {"remove": True}):
+        with pytest.raises(InvalidInputError):
+            await resolve(world, session_id, {"node_id": below.id, **wrong})
+        assert [change.node_id for change in await changes(world, session_id)] == [below.id], "nothing was deleted"
     request = history.RestoreNodesRequest(
         workspace=world.workspace, node_ids=[top.id], revision=before, session_id=session_id
     )
@@ -444,6 +438,7 @@ async def test_a_missing_parent_is_restored_into_the_session(sides: Sides) -> No
     assert (sides.at(top.id), sides.at(below.id)) == (top, below)
 
 
+@pytest.mark.own_store
 async def test_an_archive_in_conflict_that_the_branch_deletes_meanwhile(sides: Sides) -> None:
     world = sides.world
     archive = Archive(new_id(), "plans", "an-agent", attributes={"colour": "red"})

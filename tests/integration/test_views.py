@@ -16,29 +16,19 @@ EXTENDS = types_pb2.RELATION_TYPE_EXTENDS
 
 
 @pytest.mark.requirement("CANVAS-1")
-@pytest.mark.parametrize(
-    ("level", "text"),
-    [
+async def test_expanding_gives_the_text_at_the_level_and_detail_by_default(wire: Wire) -> None:
+    root, _, _ = await family(wire)
+    for level, text in (
         (TITLE, "Root"),
         (BRIEF, "Root\n\nroot brief"),
         (SUMMARY, "Root\n\nroot summary"),
         (DETAIL, "Root\n\nThe root of all."),
         (0, "Root\n\nThe root of all."),
-    ],
-)
-async def test_expanding_gives_the_text_at_the_level_and_detail_by_default(wire: Wire, level: int, text: str) -> None:
-    root, _, _ = await family(wire)
-    found = await wire("ExpandNode", revision=wire.session, node_id=root.id, level=level)
-    assert found.text == text
-    assert found.node.level == (level or DETAIL)
-    assert list(found.children) == []
-    assert list(found.relations) == []
-    assert found.usage.nodes_expanded == (level != TITLE)
-
-
-@pytest.mark.requirement("CANVAS-1")
-async def test_a_node_has_only_the_texts_of_its_level(wire: Wire) -> None:
-    root, _, _ = await family(wire)
+    ):
+        found = await wire("ExpandNode", revision=wire.session, node_id=root.id, level=level)
+        assert (found.text, found.node.level) == (text, level or DETAIL)
+        assert (list(found.children), list(found.relations)) == ([], [])
+        assert found.usage.nodes_expanded == (level != TITLE)
     seen = [await wire.get(root.id, level=level) for level in (TITLE, BRIEF, SUMMARY, DETAIL)]
     assert [bool(node.brief) for node in seen] == [False, True, True, True]
     assert [bool(node.summary) for node in seen] == [False, False, True, True]

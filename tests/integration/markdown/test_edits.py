@@ -1,7 +1,7 @@
 """Edits of an export come back as exactly those edits, whatever was committed meanwhile; a preview tells them."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -214,38 +214,34 @@ def test_carriage_returns_that_a_program_put_everywhere_change_nothing(
     assert workspace.import_markdown(folder).edits == ()
 
 
-@pytest.fixture
-def damaged(folder: Path, ops: Path) -> Iterator[Path]:
-    yield ops
-    assert not [path for path in folder.parent.iterdir() if path != folder]
-
-
-@pytest.mark.parametrize(
-    ("name", "data", "told"),
-    [
-        ("Copy.md", None, "ops/Retries.md:2: has the id of ops/Copy.md"),
-        ("Bad.md", b"---\ntitle: [\n---\n", "ops/Bad.md:3: its front matter is not YAML"),
-        ("Bytes.md", b"a\n\xff\n", "ops/Bytes.md:2: it is not UTF-8"),
-        ("Control.md", b"a\nb\x00c\n", "ops/Control.md:2: has a control character (U+0000)"),
-        ("../Top.md", b"A note\n", "Top.md: is a new note; put it into the folder of an archive"),
-        ("Type.md", b"---\nid: 4f8rjw2m6tq0x9ka\ntype: wrong kind\n---\n", "ops/Type.md: "),
-        ("Plans.MD", b"Another.\n", "ops/Plans.md: has the name of another file"),
-        ("Huge.md", b"x" * ((16 << 20) + 1), "ops/Huge.md: has 16,777,217 bytes"),
-        ("Large.md", b"x" * (1 << 21), "ops/Large.md: "),
-    ],
+DAMAGED = (
+    ("Copy.md", None, "ops/Retries.md:2: has the id of ops/Copy.md"),
+    ("Bad.md", b"---\ntitle: [\n---\n", "ops/Bad.md:3: its front matter is not YAML"),
+    ("Bytes.md", b"a\n\xff\n", "ops/Bytes.md:2: it is not UTF-8"),
+    ("Control.md", b"a\nb\x00c\n", "ops/Control.md:2: has a control character (U+0000)"),
+    ("../Top.md", b"A note\n", "Top.md: is a new note; put it into the folder of an archive"),
+    ("Type.md", b"---\nid: 4f8rjw2m6tq0x9ka\ntype: wrong kind\n---\n", "ops/Type.md: "),
+    ("Plans.MD", b"Another.\n", "ops/Plans.md: has the name of another file"),
+    ("Huge.md", b"x" * ((16 << 20) + 1), "ops/Huge.md: has 16,777,217 bytes"),
+    ("Large.md", b"x" * (1 << 21), "ops/Large.md: "),
 )
+
+
 def test_what_cannot_be_imported_is_told_with_file_and_line_and_changes_nothing(
-    workspace: Workspace, folder: Path, damaged: Path, name: str, data: bytes | None, told: str
+    workspace: Workspace, folder: Path, ops: Path
 ) -> None:
-    edit(damaged / "Plans.md", "None.", "Another text.")
-    (damaged / name).write_bytes((damaged / "Retries.md").read_bytes() if data is None else data)
+    edit(ops / "Plans.md", "None.", "Another text.")
     before = state(workspace)
-    with pytest.raises(MemoTreeClientError) as refused:
-        workspace.import_markdown(folder)
-    assert told in refused.value.message
-    assert state(workspace) == before
-    assert list(workspace.sessions()) == []
-    assert [branch.name for branch in workspace.branches()] == ["main"]
+    for name, data, told in DAMAGED:
+        (ops / name).write_bytes((ops / "Retries.md").read_bytes() if data is None else data)
+        with pytest.raises(MemoTreeClientError) as refused:
+            workspace.import_markdown(folder)
+        assert told in refused.value.message
+        assert state(workspace) == before, name
+        assert list(workspace.sessions()) == [], name
+        assert [branch.name for branch in workspace.branches()] == ["main"], name
+        assert list(folder.parent.iterdir()) == [folder], name
+        (ops / name).unlink()
 
 
 def test_links_are_not_followed(workspace: Workspace, folder: Path, ops: Path, tmp_path: Path) -> None:

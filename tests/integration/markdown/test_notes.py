@@ -257,21 +257,18 @@ def test_an_agent_file_of_the_first_version_and_several_agents(workspace: Worksp
     assert list(tree(workspace, "team")) == ["Helper", "Helper/persona", "Helper/human", "Critic", "Critic/persona"]
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
+def test_what_is_no_agent_file_is_refused(workspace: Workspace, tmp_path: Path) -> None:
+    for text, told in (
         ("{", "is no JSON"),
         ("[]", "has neither"),
         ('{"blocks": [{"label": "a"}]}', "not as Letta writes it"),
         ("[" * 100_000, "is no JSON"),
-    ],
-)
-def test_what_is_no_agent_file_is_refused(workspace: Workspace, tmp_path: Path, text: str, told: str) -> None:
-    file = tmp_path / "wrong.af"
-    file.write_text(text)
-    with pytest.raises(MarkdownFolderError, match=r"wrong\.af: ") as refused:
-        workspace.import_markdown(file)
-    assert told in refused.value.message
+    ):
+        file = tmp_path / "wrong.af"
+        file.write_text(text)
+        with pytest.raises(MarkdownFolderError, match=r"wrong\.af: ") as refused:
+            workspace.import_markdown(file)
+        assert told in refused.value.message
 
 
 def test_a_folder_that_does_not_exist_or_is_no_export_is_refused(workspace: Workspace, tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from campaigns import effort
 from entry_strategies import keys, sources, tags, texts, titles
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from integration.markdown.states import state
 from memotree_storage.model.node import new_id
@@ -98,11 +99,7 @@ def fill(workspace: Workspace, archives: list[Any]) -> None:
             session.commit("Fill")
 
 
-@pytest.mark.timeout(600)
-@settings(
-    max_examples=max(1, settings().max_examples // 2),
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@effort(4, shrink=False)
 @given(archives=ARCHIVES)
 def test_any_tree_comes_back_as_it_was(archives: list[Any], new_workspace: Callable[[], Workspace]) -> None:
     workspace = new_workspace()
@@ -129,11 +126,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.timeout(600)
-@settings(
-    max_examples=max(1, settings().max_examples // 4),
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@effort(4, shrink=False)
 @given(archives=ARCHIVES, data=st.data())
 def test_any_edits_make_the_workspace_what_the_files_say(
     archives: list[Any], data: st.DataObject, new_workspace: Callable[[], Workspace]
