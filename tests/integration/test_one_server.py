@@ -1,26 +1,28 @@
 """Only one server works on a data folder, with any stores; the next one can start once it has ended."""
 
 import asyncio
-import os
-import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
 import psycopg
 import pytest
-from crash.service import ServerEndedError, Service, start
+from crash.service import Service, start
+from forked import run
 from integration.calls import Calls
 from memotree_storage.embedded.lock import LOCK_FILE
 from memotree_storage.embedded.qdrant import EmbeddedQdrant
+from memotree_storage.errors import MemoTreeError
 from memotree_storage.model.node import new_id
-from memotree_storage.postgres import ownership
+from memotree_storage.postgres import ownership as database_ownership
 from memotree_storage.postgres.database import Connection, Database
 from memotree_storage.postgres.ownership import DatabaseInUseError, DatabaseOwnership
 from memotree_storage.postgres.reach import DatabaseUnavailableError
 from psycopg.conninfo import conninfo_to_dict
 
+from memotree.composition import compose
 from memotree.server.announcement import read_announcement
+from memotree.settings import load_settings
 
 pytestmark = pytest.mark.requirement("STORE-2", "STORE-6")
 
@@ -55,58 +57,96 @@ async def server(tmp_path: Path, shared: dict[str, str]) -> AsyncIterator[Servic
         service.kill()
 
 
-async def answers(service: Service) -> bool:
+async def answers(service: Service) -> str:
+    """Make a workspace, and return its id."""
     async with service.channel() as channel:
-        return bool((await Calls(channel, f"w-{new_id()}").begin()).session)
+        return (await Calls(channel, f"w-{new_id()}").begin()).workspace
 
 
-@pytest.mark.parametrize("stores", ["of others", "embedded"])
+async def refusal(data: Path, settings: Mapping[str, str]) -> str:
+    """What is said about the start of a server that is refused."""
+    given = {name.removeprefix("MEMOTREE_").lower(): value for name, value in settings.items()}
+    with pytest.raises(MemoTreeError) as refused:
+        async with compose(load_settings(data_folder=data, **given)):
+            pass
+    return refused.value.message
+
+
+async def command(*arguments: str) -> tuple[int, str]:
+    """Run ``memotree``; return the exit status and its output in one line."""
+    status, told = await asyncio.to_thread(run, *arguments)
+    return status, " ".join(told.split())
+
+
 async def test_a_second_server_on_the_data_folder_is_refused_and_the_error_names_the_first(
-    server: Service, tmp_path: Path, shared: dict[str, str], stores: str
+    server: Service, shared: dict[str, str]
 ) -> None:
-    with pytest.raises(ServerEndedError) as refused:
-        await start(server.data, tmp_path / "second.log", environment=shared if stores == "of others" else None)
-    assert f"The data folder {server.data} is in use by process {server.pid}; stop that server" in str(refused.value)
+    expected = f"in use by process {server.pid}; stop that server"
+    for stores, settings in {"of others": shared, "embedded": {}}.items():
+        assert f"The data folder {server.data} is {expected}" in await refusal(server.data, settings), stores
+    status, told = await command("serve", "--data", str(server.data), "--port", "0")
+    assert status != 0
+    assert expected in told
+    assert "Traceback" not in told
     found = read_announcement(server.data)
     assert found is not None
     assert (found.pid, found.address) == (server.pid, server.address)
-    assert await answers(server)
-
-
-async def test_the_command_line_names_the_server_on_the_folder_and_gives_advice(
-    server: Service, shared: dict[str, str]
-) -> None:
-    status, told = await cli(shared, "serve", "--data", str(server.data), "--port", "0")
-    assert status != 0
-    assert f"in use by process {server.pid}; stop that server" in " ".join(told.split())
-    assert "Traceback" not in told
-
-
-async def test_a_killed_server_leaves_the_data_folder_free(
-    server: Service, tmp_path: Path, shared: dict[str, str]
-) -> None:
-    note = (server.data / LOCK_FILE).read_text()
-    assert note.startswith(f"{server.pid}\n")
-    server.kill()
-    assert (server.data / LOCK_FILE).read_text() == note  # it names an ended process, which blocks no start
-    second = await start(server.data, tmp_path / "second.log", environment=shared)
-    try:
-        assert await answers(second)
-    finally:
-        assert await second.stop() == 0
-    third = await start(server.data, tmp_path / "third.log", environment=shared)
-    third.kill()
-
-
-async def test_verify_uses_the_running_server_of_the_folder(server: Service, shared: dict[str, str]) -> None:
-    async with server.channel() as channel:
-        workspace = (await Calls(channel, f"w-{new_id()}").begin()).workspace
-    status, told = await cli(shared, "verify", "--address", server.address, "--workspace", workspace)
+    status, told = await command("verify", "--address", server.address, "--workspace", await answers(server))
     assert status == 0, told
 
 
 @pytest.mark.requirement("STORE-8")
-async def test_after_an_outage_a_server_uses_the_database_only_if_nobody_has_taken_it(
+async def test_a_killed_server_leaves_the_data_folder_and_the_database_free(
+    server: Service, tmp_path: Path, shared: dict[str, str]
+) -> None:
+    workspace = await answers(server)
+    note = (server.data / LOCK_FILE).read_text()
+    assert note.startswith(f"{server.pid}\n")
+    server.kill()
+    assert (server.data / LOCK_FILE).read_text() == note  # it names an ended process, which blocks no start
+    moved = tmp_path / "moved"
+    server.data.rename(moved)
+    again = await start(moved, tmp_path / "second.log", environment=shared)  # the id of a folder moves with it
+    try:
+        status, told = await command("verify", "--address", again.address, "--workspace", workspace)
+        assert status == 0, told
+        assert await again.stop() == 0
+    finally:
+        again.kill()
+
+
+@pytest.mark.requirement("STORE-8")
+async def test_a_server_with_another_data_folder_is_refused_by_the_database(
+    server: Service, tmp_path: Path, shared: dict[str, str]
+) -> None:
+    other = tmp_path / "other"
+    told = await refusal(other, shared)
+    assert f"belongs to the data folder {server.data}, not to {other}; two folders would delete" in told
+    assert "Stop that server" in told
+    assert await answers(server)
+    assert await server.stop() == 0
+    told = await refusal(other, shared)  # no server runs now, but the rows are of the first one
+    assert f"belongs to the data folder {server.data}, not to {other}" in told
+    way_out = told.partition("make this one its owner with `echo ")[2].partition("`")[0]
+    folder_id, _, path = way_out.partition(" > ")
+    await asyncio.to_thread(Path(path).write_text, f"{folder_id}\n")
+    owner = await start(other, tmp_path / "second.log", environment=shared)
+    try:
+        assert await answers(owner)
+    finally:
+        owner.kill()
+
+
+async def cannot_acquire(ownership: DatabaseOwnership) -> None:
+    """Check that another one has the database, without patience with one that is just ending."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database_ownership, "_PATIENCE", 0)
+        with pytest.raises(DatabaseInUseError):
+            await ownership.acquire()
+
+
+@pytest.mark.requirement("STORE-8")
+async def test_after_an_outage_a_server_uses_the_database_only_if_no_other_has_taken_it(
     tmp_path: Path, database_url: str
 ) -> None:
     """The server of a copy of the folder has the same id, so only the lock in the database tells them apart."""
@@ -130,8 +170,7 @@ async def test_after_an_outage_a_server_uses_the_database_only_if_nobody_has_tak
                 await copy.release()
             async with database.connection() as conn:
                 await conn.execute("select 1")
-            with pytest.raises(DatabaseInUseError):
-                await copy.acquire()
+            await cannot_acquire(copy)
     finally:
         await database.close()
         await owner.release()
@@ -142,7 +181,7 @@ async def test_a_connection_that_answers_nothing_is_given_up(
     tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when a network drops its packets: calls would wait for it until the system gives up."""
-    monkeypatch.setattr(ownership, "_ANSWER", 0.2)
+    monkeypatch.setattr(database_ownership, "_ANSWER", 0.2)
     owner = DatabaseOwnership(database_url, tmp_path)
     await owner.acquire()
     silent = owner._conn
@@ -152,21 +191,20 @@ async def test_a_connection_that_answers_nothing_is_given_up(
         await owner.hold_again()
         assert silent.closed
         assert owner._conn is not silent
-        with pytest.raises(DatabaseInUseError):
-            await DatabaseOwnership(database_url, tmp_path).acquire()
+        await cannot_acquire(DatabaseOwnership(database_url, tmp_path))
     finally:
         await owner.release()
 
 
 @pytest.mark.requirement("STORE-8")
 @pytest.mark.parametrize("how", ["cancelled", "released"])
-async def test_whoever_leaves_while_the_lock_is_taken_again_leaves_no_connection(
+async def test_an_owner_that_leaves_while_it_takes_the_lock_again_leaves_no_connection(
     tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     """It could have the lock, and then this server would be the other one that has taken the database."""
     owner = DatabaseOwnership(database_url, tmp_path)
     await owner.acquire()
-    lock, locked, may_go_on = ownership._lock, asyncio.Event(), asyncio.Event()
+    lock, locked, may_go_on = database_ownership._lock, asyncio.Event(), asyncio.Event()
 
     async def slow(conn: Connection, patience: float) -> bool:
         found = await lock(conn, patience)
@@ -174,7 +212,7 @@ async def test_whoever_leaves_while_the_lock_is_taken_again_leaves_no_connection
         await may_go_on.wait()
         return found
 
-    monkeypatch.setattr(ownership, "_lock", slow)
+    monkeypatch.setattr(database_ownership, "_lock", slow)
     await _end_other_connections(database_url)
     taking = asyncio.create_task(owner.hold_again())
     async with asyncio.timeout(60):
@@ -197,59 +235,3 @@ async def _end_other_connections(database_url: str) -> None:
             "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
             " where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'"
         )
-
-
-@pytest.mark.requirement("STORE-8")
-async def test_a_server_with_another_data_folder_is_refused_by_the_database(
-    server: Service, tmp_path: Path, shared: dict[str, str]
-) -> None:
-    other = tmp_path / "other"
-    told = await refused(other, tmp_path / "second.log", shared)
-    assert f"belongs to the data folder {server.data}, not to {other}; two folders would delete" in told
-    assert "Stop that server" in told
-    assert await answers(server)
-    assert await server.stop() == 0
-    told = await refused(other, tmp_path / "third.log", shared)  # nobody runs now, but the rows are of the first one
-    assert f"belongs to the data folder {server.data}, not to {other}" in told
-    way_out = told.partition("make this one its owner with `echo ")[2].partition("`")[0]
-    folder_id, _, path = way_out.partition(" > ")
-    await asyncio.to_thread(Path(path).write_text, f"{folder_id}\n")
-    owner = await start(other, tmp_path / "fourth.log", environment=shared)
-    assert await answers(owner)
-    assert await owner.stop() == 0
-
-
-@pytest.mark.requirement("STORE-8")
-async def test_a_killed_server_leaves_the_database_free(
-    server: Service, tmp_path: Path, shared: dict[str, str]
-) -> None:
-    async with server.channel() as channel:
-        workspace = (await Calls(channel, f"w-{new_id()}").begin()).workspace
-    server.kill()
-    moved = tmp_path / "moved"
-    server.data.rename(moved)
-    again = await start(moved, tmp_path / "second.log", environment=shared)  # the id of a folder moves with it
-    try:
-        status, told = await cli(shared, "verify", "--address", again.address, "--workspace", workspace)
-        assert status == 0, told
-    finally:
-        again.kill()
-
-
-async def refused(data: Path, log: Path, settings: Mapping[str, str]) -> str:
-    """Start a server that is refused; return what it says."""
-    with pytest.raises(ServerEndedError) as error:
-        await start(data, log, environment=settings)
-    return str(error.value)
-
-
-async def cli(settings: Mapping[str, str], *arguments: str) -> tuple[int, str]:
-    """Run ``memotree``; return the exit code and its output."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "memotree.cli", *arguments),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        env={**os.environ, **settings, "COLUMNS": "200"},
-    )
-    output, _ = await asyncio.wait_for(process.communicate(), 60)
-    return process.returncode or 0, output.decode(errors="replace")
