@@ -31,10 +31,3 @@ async def change(world: World, statement: str, *arguments: Any) -> None:
         else:
             assert cursor.rowcount > 0
             return
-
-
-async def node_of(world: World, title: str) -> str:
-    async with world.store.database.connection() as conn:
-        row = await (await conn.execute("select entry_id from mirror.version where title = %s", (title,))).fetchone()
-    assert row is not None
-    return str(row[0])
