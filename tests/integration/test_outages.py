@@ -15,12 +15,16 @@ from typing import Any, Final, TypeVar
 
 import grpc
 import pytest
+from campaigns import budget
 from crash.service import POLL, Service, start
 from integration.calls import Calls, reason
 from memotree_storage.model.node import new_id
 from unit.storage.git.judge import Judge
 
-from memotree.v1 import history_service_pb2, maintenance_service_pb2, node_service_pb2, types_pb2
+from memotree.v1 import history_service_pb2 as history
+from memotree.v1 import maintenance_service_pb2 as maintenance
+from memotree.v1 import node_service_pb2 as nodes
+from memotree.v1 import types_pb2
 
 DEADLINE: Final = 60.0
 POSTGRES: Final = "bin/postgres -D"
@@ -68,89 +72,75 @@ async def until(question: Callable[[], bool], what: str) -> None:
         await asyncio.sleep(POLL)
 
 
-async def build(calls: Calls, count: int = 6) -> dict[str, str]:
+async def build(calls: Calls, count: int = 4) -> dict[str, str]:
     """Make some commits: nodes with a unique word each, one changed, one deleted; return the contents by id."""
     contents = {}
     for number in range(count):
         content = f"Chapter {number} tells of orchards and of zqword{number}."
         contents[await calls.create(content, tags=["book"])] = content
-        await calls.commit(f"Write chapter {number}", create_tag=number == count // 2, tag_name=_tag(number, count))
+        tag = {"create_tag": True, "tag_name": "v1"} if number == count // 2 else {}
+        await calls.commit(f"Write chapter {number}", **tag)
     first, second, *_ = contents
     contents[first] = "Chapter 0, written anew, tells of zqanew."
-    await calls.nodes.UpdateNode(
-        node_service_pb2.UpdateNodeRequest(
-            workspace=calls.workspace, session_id=calls.session, node_id=first, content=contents[first]
-        )
-    )
-    await calls.nodes.DeleteNode(
-        node_service_pb2.DeleteNodeRequest(workspace=calls.workspace, session_id=calls.session, node_id=second)
-    )
+    inside = {"workspace": calls.workspace, "session_id": calls.session}
+    await calls.nodes.UpdateNode(nodes.UpdateNodeRequest(**inside, node_id=first, content=contents[first]))
+    await calls.nodes.DeleteNode(nodes.DeleteNodeRequest(**inside, node_id=second))
     del contents[second]
     await calls.commit("Revise")
     return contents
 
 
-def _tag(number: int, count: int) -> str:
-    return "v1" if number == count // 2 else ""
+async def hits(calls: Calls, query: str, revision: str, kind: int = nodes.SEARCH_TYPE_FULL_TEXT) -> list[Any]:
+    """What a search finds, with scores and previews."""
+    asked = {"workspace": calls.workspace, "revision": revision, "query": query}
+    answer = await calls.nodes.SearchNodes(nodes.SearchNodesRequest(**asked, search_type=kind))
+    return [(hit.node.id, round(hit.score, 5), hit.preview) for hit in answer.hits]
 
 
 async def answers(calls: Calls) -> dict[str, Any]:
     """All answers about the committed state: reads, children, history, hits with scores; at several revisions."""
     seen: dict[str, Any] = {}
+    place = {"workspace": calls.workspace}
     for revision in ("", "v1"):
-        children = await calls.nodes.ListChildren(
-            node_service_pb2.ListChildrenRequest(
-                workspace=calls.workspace,
-                revision=revision,
-                parent_id=calls.root,
-                level=types_pb2.LEVEL_OF_DETAIL_DETAIL,
-            )
-        )
+        below = {"parent_id": calls.root, "level": types_pb2.LEVEL_OF_DETAIL_DETAIL}
+        children = await calls.nodes.ListChildren(nodes.ListChildrenRequest(**place, revision=revision, **below))
         seen[f"children at {revision}"] = [node.SerializeToString(deterministic=True) for node in children.nodes]
-        for kind in (
-            node_service_pb2.SEARCH_TYPE_FULL_TEXT,
-            node_service_pb2.SEARCH_TYPE_SEMANTIC,
-            node_service_pb2.SEARCH_TYPE_HYBRID,
-        ):
-            for query in ("orchards", "zqword2", "zqanew", "chapter tells"):
-                answer = await calls.nodes.SearchNodes(
-                    node_service_pb2.SearchNodesRequest(
-                        workspace=calls.workspace, revision=revision, query=query, search_type=kind
-                    )
-                )
-                seen[f"{node_service_pb2.SearchType.Name(kind)} of {query} at {revision}"] = [
-                    (hit.node.id, round(hit.score, 5), hit.preview) for hit in answer.hits
-                ]
-        log = await calls.history.ListCommits(
-            history_service_pb2.ListCommitsRequest(workspace=calls.workspace, revision=revision)
-        )
+        for kind in (nodes.SEARCH_TYPE_FULL_TEXT, nodes.SEARCH_TYPE_SEMANTIC, nodes.SEARCH_TYPE_HYBRID):
+            for query in ("zqword2", "zqanew", "chapter tells"):
+                name = f"{nodes.SearchType.Name(kind)} of {query} at {revision}"
+                seen[name] = await hits(calls, query, revision, kind)
+        log = await calls.history.ListCommits(history.ListCommitsRequest(**place, revision=revision))
         seen[f"log at {revision}"] = [commit.SerializeToString(deterministic=True) for commit in log.commits]
     for node in children.nodes:
-        revisions = await calls.history.ListNodeRevisions(
-            history_service_pb2.ListNodeRevisionsRequest(workspace=calls.workspace, node_id=node.id)
-        )
-        seen[f"revisions of {node.id}"] = [item.commit.id for item in revisions.revisions]
-    tags = await calls.history.ListTags(history_service_pb2.ListTagsRequest(workspace=calls.workspace))
+        asked = history.ListNodeRevisionsRequest(**place, node_id=node.id)
+        revisions = (await calls.history.ListNodeRevisions(asked)).revisions
+        seen[f"revisions of {node.id}"] = [item.commit.id for item in revisions]
+    tags = await calls.history.ListTags(history.ListTagsRequest(**place))
     seen["tags"] = [(tag.name, tag.commit_id) for tag in tags.tags]
     return seen
 
 
-@pytest.mark.requirement("GIT-1", "STORE-3", "STORE-4", "GIT-4", "GIT-5")
-async def test_deleting_qdrant_or_both_mirrors_changes_no_answer_about_what_is_committed(tmp_path: Path) -> None:
-    data, log = tmp_path / "data", tmp_path / "server.log"
-    service = await start(data, log)
+@pytest.mark.requirement("GIT-1", "STORE-3", "STORE-4", "GIT-4", "GIT-5", "STORE-6")
+async def test_without_a_git_program_and_after_the_loss_of_both_mirrors_all_answers_stay_the_same(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "bin").mkdir()
+    data, log, environment = tmp_path / "data", tmp_path / "server.log", {"PATH": str(tmp_path / "bin")}
+    service = await start(data, log, environment=environment)
     try:
         async with service.channel() as channel:
             calls = await Calls(channel, "garden").begin()
-            await build(calls)
+            contents = await build(calls)
             before = await answers(calls)
+        assert len(before["children at "]) == len(contents)
         assert before["SEARCH_TYPE_FULL_TEXT of zqanew at "] != []
         assert before["SEARCH_TYPE_FULL_TEXT of zqanew at v1"] == []
         for gone in (("qdrant",), ("postgres", "qdrant")):
-            await service.stop()
+            assert await service.stop() == 0
+            Judge(data / calls.repository).check()
             for name in gone:
                 await asyncio.to_thread(shutil.rmtree, data / name)
-            service = await start(data, log)
+            service = await start(data, log, environment=environment)
             async with service.channel() as channel:
                 again = Calls(channel, "garden")
                 again.root = calls.root
@@ -161,35 +151,14 @@ async def test_deleting_qdrant_or_both_mirrors_changes_no_answer_about_what_is_c
         service.kill()
 
 
-@pytest.mark.requirement("STORE-6", "GIT-1")
-async def test_without_a_git_program_everything_works(tmp_path: Path) -> None:
-    (tmp_path / "bin").mkdir()
-    service = await start(tmp_path / "data", tmp_path / "server.log", environment={"PATH": str(tmp_path / "bin")})
-    try:
-        async with service.channel() as channel:
-            calls = await Calls(channel, "garden").begin()
-            contents = await build(calls)
-            seen = await answers(calls)
-        assert await service.stop() == 0
-        assert len(seen["children at "]) == len(contents)
-        Judge(service.data / calls.repository).check()
-        service = await start(tmp_path / "data", tmp_path / "server.log", environment={"PATH": str(tmp_path / "bin")})
-        async with service.channel() as channel:
-            again = Calls(channel, "garden")
-            again.root = calls.root
-            assert await answers(again) == seen
-    finally:
-        service.kill()
-
-
 @pytest.mark.requirement("STORE-6", "STORE-1", "STORE-2", "SERVE-2")
 async def test_a_killed_postgres_comes_back_by_itself_and_nothing_is_lost(server: Service, calls: Calls) -> None:
     staged = await calls.create("staged before the fall")
     made: list[str] = []
     reasons: list[str] = []
-    for turn in range(3):
+    for turn in range(2):
         os.kill(server.child(POSTGRES), signal.SIGKILL)
-        for number in range(3):
+        for number in range(2):
             # The same ids in each attempt: a call that failed may or may not have taken effect.
             creation = calls.creation(f"after fall {turn}, {number}", request_id=new_id())
             _, before = await until_answered(calls.nodes.CreateNode, creation)
@@ -222,16 +191,13 @@ async def test_a_postgres_outage_during_commits_leaves_one_commit_per_request(se
         return done
 
     working = asyncio.create_task(commit_on())
-    restarts = 0
-    for _ in range(4):
+    for _ in range(budget(2)):
         postgres = server.child(POSTGRES)
         await asyncio.wait({working}, timeout=0.15)  # any moment of the work will do
         os.kill(postgres, signal.SIGKILL)
         await until(partial(_is_back, server, postgres), "it is back")
-        restarts += 1
     ended.set()
     done = await working
-    assert restarts == 4
     git = Judge(server.data / calls.repository)
     git.check()
     chain = git.run("rev-list", "main").split()
@@ -249,7 +215,8 @@ def _is_back(server: Service, fallen: int) -> bool:
 @pytest.mark.requirement("STORE-6", "STORE-5")
 async def test_a_killed_engine_comes_back_by_itself_and_the_search_is_right(server: Service, calls: Calls) -> None:
     contents = await build(calls)
-    before, _ = await until_answered(answers, calls)
+    before, _ = await until_answered(hits, calls, "zqword2", "v1")
+    assert before
     for turn in range(2):
         os.kill(server.child(ENGINE), signal.SIGKILL)
         late = await calls.create(f"Written while the engine is away: zqaway{turn}.")
@@ -259,9 +226,7 @@ async def test_a_killed_engine_comes_back_by_itself_and_the_search_is_right(serv
         assert set(reasons) <= {"INDEX_UNAVAILABLE"}
         for node_id, content in contents.items():
             assert (await calls.search(content.split()[-1].rstrip(".")))[0] == node_id
-    assert (await answers(calls))["SEARCH_TYPE_FULL_TEXT of zqword2 at v1"] == before[
-        "SEARCH_TYPE_FULL_TEXT of zqword2 at v1"
-    ]
+    assert await hits(calls, "zqword2", "v1") == before
 
 
 @contextlib.contextmanager
@@ -397,8 +362,8 @@ async def test_commits_and_reads_work_while_the_mirrors_are_rebuilt(server: Serv
                 assert await writer.read(writer.root) == "Below."
 
     writers = [asyncio.create_task(commit_on()) for _ in range(2)]
-    rebuild = maintenance_service_pb2.RebuildWorkspaceRequest(workspace=calls.workspace)
-    for _ in range(3):
+    rebuild = maintenance.RebuildWorkspaceRequest(workspace=calls.workspace)
+    for _ in range(budget(2)):
         async for _progress in calls.maintenance.RebuildWorkspace(rebuild):
             pass
     ended.set()
@@ -406,6 +371,6 @@ async def test_commits_and_reads_work_while_the_mirrors_are_rebuilt(server: Serv
     chain = Judge(server.data / calls.repository).run("rev-list", "main").split()
     assert set(made) <= set(chain)
     assert len(set(made)) == len(made)
-    verify = maintenance_service_pb2.VerifyWorkspaceRequest(workspace=calls.workspace)
+    verify = maintenance.VerifyWorkspaceRequest(workspace=calls.workspace)
     events = [event async for event in calls.maintenance.VerifyWorkspace(verify)]
     assert [event.difference for event in events if event.HasField("difference")] == []
