@@ -65,20 +65,19 @@ def dice(*purpose: object) -> Random:
     return Random(f"{SEED} {purpose}")
 
 
-def points(what: str, every: Sequence[str], *, hardest: str, others: int = 1) -> list[Any]:
+def points(what: str, every: Sequence[str], *, hardest: str = "") -> list[Any]:
     """The parameters of a test that ends a server at a fault point.
 
-    `make test` takes the hardest point; the campaigns of CI some others, drawn for each run; `make campaign` all.
+    `make test` takes the hardest point; the campaigns of CI one more, drawn for each run; `make campaign` all.
 
     Args:
         what: The operation.
         every: All its points.
-        hardest: The one that is always tried.
-        others: How many others CI tries.
+        hardest: The one that is always tried; none if the same steps are tried by another operation.
     """
-    rest = [point for point in every if point != hardest]
-    chosen = rest if TIMES else dice("points", what).sample(rest, others)
-    return [hardest, *(pytest.param(point, marks=pytest.mark.campaign) for point in chosen)]
+    others = [point for point in every if point != hardest]
+    chosen = others if TIMES else [dice("points", what).choice(others)]
+    return [*filter(None, [hardest]), *(pytest.param(point, marks=pytest.mark.campaign) for point in chosen)]
 
 
 # --- Hooks of pytest, for tests/conftest.py ---------------------------------------------------------------------------

@@ -90,7 +90,7 @@ async def ended(data: Path, log: Path, made: tuple[str, str, str, str]) -> None:
     assert fsck(data) == ""
 
 
-@pytest.mark.parametrize("point", points("erase", POINTS, hardest="erase.place-empty", others=2))
+@pytest.mark.parametrize("point", points("erase", POINTS, hardest="erase.place-empty"))
 async def test_a_killed_erasure_is_ended_by_the_next_server(filled: FilledFolders, tmp_path: Path, point: str) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
     made = await filled.copy(data, prepare)

@@ -126,8 +126,7 @@ async def calls_made(endpoint: ModelEndpoint, count: int) -> None:
             await asyncio.sleep(0)
 
 
-@pytest.mark.campaign
-@pytest.mark.parametrize("point", points("ingestion", POINTS, hardest="commit.swapped:2"))
+@pytest.mark.parametrize("point", points("ingestion", POINTS))
 async def test_a_killed_ingestion_is_finished_by_the_next_server_without_repeated_model_calls(
     tmp_path: Path, endpoint: ModelEndpoint, point: str
 ) -> None:

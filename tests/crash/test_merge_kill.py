@@ -149,7 +149,7 @@ async def test_a_kill_during_a_merge(killed: _Killing) -> None:
 
 @pytest.mark.campaign
 @pytest.mark.requirement("GIT-6", "STORE-1", "STORE-2", "STORE-3")
-@pytest.mark.parametrize("point", points("fast-forward", REF_POINTS, hardest="git.ref-moved"))
+@pytest.mark.parametrize("point", points("fast-forward", REF_POINTS))
 async def test_a_kill_during_a_fast_forward(killed: _Killing) -> None:
     style = history_service_pb2.MERGE_STYLE_FAST_FORWARD
     request = history_service_pb2.MergeBranchRequest(workspace=WORKSPACE, source="side", style=style, request_id="once")
@@ -158,7 +158,7 @@ async def test_a_kill_during_a_fast_forward(killed: _Killing) -> None:
 
 @pytest.mark.campaign
 @pytest.mark.requirement("GIT-7", "STORE-1", "STORE-2", "STORE-3")
-@pytest.mark.parametrize("point", points("revert", POINTS, hardest="commit.swapped"))
+@pytest.mark.parametrize("point", points("revert", POINTS))
 async def test_a_kill_during_a_revert(killed: _Killing) -> None:
     request = history_service_pb2.RevertCommitRequest(workspace=WORKSPACE, revision="main", request_id="once")
     expected = "It is red. It is small."
@@ -167,7 +167,7 @@ async def test_a_kill_during_a_revert(killed: _Killing) -> None:
 
 @pytest.mark.campaign
 @pytest.mark.requirement("GIT-7", "STORE-1", "STORE-2", "STORE-3")
-@pytest.mark.parametrize("point", points("restore", POINTS, hardest="commit.swapped"))
+@pytest.mark.parametrize("point", points("restore", POINTS))
 async def test_a_kill_during_a_restore(killed: _Killing) -> None:
     def request(node_id: str) -> history_service_pb2.RestoreNodesRequest:
         return history_service_pb2.RestoreNodesRequest(

@@ -112,7 +112,7 @@ async def over(client: AsyncClient) -> Job:
     return job
 
 
-@pytest.mark.parametrize("point", points("reindex", (*BEFORE, *AFTER), hardest="reindex.switched", others=2))
+@pytest.mark.parametrize("point", points("reindex", (*BEFORE, *AFTER), hardest="reindex.switched"))
 async def test_a_killed_change_of_the_model_is_ended_by_the_next_server(
     filled: FilledFolders, tmp_path: Path, point: str
 ) -> None:

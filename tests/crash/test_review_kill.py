@@ -37,7 +37,7 @@ async def proposable(data: Path, log: Path) -> str:
     return session.id
 
 
-@pytest.mark.parametrize("fault", points("propose", PROPOSING, hardest="commit.swapped"))
+@pytest.mark.parametrize("fault", points("propose", PROPOSING))
 async def test_a_proposal_is_whole_after_the_repeated_call(filled: FilledFolders, tmp_path: Path, fault: str) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
     session = await filled.copy(data, proposable)
@@ -60,7 +60,7 @@ async def test_a_proposal_is_whole_after_the_repeated_call(filled: FilledFolders
         service.kill()
 
 
-@pytest.mark.parametrize("fault", points("merge a proposal", MERGING, hardest="commit.swapped"))
+@pytest.mark.parametrize("fault", points("merge a proposal", MERGING))
 async def test_a_merge_is_made_once_and_recorded(filled: FilledFolders, tmp_path: Path, fault: str) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
     session = await filled.copy(data, proposable)
