@@ -22,8 +22,8 @@ KNOWN = [TRACTOR, "When does the ferry to the island leave?", "Who planted roses
 
 @pytest.mark.parametrize("strategy", [HYBRID, COLLAPSED])
 @pytest.mark.parametrize("question", UNKNOWN)
-async def test_a_recall_says_when_nothing_answers(forest: Forest, question: str, strategy: Any) -> None:
-    answer = await forest(question, strategy=strategy)
+async def test_a_recall_says_when_nothing_answers(still: Forest, question: str, strategy: Any) -> None:
+    answer = await still(question, strategy=strategy)
     assert answer.confidence == NONE
     assert answer.likelihood < 0.2
     assert list(answer.warnings) == [NOTHING_RELEVANT]
@@ -32,38 +32,38 @@ async def test_a_recall_says_when_nothing_answers(forest: Forest, question: str,
 
 @pytest.mark.parametrize("strategy", [HYBRID, COLLAPSED, LCA])
 @pytest.mark.parametrize("question", KNOWN)
-async def test_a_recall_is_sure_of_what_is_there(forest: Forest, question: str, strategy: Any) -> None:
-    answer = await forest(question, strategy=strategy)
+async def test_a_recall_is_sure_of_what_is_there(still: Forest, question: str, strategy: Any) -> None:
+    answer = await still(question, strategy=strategy)
     assert answer.confidence == STRONG
     assert answer.likelihood >= 0.7
     assert not answer.warnings
 
 
-async def test_the_best_score_of_a_recall_is_its_likelihood(forest: Forest) -> None:
+async def test_the_best_score_of_a_recall_is_its_likelihood(still: Forest) -> None:
     for question in [*UNKNOWN, *KNOWN]:
-        answer = await forest(question, include_trace=True)
+        answer = await still(question, include_trace=True)
         best = max(leaves(answer), key=lambda one: one.score, default=None)
         if best is not None:
             assert best.score == pytest.approx(answer.likelihood, abs=1e-6)
             assert sum(signal.score for signal in best.trace.signals) == pytest.approx(best.score, abs=1e-6)
 
 
-async def test_where_nothing_is_stored_nothing_is_known(forest: Forest) -> None:
-    here = pb.RecallFilter(archives=[forest.sea.id], tags=["no-such-tag"])
-    answer = await forest("ferry", filter=here)
+async def test_where_nothing_is_stored_nothing_is_known(still: Forest) -> None:
+    here = pb.RecallFilter(archives=[still.sea.id], tags=["no-such-tag"])
+    answer = await still("ferry", filter=here)
     assert answer.confidence == NONE
     assert not leaves(answer)
 
 
 @pytest.mark.parametrize("kind", ["SEARCH_TYPE_FULL_TEXT", "SEARCH_TYPE_SEMANTIC", "SEARCH_TYPE_HYBRID"])
-async def test_a_search_says_how_sure_it_is(forest: Forest, kind: str) -> None:
+async def test_a_search_says_how_sure_it_is(still: Forest, kind: str) -> None:
     async def searched(query: str) -> node_service_pb2.SearchNodesResponse:
         request = node_service_pb2.SearchNodesRequest(
-            workspace=forest.world.workspace,
+            workspace=still.world.workspace,
             query=query,
             search_type=node_service_pb2.SearchType.Value(kind),
         )
-        return await NodeSearch(forest.world.store, request, forest.world.limits).run()
+        return await NodeSearch(still.world.store, request, still.world.limits).run()
 
     nothing = await searched("xqzzy blorp")
     assert nothing.confidence == NONE
@@ -72,23 +72,23 @@ async def test_a_search_says_how_sure_it_is(forest: Forest, kind: str) -> None:
 
 
 @pytest.mark.parametrize("question", UNKNOWN)
-async def test_ask_says_that_nothing_is_known(forest: Forest, question: str) -> None:
-    answer = await asked(forest, question)
+async def test_ask_says_that_nothing_is_known(still: Forest, question: str) -> None:
+    answer = await asked(still, question)
     assert answer.text == "Nothing is known about this here."
     assert not answer.citations
     assert answer.confidence == NONE
 
 
-async def test_ask_answers_what_is_known(forest: Forest) -> None:
-    answer = await asked(forest, TRACTOR)
+async def test_ask_answers_what_is_known(still: Forest) -> None:
+    answer = await asked(still, TRACTOR)
     assert "diesel engine" in answer.text
     assert answer.citations
     assert answer.confidence == STRONG
 
 
-async def asked(forest: Forest, question: str) -> pb.Answer:
-    store = forest.world.store
+async def asked(still: Forest, question: str) -> pb.Answer:
+    store = still.world.store
     models = Models(None)  # type: ignore[arg-type]  # without a chat model, nothing is cached
-    asking = Ask(forest.recalling, DrillDown(store, models), store, models)
-    events = [event async for event in asking.ask(pb.AskRequest(workspace=forest.world.workspace, query=question))]
+    asking = Ask(still.recalling, DrillDown(store, models), store, models)
+    events = [event async for event in asking.ask(pb.AskRequest(workspace=still.world.workspace, query=question))]
     return events[-1].answer

@@ -10,6 +10,7 @@ from integration.recall.talks import COLLAPSED, GARDEN, HYBRID, LCA, TRACTOR, Fo
 from memotree.forest.recall.recall import Recall
 
 
+@pytest.mark.own_store
 @pytest.mark.requirement("STORE-4", "FOREST-8")
 @pytest.mark.parametrize("strategy", [LCA, COLLAPSED, HYBRID])
 async def test_a_recall_after_a_rebuild_reads_nothing_that_was_cached_before(forest: Forest, strategy: int) -> None:

@@ -36,8 +36,8 @@ from memotree.v1 import forest_service_pb2 as pb
 # --- HYBRID ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_reranking_model_moves_what_it_likes_to_the_front_and_the_trace_says_so(forest: Forest) -> None:
-    answer = await reranked(forest, EVERYTHING, {"ginger": 1.0})
+async def test_a_reranking_model_moves_what_it_likes_to_the_front_and_the_trace_says_so(still: Forest) -> None:
+    answer = await reranked(still, EVERYTHING, {"ginger": 1.0})
     found = leaves(answer)
     best = max(found, key=lambda one: one.score)
     assert "ginger" in best.node.content
@@ -49,9 +49,9 @@ async def test_a_reranking_model_moves_what_it_likes_to_the_front_and_the_trace_
 
 @pytest.mark.requirement("USE-4")
 @pytest.mark.parametrize("liked", [{"tractor": 0.1}, {"tractor": 1.0}, {"roses": 0.9, "tractor": 0.4}, {"boat": 0.05}])
-async def test_half_of_a_score_is_the_relevance_by_the_reranking_model(forest: Forest, liked: dict[str, float]) -> None:
-    before = {one.node.id: one.score for one in leaves(await forest(TRACTOR, token_budget=MUCH))}
-    answer = await reranked(forest, TRACTOR, liked)
+async def test_half_of_a_score_is_the_relevance_by_the_reranking_model(still: Forest, liked: dict[str, float]) -> None:
+    before = {one.node.id: one.score for one in leaves(await still(TRACTOR, token_budget=MUCH))}
+    answer = await reranked(still, TRACTOR, liked)
     after = {one.node.id: one for one in leaves(answer)}
     unlike = 0.001 * max(before.values())  # such notes are left out, unless the model likes them
     for node_id, one in after.items():
@@ -84,13 +84,13 @@ async def test_a_copy_of_a_document_does_not_fill_the_budget_twice(forest: Fores
 
 
 @pytest.mark.requirement("FOREST-8", "FOREST-15")
-async def test_recall_packs_leaves_in_document_order_under_the_budget(forest: Forest) -> None:
-    answer = await forest(token_budget=40)
+async def test_recall_packs_leaves_in_document_order_under_the_budget(still: Forest) -> None:
+    answer = await still(token_budget=40)
     assert "tractor" in answer.text
     assert 0 < answer.tokens_used <= answer.token_budget == 40
     assert answer.tokens_used == sum(one.tokens for one in leaves(answer))
     assert answer.leaves_considered == len(GARDEN) + len(SEA)
-    assert answer.commit_id == forest.commit
+    assert answer.commit_id == still.commit
     for passage in answer.passages:
         lines = GARDEN if passage.archive_name == "notes" else SEA
         places = [lines.index(one.node.content) for one in passage.nodes]
@@ -104,17 +104,17 @@ async def test_recall_packs_leaves_in_document_order_under_the_budget(forest: Fo
 
 @pytest.mark.requirement("FOREST-8")
 @pytest.mark.parametrize("budget", [1, 5, 11, 12, 13, 30, 60, 100])
-async def test_no_budget_is_ever_exceeded(forest: Forest, budget: int) -> None:
-    answer = await forest(token_budget=budget)
+async def test_no_budget_is_ever_exceeded(still: Forest, budget: int) -> None:
+    answer = await still(token_budget=budget)
     assert sum(count_tokens(text) for text in texts(answer)) == answer.tokens_used <= budget
     is_refused = any("too small for anything" in warning for warning in answer.warnings)
     assert is_refused == (answer.tokens_used == 0) == (budget < 8), "no silence without its reason"
 
 
 @pytest.mark.requirement("FOREST-8")
-async def test_a_trace_has_shares_that_add_up_the_path_from_the_root_and_a_sentence(forest: Forest) -> None:
+async def test_a_trace_has_shares_that_add_up_the_path_from_the_root_and_a_sentence(still: Forest) -> None:
     for strategy in (LCA, COLLAPSED, HYBRID):
-        answer = await forest(strategy=strategy, include_trace=True)
+        answer = await still(strategy=strategy, include_trace=True)
         found = [*leaves(answer), *answer.nodes]
         assert found
         for one in found:
@@ -123,7 +123,7 @@ async def test_a_trace_has_shares_that_add_up_the_path_from_the_root_and_a_sente
             assert all(signal.score >= 0 for signal in one.trace.signals)
             assert [node.id for node in one.trace.route] == list(one.node.path)
             assert one.trace.reason.endswith(".")
-    without = await forest()
+    without = await still()
     assert not any(one.HasField("trace") for one in leaves(without))
 
 
@@ -181,12 +181,12 @@ async def test_a_leaf_over_the_budget_is_cut_to_its_best_part_with_a_warning(for
 
 
 @pytest.mark.requirement("FOREST-6", "FOREST-15")
-async def test_several_hits_of_one_tree_become_their_common_ancestor_with_the_best_score(forest: Forest) -> None:
-    single = await forest("ferry to the island", strategy=LCA, top_k=1)
-    assert [one.node.id for one in single.nodes] == [forest.ferry[1].id]
+async def test_several_hits_of_one_tree_become_their_common_ancestor_with_the_best_score(still: Forest) -> None:
+    single = await still("ferry to the island", strategy=LCA, top_k=1)
+    assert [one.node.id for one in single.nodes] == [still.ferry[1].id]
     assert single.nodes[0].node.content == SEA[0]
-    answer = await forest("ferry to the island", strategy=LCA, top_k=MUCH, filter=pb.RecallFilter(archives=["sea"]))
-    assert [one.node.id for one in answer.nodes] == [forest.ferry[0].id]
+    answer = await still("ferry to the island", strategy=LCA, top_k=MUCH, filter=pb.RecallFilter(archives=["sea"]))
+    assert [one.node.id for one in answer.nodes] == [still.ferry[0].id]
     assert answer.nodes[0].score == pytest.approx(single.nodes[0].score)
     assert answer.nodes[0].node.summary
     assert not answer.nodes[0].node.content
@@ -202,12 +202,12 @@ async def test_hits_under_two_roots_of_one_archive_are_not_combined(forest: Fore
 
 
 @pytest.mark.requirement("FOREST-15")
-async def test_collapsed_returns_the_best_nodes_of_all_levels_within_the_budget(forest: Forest) -> None:
-    answer = await forest("people talk about a tractor", strategy=COLLAPSED, top_k=5)
+async def test_collapsed_returns_the_best_nodes_of_all_levels_within_the_budget(still: Forest) -> None:
+    answer = await still("people talk about a tractor", strategy=COLLAPSED, top_k=5)
     assert 3 <= len(answer.nodes) <= 5
     assert {one.node.type for one in answer.nodes} == {"summary_node", "leaf_chunk"}
     assert [one.score for one in answer.nodes] == sorted((one.score for one in answer.nodes), reverse=True)
-    narrow = await forest("people talk about a tractor", strategy=COLLAPSED, top_k=5, token_budget=16)
+    narrow = await still("people talk about a tractor", strategy=COLLAPSED, top_k=5, token_budget=16)
     assert 0 < narrow.tokens_used == sum(one.tokens for one in narrow.nodes) <= 16
 
 
@@ -216,18 +216,18 @@ async def test_collapsed_returns_the_best_nodes_of_all_levels_within_the_budget(
 
 @pytest.mark.requirement("FOREST-8")
 @pytest.mark.parametrize("strategy", [LCA, COLLAPSED, HYBRID])
-async def test_a_filter_by_model_or_archive_excludes_all_others(forest: Forest, strategy: int) -> None:
+async def test_a_filter_by_model_or_archive_excludes_all_others(still: Forest, strategy: int) -> None:
     for wanted in (
         pb.RecallFilter(model_id="another-agent"),
         pb.RecallFilter(archives=["sea"]),
         pb.RecallFilter(archives=["sea", "notes"], model_id="another-agent"),
-        pb.RecallFilter(scope_node_id=forest.ferry[0].id),
+        pb.RecallFilter(scope_node_id=still.ferry[0].id),
     ):
-        answer = await forest(strategy=strategy, filter=wanted)  # type: ignore[arg-type]
+        answer = await still(strategy=strategy, filter=wanted)  # type: ignore[arg-type]
         found = [one.node.archive_id for one in [*leaves(answer), *answer.nodes]]
         assert found
-        assert set(found) == {forest.sea.id}
-    nobody = await forest(strategy=strategy, filter=pb.RecallFilter(model_id="nobody"))  # type: ignore[arg-type]
+        assert set(found) == {still.sea.id}
+    nobody = await still(strategy=strategy, filter=pb.RecallFilter(model_id="nobody"))  # type: ignore[arg-type]
     assert not leaves(nobody)
     assert not nobody.nodes
     assert any("nobody" in warning for warning in nobody.warnings)
@@ -280,17 +280,17 @@ async def test_nodes_are_filtered_by_tag_type_time_and_scope(forest: Forest, str
     ids=str,
 )
 async def test_a_request_that_cannot_be_right_is_refused_by_field(
-    forest: Forest, fields: dict[str, Any], field: str
+    still: Forest, fields: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(InvalidInputError) as caught:
-        await forest(**fields)
+        await still(**fields)
     assert [fault.field for fault in caught.value.violations] == [field]
 
 
 @pytest.mark.parametrize("wanted", [{"archives": ["nowhere"]}, {"scope_node_id": "0" * 16}], ids=str)
-async def test_a_missing_archive_or_scope_is_not_found(forest: Forest, wanted: dict[str, Any]) -> None:
+async def test_a_missing_archive_or_scope_is_not_found(still: Forest, wanted: dict[str, Any]) -> None:
     with pytest.raises(NotFoundError):
-        await forest(filter=pb.RecallFilter(**wanted))
+        await still(filter=pb.RecallFilter(**wanted))
 
 
 @pytest.mark.parametrize("strategy", [LCA, COLLAPSED, HYBRID])

@@ -1,6 +1,7 @@
 """A receipt says how an answer came about, and gives the same answer again after other commits."""
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -32,21 +33,21 @@ async def crowd(forest: Forest) -> None:
     await world.put(world.node("New", content=TRACTOR, relations=(Relation("SUPERSEDES", forest.garden[4].id),)))
 
 
-@pytest.mark.parametrize("strategy", EVERY)
-@pytest.mark.parametrize("wanted", [{}, {"archives": ["notes"]}, {"tags": ["garden"]}, {"valid_at": "2024-05-01"}])
-async def test_the_same_receipt_gives_the_same_answer_again(
-    forest: Forest, strategy: int, wanted: dict[str, Any]
-) -> None:
-    asked: dict[str, Any] = {"strategy": strategy, "top_k": 5, "token_budget": 25, "filter": pb.RecallFilter(**wanted)}
-    answer = await forest(**asked)
-    assert answer.receipt.commit_id == answer.commit_id
+async def test_the_same_receipt_gives_the_same_answer_again(forest: Forest) -> None:
+    wanted: list[dict[str, Any]] = [{}, {"archives": ["notes"]}, {"tags": ["garden"]}, {"valid_at": "2024-05-01"}]
+    asked: list[dict[str, Any]] = [
+        {"strategy": strategy, "top_k": 5, "token_budget": 25, "filter": pb.RecallFilter(**each)}
+        for strategy, each in product(EVERY, wanted)
+    ]
+    answers = [await forest(**each) for each in asked]
     await crowd(forest)
-    again = await forest(receipt=answer.receipt)
-    assert same(answer, again)
-    assert not same(answer, await forest(**asked)) or wanted == {"tags": ["garden"]}
-    fresh = Recall(forest.world.store, forest.world.limits, Models(forest.world.store.embedder))
-    request = pb.RecallRequest(workspace=forest.world.workspace, query=TRACTOR, receipt=answer.receipt)
-    assert same(answer, await fresh.recall(request)), "without anything in memory, too"
+    for each, answer in zip(asked, answers, strict=True):
+        assert answer.receipt.commit_id == answer.commit_id == forest.commit
+        assert same(answer, await forest(receipt=answer.receipt)), each
+        assert not same(answer, await forest(**each)) or each["filter"].tags, each
+        fresh = Recall(forest.world.store, forest.world.limits, Models(forest.world.store.embedder))
+        request = pb.RecallRequest(workspace=forest.world.workspace, query=TRACTOR, receipt=answer.receipt)
+        assert same(answer, await fresh.recall(request)), f"without anything in memory, too: {each}"
 
 
 async def test_the_selection_of_archives_by_the_index_is_repeated(forest: Forest) -> None:
@@ -96,14 +97,14 @@ async def test_a_receipt_of_staged_changes_holds_while_they_are_the_same(forest:
         await forest(receipt=answer.receipt)
 
 
-async def test_a_receipt_of_another_model_or_method_is_refused_with_the_cause(forest: Forest) -> None:
-    receipt = (await forest()).receipt
+async def test_a_receipt_of_another_model_or_method_is_refused_with_the_cause(still: Forest) -> None:
+    receipt = (await still()).receipt
     for field, cause in (("method", "method"), ("embedding_model", "embedding"), ("rerank_model", "reranking")):
         other = pb.RecallReceipt()
         other.CopyFrom(receipt)
         setattr(other, field, "another")
         with pytest.raises(ReceiptNotRepeatableError, match=f"{cause}.* was another and is"):
-            await forest(receipt=other)
+            await still(receipt=other)
 
 
 @pytest.mark.parametrize(
@@ -116,25 +117,25 @@ async def test_a_receipt_of_another_model_or_method_is_refused_with_the_cause(fo
         ("filter", pb.RecallFilter(tags=["x"])),
     ],
 )
-async def test_nothing_else_may_be_given_with_a_receipt(forest: Forest, field: str, value: Any) -> None:
-    receipt = (await forest()).receipt
+async def test_nothing_else_may_be_given_with_a_receipt(still: Forest, field: str, value: Any) -> None:
+    receipt = (await still()).receipt
     with pytest.raises(InvalidInputError, match=field):
-        await forest(receipt=receipt, **{field: value})
+        await still(receipt=receipt, **{field: value})
 
 
-async def test_a_receipt_is_about_one_question_and_whole(forest: Forest) -> None:
-    receipt = (await forest()).receipt
+async def test_a_receipt_is_about_one_question_and_whole(still: Forest) -> None:
+    receipt = (await still()).receipt
     with pytest.raises(InvalidInputError, match="SHA-256"):
-        await forest("What about the sea?", receipt=receipt)
+        await still("What about the sea?", receipt=receipt)
     with pytest.raises(InvalidInputError, match="whole receipt"):
-        await forest(receipt=pb.RecallReceipt(query_sha256=receipt.query_sha256))
+        await still(receipt=pb.RecallReceipt(query_sha256=receipt.query_sha256))
     receipt.moment.seconds = 1 << 62
     with pytest.raises(InvalidInputError, match=r"receipt\.moment"):
-        await forest(receipt=receipt)
+        await still(receipt=receipt)
 
 
-async def test_a_receipt_is_stored_as_json(forest: Forest) -> None:
-    answer = await forest(token_budget=25)
+async def test_a_receipt_is_stored_as_json(still: Forest) -> None:
+    answer = await still(token_budget=25)
     stored = Receipt.from_wire(answer.receipt)
     assert Receipt.from_json(stored.text) == stored
     assert stored.to_wire() == answer.receipt
@@ -143,29 +144,29 @@ async def test_a_receipt_is_stored_as_json(forest: Forest) -> None:
         Receipt.from_json("{")
 
 
-async def test_a_forged_receipt_neither_leaves_the_filter_nor_changes_what_others_get(forest: Forest) -> None:
-    answer = await forest(filter=pb.RecallFilter(archives=["notes"]))
-    fresh = Recall(forest.world.store, forest.world.limits, Models(forest.world.store.embedder))
+async def test_a_forged_receipt_neither_leaves_the_filter_nor_changes_what_others_get(still: Forest) -> None:
+    answer = await still(filter=pb.RecallFilter(archives=["notes"]))
+    fresh = Recall(still.world.store, still.world.limits, Models(still.world.store.embedder))
 
     def forged(receipt: pb.RecallReceipt, *archives: str) -> pb.RecallRequest:
         receipt.selected_archives[:] = archives
-        return pb.RecallRequest(workspace=forest.world.workspace, query=TRACTOR, receipt=receipt)
+        return pb.RecallRequest(workspace=still.world.workspace, query=TRACTOR, receipt=receipt)
 
     with pytest.raises(InvalidInputError, match="selected"):
-        await fresh.recall(forged(answer.receipt, forest.sea.id))
-    whole = await forest()
-    doubled = await fresh.recall(forged(whole.receipt, forest.sea.id, forest.sea.id))
+        await fresh.recall(forged(answer.receipt, still.sea.id))
+    whole = await still()
+    doubled = await fresh.recall(forged(whole.receipt, still.sea.id, still.sea.id))
     assert doubled.leaves_considered == len(SEA)
-    honest = await fresh.recall(pb.RecallRequest(workspace=forest.world.workspace, query=TRACTOR))
+    honest = await fresh.recall(pb.RecallRequest(workspace=still.world.workspace, query=TRACTOR))
     assert honest.leaves_considered == len([*SEA, *GARDEN])
 
 
-async def test_a_receipt_of_a_filter_that_matches_nothing_gives_nothing_again(forest: Forest) -> None:
+async def test_a_receipt_of_a_filter_that_matches_nothing_gives_nothing_again(still: Forest) -> None:
     for strategy in EVERY:
-        answer = await forest(strategy=strategy, filter=pb.RecallFilter(model_id="nobody"))
+        answer = await still(strategy=strategy, filter=pb.RecallFilter(model_id="nobody"))
         assert not leaves(answer)
         assert not answer.nodes
-        assert same(answer, await forest(receipt=answer.receipt))
+        assert same(answer, await still(receipt=answer.receipt))
 
 
 async def test_the_receipt_of_a_session_that_corrects_a_fact_holds_after_a_restart(forest: Forest) -> None:
@@ -185,8 +186,8 @@ async def test_the_receipt_of_a_session_that_corrects_a_fact_holds_after_a_resta
         await forest(receipt=answer.receipt)
 
 
-async def test_what_cannot_be_a_receipt_is_refused_by_that_name(forest: Forest) -> None:
-    honest = (await forest()).receipt
+async def test_what_cannot_be_a_receipt_is_refused_by_that_name(still: Forest) -> None:
+    honest = (await still()).receipt
 
     def changed(**fields: Any) -> pb.RecallReceipt:
         receipt = pb.RecallReceipt()
@@ -204,10 +205,10 @@ async def test_what_cannot_be_a_receipt_is_refused_by_that_name(forest: Forest) 
         changed(indexed_versions=7, term_counts=b"123"),
     ):
         with pytest.raises(InvalidInputError) as refused:
-            await forest(receipt=receipt)
+            await still(receipt=receipt)
         assert [fault.field.split(".")[0] for fault in refused.value.violations] == ["receipt"]
     with pytest.raises(ReceiptNotRepeatableError, match="gone"):
-        await forest(receipt=changed(commit_id="0" * 40))
+        await still(receipt=changed(commit_id="0" * 40))
     with pytest.raises(ReceiptNotRepeatableError) as long:
-        await forest(receipt=changed(method="x" * 100_000))
+        await still(receipt=changed(method="x" * 100_000))
     assert len(long.value.message) < 500

@@ -249,6 +249,7 @@ async def test_what_is_damaged_is_read_anew_and_saved_again(starts: Starts, dama
     assert starts.reads == []
 
 
+@pytest.mark.own_store
 @pytest.mark.requirement("STORE-4")
 async def test_a_rebuild_forgets_what_was_saved(starts: Starts) -> None:
     """The rows were damaged when they were saved."""
@@ -264,6 +265,7 @@ async def test_a_rebuild_forgets_what_was_saved(starts: Starts) -> None:
     assert len(await starts.saved()) == 1
 
 
+@pytest.mark.own_store
 @pytest.mark.requirement("STORE-4")
 async def test_what_was_saved_before_a_rebuild_by_an_earlier_start_is_not_used(starts: Starts) -> None:
     world = starts.forest.world
@@ -303,8 +305,11 @@ async def test_what_is_saved_of_a_workspace_goes_with_it(starts: Starts) -> None
     assert len(await starts.saved()) == 1
     await forest.recalling.leaf_indexes.clear_saved()
     assert len(await starts.saved()) == 1
-    request = workspace_service_pb2.DeleteWorkspaceRequest(workspace=world.workspace, confirm_name="garden")
-    await WorkspaceOperations(world.store, world.pages, world.limits).delete_workspace(request)
+    operations = WorkspaceOperations(world.store, world.pages, world.limits)
+    info = await operations.get_workspace(workspace_service_pb2.GetWorkspaceRequest(workspace=world.workspace))
+    await operations.delete_workspace(
+        workspace_service_pb2.DeleteWorkspaceRequest(workspace=world.workspace, confirm_name=info.workspace.name)
+    )
     await world.store.background.finish(60)
     assert list(starts.folder.iterdir()) == []
 

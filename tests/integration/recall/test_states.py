@@ -159,6 +159,7 @@ async def test_another_workspace_is_never_seen(forest: Forest) -> None:
         assert all(one.node.archive_id in {forest.sea.id, forest.world.archive.id} for one in answer.nodes)
 
 
+@pytest.mark.own_store
 async def test_leaves_are_found_while_the_index_is_rebuilt(forest: Forest) -> None:
     async with forest.world.store.database.connection() as conn:
         await conn.execute("delete from mirror.passage")
