@@ -134,7 +134,8 @@ class Forest:
     async def leaves(self, archive_id: str, branch: str = "main") -> dict[str, str]:
         """The content of each leaf, in order."""
         found = [version for version in await self.versions(archive_id, branch) if version.type == "leaf_chunk"]
-        return {version.entry_id: (await self.node(version.entry_id, branch)).content for version in found}
+        nodes = await self.world.store.entries.load(self.world.workspace, found)
+        return {version.entry_id: nodes[version.blob].content for version in found}  # type: ignore[union-attr]
 
     async def text(self, archive_id: str, branch: str = "main") -> str:
         """The contents of the leaves, joined."""

@@ -79,9 +79,11 @@ async def test_no_call_puts_a_node_deeper_than_the_limit(world: World) -> None:
 
 
 @pytest.mark.parametrize("how", ["commit", "rebase", "the rest of a partial commit"])
-async def test_sessions_together_put_no_node_deeper_than_the_limit(world: World, how: str) -> None:
+async def test_sessions_together_put_no_node_deeper_than_the_limit(
+    world: World, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
     """Each moves a chain of two below another one of two, which is allowed; both together would make six levels."""
-    world.store.max_depth = 3
+    monkeypatch.setattr(world.store, "max_depth", 3)
     first, second, third = (chain(world, 2) for _ in range(3))
     (other,) = world.nodes(1)
     await world.put(*first, *second, *third, other)
@@ -110,8 +112,10 @@ async def test_sessions_together_put_no_node_deeper_than_the_limit(world: World,
     await world.commit(two)
 
 
-async def test_what_leaves_a_subtree_in_the_same_commit_does_not_count_for_its_depth(world: World) -> None:
-    world.store.max_depth = 3
+async def test_what_leaves_a_subtree_in_the_same_commit_does_not_count_for_its_depth(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world.store, "max_depth", 3)
     first, second = chain(world, 3), chain(world, 3)
     await world.put(*first, *second)
     session_id = await world.open()

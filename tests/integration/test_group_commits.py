@@ -105,17 +105,17 @@ def parents_of(world: World, commit_id: str, count: int) -> list[str]:
 async def test_commits_that_wait_share_a_pack_and_each_is_a_commit_of_its_own(
     world: World, finished: list[int]
 ) -> None:
-    nodes = world.nodes(20)
+    nodes = world.nodes(8)
     sessions = await staged_sessions(world, nodes)
     before = await world.head()
     made = await together(world, [world.commit(each, f"Commit {n}") for n, each in enumerate(sessions)])
     assert len(finished) == 1
     assert world.repository.ref("refs/heads/main") == made[-1] == await world.head()
-    assert parents_of(world, made[-1], 20) == [*reversed(made[:-1]), before]
+    assert parents_of(world, made[-1], 8) == [*reversed(made[:-1]), before]
     for number, commit_id in enumerate(made):
         assert world.repository.commit_info(commit_id).message.startswith(f"Commit {number}\n")
         alive = await world.alive(commit_id)
-        assert [node.id in alive for node in nodes] == [place <= number for place in range(20)]
+        assert [node.id in alive for node in nodes] == [place <= number for place in range(8)]
     assert await differences(world.store, world.workspace) == []
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import memotree_storage
 import pytest
+from integration.histories import branch
 from integration.pushes import push_files
 from integration.statements import recorded
 from integration.worlds import World
@@ -32,13 +33,21 @@ WRITERS: Final = (
 """All functions that write the rows of workspaces and refs, as `test_only_these_functions_write_refs` says."""
 
 
+class Nodes(NodeOperations):
+    """The node tools, and the name of the workspace."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.store, world.pages, world.limits)
+        self.name = world.store.repositories.describe(world.workspace).name
+
+
 @pytest.fixture
-def nodes(world: World) -> NodeOperations:
-    return NodeOperations(world.store, world.pages, world.limits)
+def nodes(world: World) -> Nodes:
+    return Nodes(world)
 
 
-async def title(nodes: NodeOperations, node_id: str, revision: str = "", workspace: str = "garden") -> str:
-    request = node_service_pb2.GetNodeRequest(workspace=workspace, node_id=node_id, revision=revision)
+async def title(nodes: Nodes, node_id: str, revision: str = "", workspace: str = "") -> str:
+    request = node_service_pb2.GetNodeRequest(workspace=workspace or nodes.name, node_id=node_id, revision=revision)
     return (await nodes.get_node(request)).node.title
 
 
@@ -46,22 +55,20 @@ async def change(world: World, node: Any, text: str) -> str:
     return await world.put(replace(node, title=text))
 
 
-@pytest.mark.parametrize("revision", ["", "main", "refs/heads/main"])
-async def test_a_node_that_was_read_before_takes_no_statement(
-    world: World, nodes: NodeOperations, revision: str
-) -> None:
-    first, second = world.node("first"), world.node("second")
-    await world.put(first, second)
-    assert await title(nodes, first.id, revision) == "first"
-    with recorded() as sent:
-        assert await title(nodes, first.id, revision) == "first"
-    assert sent == []
-    with recorded() as sent:
-        assert await title(nodes, second.id, revision) == "second"
-    assert len(sent) == 1
+async def test_a_node_that_was_read_before_takes_no_statement(world: World, nodes: Nodes) -> None:
+    for revision in ("", "main", "refs/heads/main"):
+        first, second = world.nodes(2)
+        await world.put(first, second)
+        assert await title(nodes, first.id, revision) == "Node 0"
+        with recorded() as sent:
+            assert await title(nodes, first.id, revision) == "Node 0"
+        assert sent == [], revision
+        with recorded() as sent:
+            assert await title(nodes, second.id, revision) == "Node 1"
+        assert len(sent) == 1, revision
 
 
-async def test_a_read_after_a_commit_shows_it(world: World, nodes: NodeOperations) -> None:
+async def test_a_read_after_a_commit_shows_it(world: World, nodes: Nodes) -> None:
     node = world.node("before")
     await world.put(node)
     assert await title(nodes, node.id) == "before"
@@ -71,7 +78,7 @@ async def test_a_read_after_a_commit_shows_it(world: World, nodes: NodeOperation
         assert await title(nodes, node.id, "main", world.workspace) == f"after {number}"
 
 
-async def test_a_read_after_a_push_was_taken_in_shows_it(world: World, nodes: NodeOperations) -> None:
+async def test_a_read_after_a_push_was_taken_in_shows_it(world: World, nodes: Nodes) -> None:
     node = world.node("before")
     await world.put(node)
     assert await title(nodes, node.id) == "before"
@@ -81,7 +88,7 @@ async def test_a_read_after_a_push_was_taken_in_shows_it(world: World, nodes: No
 
 
 async def test_a_read_that_was_under_way_during_a_commit_is_not_kept(
-    world: World, nodes: NodeOperations, monkeypatch: pytest.MonkeyPatch
+    world: World, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = world.node("before")
     await world.put(node)
@@ -98,7 +105,7 @@ async def test_a_read_that_was_under_way_during_a_commit_is_not_kept(
     assert await title(nodes, node.id) == "after"
 
 
-async def test_while_a_workspace_is_held_its_branches_are_looked_up(world: World, nodes: NodeOperations) -> None:
+async def test_while_a_workspace_is_held_its_branches_are_looked_up(world: World, nodes: Nodes) -> None:
     node = world.node("first")
     await world.put(node)
     await title(nodes, node.id)
@@ -113,20 +120,23 @@ async def test_while_a_workspace_is_held_its_branches_are_looked_up(world: World
     assert sent == [], "another workspace may be held"
 
 
+@pytest.mark.own_store
 async def test_what_is_deleted_or_renamed_is_not_found_under_its_name(
-    world: World, nodes: NodeOperations, history: HistoryOperations
+    world: World, nodes: Nodes, history: HistoryOperations
 ) -> None:
     node = world.node("first")
     commit_id = await world.put(node)
     workspaces = WorkspaceOperations(world.store, world.pages, world.limits)
-    await history.create_branch(history_service_pb2.CreateBranchRequest(workspace="garden", name="side"))
+    await branch(history, world, "side")
     for revision in ("side", commit_id, commit_id[:12]):
         assert [await title(nodes, node.id, revision) for _ in range(2)] == ["first", "first"]
-    await history.delete_branch(history_service_pb2.DeleteBranchRequest(workspace="garden", name="side"))
+    await history.delete_branch(history_service_pb2.DeleteBranchRequest(workspace=world.workspace, name="side"))
     with pytest.raises(NotFoundError):
         await title(nodes, node.id, "side")
     assert await title(nodes, node.id) == "first"
-    await workspaces.update_workspace(workspace_service_pb2.UpdateWorkspaceRequest(workspace="garden", name="park"))
+    await workspaces.update_workspace(
+        workspace_service_pb2.UpdateWorkspaceRequest(workspace=world.workspace, name="park")
+    )
     with pytest.raises(NotFoundError):
         await title(nodes, node.id)
     assert [await title(nodes, node.id, workspace="park") for _ in range(2)] == ["first", "first"]
@@ -137,7 +147,7 @@ async def test_what_is_deleted_or_renamed_is_not_found_under_its_name(
         await title(nodes, node.id, workspace="park")
 
 
-async def test_a_session_is_looked_up_each_time(world: World, nodes: NodeOperations) -> None:
+async def test_a_session_is_looked_up_each_time(world: World, nodes: Nodes) -> None:
     node = world.node("first")
     await world.put(node)
     session = await world.open()
@@ -148,6 +158,7 @@ async def test_a_session_is_looked_up_each_time(world: World, nodes: NodeOperati
     assert await title(nodes, node.id) == "first"
 
 
+@pytest.mark.own_store
 async def test_rows_of_a_workspace_are_written_only_while_it_is_held(
     world: World, history: HistoryOperations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,17 +180,19 @@ async def test_rows_of_a_workspace_are_written_only_while_it_is_held(
     await world.stage(session, world.node("second"))
     await world.commit(session)
     memory = MemoryOperations(world.store, world.limits)
-    await memory.remember(memory_service_pb2.RememberRequest(workspace="garden", text="A fact."))
-    await history.create_branch(history_service_pb2.CreateBranchRequest(workspace="garden", name="side"))
-    await history.create_tag(history_service_pb2.CreateTagRequest(workspace="garden", name="v1", message="One"))
-    await history.delete_tag(history_service_pb2.DeleteTagRequest(workspace="garden", name="v1"))
-    await history.delete_branch(history_service_pb2.DeleteBranchRequest(workspace="garden", name="side"))
+    await memory.remember(memory_service_pb2.RememberRequest(workspace=world.workspace, text="A fact."))
+    await history.create_branch(history_service_pb2.CreateBranchRequest(workspace=world.workspace, name="side"))
+    await history.create_tag(history_service_pb2.CreateTagRequest(workspace=world.workspace, name="v1", message="One"))
+    await history.delete_tag(history_service_pb2.DeleteTagRequest(workspace=world.workspace, name="v1"))
+    await history.delete_branch(history_service_pb2.DeleteBranchRequest(workspace=world.workspace, name="side"))
     push_files(world, {entry_path(node): None})
     await world.store.catch_up(world.workspace)
     await world.store.rebuild(world.workspace)
     await world.store.maintenance.tidy()
     workspaces = WorkspaceOperations(world.store, world.pages, world.limits)
-    await workspaces.update_workspace(workspace_service_pb2.UpdateWorkspaceRequest(workspace="garden", name="park"))
+    await workspaces.update_workspace(
+        workspace_service_pb2.UpdateWorkspaceRequest(workspace=world.workspace, name="park")
+    )
     await workspaces._register(world.workspace)
     await workspaces.delete_workspace(
         workspace_service_pb2.DeleteWorkspaceRequest(workspace="park", confirm_name="park")

@@ -205,6 +205,7 @@ async def test_other_files_come_along_and_clash(sides: Sides) -> None:
         await world.commit(clashing)
 
 
+@pytest.mark.own_store
 async def test_the_merged_commit_is_kept_while_the_session_is_open(sides: Sides) -> None:
     _, _, session_id = await forked(sides)
     world = sides.world
