@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,8 @@ from memotree_storage.store import Store
 
 from memotree.v1 import workspace_service_pb2
 from memotree.workspaces import WorkspaceOperations
+
+pytestmark = pytest.mark.own_store  # a collection is of the whole store
 
 # --- lines that went, and their points -------------------------------------------------------------------------------
 
@@ -60,66 +62,58 @@ async def test_a_line_created_during_a_collection_keeps_its_points(
 
 
 @pytest.mark.requirement("STORE-5")
-@pytest.mark.parametrize("restart", [False, True])
 async def test_points_that_could_not_be_deleted_are_deleted_the_next_time(
-    world: World,
-    shared_index: QdrantIndex,
-    monkeypatch: pytest.MonkeyPatch,
-    again: OpenAgain,
-    restart: bool,
+    world: World, shared_index: QdrantIndex, monkeypatch: pytest.MonkeyPatch, again: OpenAgain
 ) -> None:
-    await _lose_a_line(world)
-
     async def away(*_: object, **__: object) -> None:
         raise IndexUnavailableError("away")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(shared_index, "delete", away)
-        with pytest.raises(IndexUnavailableError):
+    for restart in (False, True):
+        await _lose_a_line(world)
+        with monkeypatch.context() as patch:
+            patch.setattr(shared_index, "delete", away)
+            with pytest.raises(IndexUnavailableError):
+                await world.store.maintenance.tidy()
+        left = await world.store.index.count(world.workspace)
+        assert await differences(world.store, world.workspace) == [], "they are noted, and wait for their deletion"
+        if restart:
+            async with again():
+                pass
+        else:
             await world.store.maintenance.tidy()
-    left = await world.store.index.count(world.workspace)
-    assert await differences(world.store, world.workspace) == [], "they are noted, and wait for their deletion"
-    if restart:
-        async with again():
-            pass
-    else:
-        await world.store.maintenance.tidy()
-    assert await shared_index.count(world.workspace) < left
-    assert await differences(world.store, world.workspace) == []
-    with monkeypatch.context() as patch:
-        patch.setattr(shared_index, "delete", away)  # what is deleted is not deleted again
-        await world.store.maintenance.tidy()
+        assert await shared_index.count(world.workspace) < left
+        assert await differences(world.store, world.workspace) == []
+        with monkeypatch.context() as patch:
+            patch.setattr(shared_index, "delete", away)  # what is deleted is not deleted again
+            await world.store.maintenance.tidy()
 
 
 @pytest.mark.requirement("STORE-5")
-@pytest.mark.parametrize("there", [True, False], ids=["line that is there", "line that is not"])
 async def test_a_start_detects_missing_points_even_if_there_are_also_extra_points(
-    world: World,
-    shared_index: QdrantIndex,
-    again: OpenAgain,
-    there: bool,
+    world: World, shared_index: QdrantIndex, again: OpenAgain
 ) -> None:
-    await world.put(*world.nodes(2))
-    await world.store.indexer.current(world.workspace)
-    await world.store.indexer.flush()
-    kept = [entry async for entry in shared_index.scan(world.workspace)]
-    await shared_index.delete(world.workspace)
-    vector = (await world.store.embedder.embed(["x"]))[0]
-    line = kept[0].line_id if there else 4711
-    terms = TermVector((), ())
-    await shared_index.upsert(
-        [
-            IndexPoint(str(uuid.uuid4()), world.workspace, new_id(), line, 1, None, "", "", (), vector, terms)
+    other = await World.create(world.store, world.pages, world.limits)
+    for one, is_on_a_line in ((world, True), (other, False)):
+        await one.put(*one.nodes(2))
+        await one.store.indexer.current(one.workspace)
+        await one.store.indexer.flush()
+        kept = [entry async for entry in shared_index.scan(one.workspace)]
+        await shared_index.delete(one.workspace)
+        vector = (await one.store.embedder.embed(["x"]))[0]
+        line = kept[0].line_id if is_on_a_line else 4711
+        terms = TermVector((), ())
+        extra = [
+            IndexPoint(str(uuid.uuid4()), one.workspace, new_id(), line, 1, None, "", "", (), vector, terms)
             for _ in range(len(kept) + 1)
         ]
-    )
+        await shared_index.upsert(extra)
     async with again() as store:
         assert await differences(store, world.workspace) == []
+        assert await differences(store, other.workspace) == [], "points of a line that is not there"
 
 
-@pytest.mark.parametrize("how", ["rebuild", "reindex"])
 async def test_old_points_are_deleted_only_after_the_new_ones_are_written(
-    world: World, shared_index: QdrantIndex, monkeypatch: pytest.MonkeyPatch, how: str
+    world: World, shared_index: QdrantIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.put(*world.nodes(3))
     delete = shared_index.delete
@@ -130,8 +124,10 @@ async def test_old_points_are_deleted_only_after_the_new_ones_are_written(
         await delete(workspace_id, **which)
 
     monkeypatch.setattr(shared_index, "delete", watched)
-    await getattr(world.store, how)(world.workspace)
+    await world.store.rebuild(world.workspace)
     assert pending == [0]
+    await world.store.reindex(world.workspace)
+    assert pending == [0, 0]
     assert await differences(world.store, world.workspace) == []
 
 
@@ -165,17 +161,22 @@ async def _lose_words(world: World, indexed: int) -> str:
     return start
 
 
+INDEXED = (0, 2, 3)
+"""How many of the commits of a deleted branch the index has: none, a part, or all."""
+
+
 @pytest.mark.requirement("STORE-4")
-@pytest.mark.parametrize("indexed", [0, 2, 3], ids=["nothing indexed", "a part indexed", "all indexed"])
-async def test_scores_after_a_collection_are_those_after_a_rebuild(world: World, indexed: int) -> None:
-    await _lose_words(world, indexed)
-    await world.store.maintenance.tidy()
-    assert await run(world.store, "select from mirror.line where parent_line is not null") == 0
-    assert await run(world.store, "select from mirror.term where documents < 1") == 0
-    before = await scores(world.store, world, "apple pear")
-    assert await differences(world.store, world.workspace) == []
-    await world.store.rebuild(world.workspace)
-    assert await scores(world.store, world, "apple pear") == before != {}
+async def test_scores_after_a_collection_are_those_after_a_rebuild(world: World) -> None:
+    for indexed in INDEXED:
+        one = await World.create(world.store, world.pages, world.limits)
+        await _lose_words(one, indexed)
+        await one.store.maintenance.tidy()
+        assert await run(one.store, "select from mirror.line where parent_line is not null") == 0
+        assert await run(one.store, "select from mirror.term where documents < 1") == 0
+        before = await scores(one.store, one, "apple pear")
+        assert await differences(one.store, one.workspace) == [], f"{indexed} commits are indexed"
+        await one.store.rebuild(one.workspace)
+        assert await scores(one.store, one, "apple pear") == before != {}, f"{indexed} commits are indexed"
 
 
 @pytest.mark.requirement("STORE-4")
@@ -237,7 +238,8 @@ async def test_the_points_of_a_deleted_workspace_go_at_the_next_start_at_the_lat
         raise KilledError
 
     workspaces = WorkspaceOperations(world.store, world.pages, world.limits)
-    request = workspace_service_pb2.DeleteWorkspaceRequest(workspace=world.workspace, confirm_name="garden")
+    name = world.store.repositories.describe(world.workspace).name
+    request = workspace_service_pb2.DeleteWorkspaceRequest(workspace=world.workspace, confirm_name=name)
     with monkeypatch.context() as patch:
         patch.setattr(world.store.index, "delete", killed)
         with pytest.raises(KilledError):
@@ -250,7 +252,7 @@ async def test_the_points_of_a_deleted_workspace_go_at_the_next_start_at_the_lat
 
 @pytest.mark.requirement("STORE-4")
 async def test_a_workspace_is_deleted_while_it_is_indexed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who deletes takes no row that the indexer still needs, else each would wait for the other."""
+    """The deletion takes no row that the indexer still needs, else each would wait for the other."""
     await world.put(*world.nodes(3))
     await world.store.indexer.drain(world.workspace)
     await run(
@@ -271,7 +273,8 @@ async def test_a_workspace_is_deleted_while_it_is_indexed(world: World, monkeypa
     indexing = asyncio.create_task(world.store.indexer.drain(world.workspace))
     await begun.wait()
     workspaces = WorkspaceOperations(world.store, world.pages, world.limits)
-    request = workspace_service_pb2.DeleteWorkspaceRequest(workspace=world.workspace, confirm_name="garden")
+    name = world.store.repositories.describe(world.workspace).name
+    request = workspace_service_pb2.DeleteWorkspaceRequest(workspace=world.workspace, confirm_name=name)
     deleting = asyncio.create_task(workspaces.delete_workspace(request))
     await somebody_waits(world.store)
     may_go_on.set()
@@ -344,7 +347,8 @@ async def _only_child(world: World) -> str:
     async with world.store.database.connection() as conn:
         cursor = await conn.execute(
             "select commit_id from mirror.commit join mirror.line l using (line_id)"
-            " where parent_line is not null and seq = tip_seq"
+            " where l.workspace_id = %s and parent_line is not null and seq = tip_seq",
+            (world.workspace,),
         )
         (row,) = await cursor.fetchall()
     return str(row[0])
@@ -354,22 +358,24 @@ MEANWHILE = [_index, _come_back, _grow, _lose_another, _come_back_beside_another
 
 
 @pytest.mark.requirement("STORE-4")
-@pytest.mark.parametrize("indexed", [0, 2, 3])
-@pytest.mark.parametrize("meanwhile", MEANWHILE)
+@pytest.mark.parametrize("indexed", INDEXED)
 async def test_changes_made_while_a_collection_reads_texts_are_counted(
-    world: World, monkeypatch: pytest.MonkeyPatch, indexed: int, meanwhile: Callable[[World, str], Awaitable[None]]
+    world: World, monkeypatch: pytest.MonkeyPatch, indexed: int
 ) -> None:
-    start = await _lose_words(world, indexed)
     bring_to = TermCountUpdate.bring_to
-    calls = []
+    for meanwhile in MEANWHILE:
+        one = await World.create(world.store, world.pages, world.limits)
+        start = await _lose_words(one, indexed)
+        calls = []
 
-    async def then_more(tally: TermCountUpdate, conn: Connection, versions: set[int]) -> None:
-        await bring_to(tally, conn, versions)
-        calls.append(len(versions))
-        if len(calls) == 1:
-            await meanwhile(world, start)
+        async def then_more(tally: TermCountUpdate, conn: Connection, versions: set[int]) -> None:
+            await bring_to(tally, conn, versions)
+            calls.append(len(versions))  # noqa: B023 - it is called in the same turn
+            if len(calls) == 1:  # noqa: B023
+                await meanwhile(one, start)  # noqa: B023
 
-    monkeypatch.setattr(TermCountUpdate, "bring_to", then_more)
-    await world.store.maintenance.tidy()
-    assert calls
-    assert await differences(world.store, world.workspace) == []
+        with monkeypatch.context() as patch:
+            patch.setattr(TermCountUpdate, "bring_to", then_more)
+            await one.store.maintenance.tidy()
+        assert calls, meanwhile.__name__
+        assert await differences(one.store, one.workspace) == [], meanwhile.__name__
