@@ -20,8 +20,9 @@ from memotree_storage.postgres.tree import State
 
 @pytest.fixture
 def slices(monkeypatch: pytest.MonkeyPatch) -> list[EncodedSlice | None]:
-    """Let workers process all versions, however few; the slices that they return."""
+    """Let workers process all versions, however few, in small slices; the slices that they return."""
     monkeypatch.setattr(feature_worker, "_MANY", 1)
+    monkeypatch.setattr(indexer, "_SLICE", 20)
     made = FeatureWorkers.made
     found: list[EncodedSlice | None] = []
 
@@ -38,10 +39,14 @@ def slices(monkeypatch: pytest.MonkeyPatch) -> list[EncodedSlice | None]:
 async def everything(world: World) -> tuple[object, ...]:
     """The rows that the indexer writes."""
     async with world.store.database.connection() as conn:
-        terms = await conn.execute("select term, documents from mirror.term order by 1")
+        terms = await conn.execute(
+            "select term, documents from mirror.term where workspace_id = %s order by 1", [world.workspace]
+        )
         leaves = await conn.execute(
             "select v.entry_id, v.blob, p.tokens, p.length, p.terms, p.counts, p.vector from mirror.passage p"
-            " join mirror.version v using (version_id) order by 1, 2"
+            " join mirror.version v using (version_id) join mirror.line using (line_id)"
+            " where workspace_id = %s order by 1, 2",
+            [world.workspace],
         )
         return await terms.fetchall(), await leaves.fetchall()
 
@@ -59,7 +64,7 @@ async def test_workers_write_what_the_service_would_have_written(
     world: World, slices: list[EncodedSlice | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     top = world.node("Top", content="", type="summary_node")
-    nodes = [top, *(world.node(f"Leaf {number}", parent=top, content="words " * number) for number in range(600))]
+    nodes = [top, *(world.node(f"Leaf {number}", parent=top, content="words " * number) for number in range(30))]
     await bring(world, nodes)
     await world.store.indexer.drain(world.workspace)
     assert len(slices) == 2
@@ -111,7 +116,7 @@ async def test_a_worker_that_is_killed_loses_no_version(
         return await made(self, index, workspace_id, rows, useful)
 
     monkeypatch.setattr(FeatureWorkers, "made", killed)
-    await bring(world, world.nodes(1200))
+    await bring(world, world.nodes(50))
     await world.store.indexer.drain(world.workspace)
     assert None in slices
     assert await world.store.indexer.pending(world.workspace) == 0
