@@ -9,10 +9,11 @@ from typing import Any
 
 import httpx2
 import pytest
-import pytest_asyncio
 from integration.mcp_clients import over_http
 from integration.scripted_server import INNER, LEAF, MISSING, ScriptedForest, served
+from integration.shared_servers import SharedServer, shared_server
 from integration.worlds import World
+from memotree_storage.store import Store
 
 from memotree.server.announcement import read_announcement
 from memotree.server.app import Server
@@ -22,21 +23,37 @@ from memotree.settings import InvalidSettingsError, Settings, load_settings
 PATH = "/tools/explore_memory_node"
 
 
-@pytest.fixture
-def scripted() -> ScriptedForest:
-    return ScriptedForest()
-
-
-@pytest_asyncio.fixture
-async def server(world: World, scripted: ScriptedForest, tmp_path: Path) -> AsyncIterator[Server]:
-    async with served(world, scripted, tmp_path / "http") as running:
+@pytest.fixture(scope="module")
+async def shared(shared_store: Store, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SharedServer]:
+    async with shared_server(shared_store, tmp_path_factory.mktemp("http"), default_workspace="main") as running:
         yield running
 
 
-@pytest_asyncio.fixture
-async def client(server: Server) -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(base_url=server.url) as found:
+@pytest.fixture(autouse=True)
+def scripted(shared: SharedServer) -> ScriptedForest:
+    return shared.forest()
+
+
+@pytest.fixture
+def server(shared: SharedServer) -> Server:
+    return shared.server
+
+
+@pytest.fixture(scope="module")
+async def client(shared: SharedServer) -> AsyncIterator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(base_url=shared.server.url) as found:
         yield found
+
+
+@pytest.fixture
+async def own(world: World, tmp_path: Path) -> AsyncIterator[tuple[Server, ScriptedForest, httpx2.AsyncClient]]:
+    """A server that the test may stop."""
+    scripted = ScriptedForest()
+    async with (
+        served(world, scripted, tmp_path / "http") as running,
+        httpx2.AsyncClient(base_url=running.url, timeout=60) as client,
+    ):
+        yield running, scripted, client
 
 
 @pytest.mark.requirement("FOREST-14")
@@ -81,28 +98,26 @@ async def test_workspace_revision_and_threshold_may_be_given(
     )  # texts stay texts, even if they look like numbers
 
 
+REFUSALS: list[tuple[dict[str, Any], int, str, list[str]]] = [
+    ({}, 400, "INVALID_ARGUMENTS", ["node_id", "query"]),
+    ({"node_id": INNER.id, "query": "b", "treshold": "1"}, 400, "INVALID_ARGUMENTS", ["treshold"]),
+    ({"node_id": INNER.id, "query": "b", "threshold": "half"}, 400, "INVALID_ARGUMENTS", ["threshold"]),
+    ({"node_id": INNER.id, "query": "b", "threshold": "9" * 400}, 400, "INVALID_ARGUMENTS", ["threshold"]),
+    ({"node_id": INNER.id, "query": "b", "threshold": "[" * 20_000}, 400, "INVALID_ARGUMENTS", ["threshold"]),
+    ({"node_id": ["a", "b"], "query": "b"}, 400, "INVALID_ARGUMENTS", ["node_id"]),
+    ({"node_id": INNER.id, "query": "b", "threshold": "2"}, 400, "INVALID_ARGUMENT", ["threshold"]),
+    ({"node_id": MISSING, "query": "b"}, 404, "NODE_NOT_FOUND", []),
+]
+
+
 @pytest.mark.requirement("FOREST-14", "CANVAS-7")
-@pytest.mark.parametrize(
-    ("query", "status", "code", "fields"),
-    [
-        ({}, 400, "INVALID_ARGUMENTS", ["node_id", "query"]),
-        ({"node_id": INNER.id, "query": "b", "treshold": "1"}, 400, "INVALID_ARGUMENTS", ["treshold"]),
-        ({"node_id": INNER.id, "query": "b", "threshold": "half"}, 400, "INVALID_ARGUMENTS", ["threshold"]),
-        ({"node_id": INNER.id, "query": "b", "threshold": "9" * 400}, 400, "INVALID_ARGUMENTS", ["threshold"]),
-        ({"node_id": INNER.id, "query": "b", "threshold": "[" * 20_000}, 400, "INVALID_ARGUMENTS", ["threshold"]),
-        ({"node_id": ["a", "b"], "query": "b"}, 400, "INVALID_ARGUMENTS", ["node_id"]),
-        ({"node_id": INNER.id, "query": "b", "threshold": "2"}, 400, "INVALID_ARGUMENT", ["threshold"]),
-        ({"node_id": MISSING, "query": "b"}, 404, "NODE_NOT_FOUND", []),
-    ],
-)
-async def test_a_refused_call_returns_the_error_code_and_every_violation(
-    client: httpx2.AsyncClient, query: dict[str, Any], status: int, code: str, fields: list[str]
-) -> None:
-    answer = await client.get(PATH, params=query)
-    error = answer.json()["error"]
-    assert (answer.status_code, error["code"]) == (status, code)
-    assert [fault["field"] for fault in error.get("details", {}).get("violations", [])] == fields
-    assert error["message"]
+async def test_a_refused_call_returns_the_error_code_and_every_violation(client: httpx2.AsyncClient) -> None:
+    for query, status, code, fields in REFUSALS:
+        answer = await client.get(PATH, params=query)
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"]) == (status, code), query
+        assert [fault["field"] for fault in error.get("details", {}).get("violations", [])] == fields, query
+        assert error["message"], query
 
 
 async def test_the_details_of_an_internal_error_are_not_shown(
@@ -123,13 +138,13 @@ async def test_a_not_found_error_has_the_same_form(client: httpx2.AsyncClient) -
     assert (answer.status_code, answer.json()["error"]["code"]) == (405, "NO_SUCH_METHOD")
 
 
-@pytest.mark.parametrize("path", [f"{PATH}?node_id={INNER.id}&query=b", "/livez", "/readyz", "/healthz", "/mcp"])
-async def test_a_web_page_of_another_origin_cannot_call(client: httpx2.AsyncClient, path: str) -> None:
-    rebound = await client.get(path, headers={"host": "evil.example:7320"})
-    foreign = await client.get(path, headers={"origin": "https://evil.example"})
-    opaque = await client.get(path, headers={"origin": "null"})
-    image = await client.get(path, headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"})
-    assert [each.status_code for each in (rebound, foreign, opaque, image)] == [421, 403, 403, 403]
+async def test_a_web_page_of_another_origin_cannot_call(client: httpx2.AsyncClient) -> None:
+    for path in (f"{PATH}?node_id={INNER.id}&query=b", "/livez", "/readyz", "/healthz", "/mcp"):
+        rebound = await client.get(path, headers={"host": "evil.example:7320"})
+        foreign = await client.get(path, headers={"origin": "https://evil.example"})
+        opaque = await client.get(path, headers={"origin": "null"})
+        image = await client.get(path, headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"})
+        assert [each.status_code for each in (rebound, foreign, opaque, image)] == [421, 403, 403, 403], path
 
 
 async def test_web_pages_of_this_machine_may_call(client: httpx2.AsyncClient) -> None:
@@ -137,8 +152,8 @@ async def test_web_pages_of_this_machine_may_call(client: httpx2.AsyncClient) ->
     assert (answer.status_code, answer.json()) == (200, {"status": "ready"})
 
 
-async def test_the_announcement_in_the_data_folder_has_the_http_address(server: Server, tmp_path: Path) -> None:
-    announced = read_announcement(tmp_path / "http")
+async def test_the_announcement_in_the_data_folder_has_the_http_address(server: Server) -> None:
+    announced = read_announcement(server._settings.data_folder)
     assert announced is not None
     assert announced.url == server.url
     assert server.url.startswith("http://127.0.0.1:")
@@ -170,23 +185,22 @@ def test_grpc_and_http_on_one_port_are_refused_before_the_start() -> None:
         load_settings(port=7000, http_port=7000)
 
 
-async def test_a_port_in_use_is_reported_and_the_server_is_stopped_cleanly(
-    world: World, scripted: ScriptedForest, tmp_path: Path
-) -> None:
+async def test_a_port_in_use_is_reported_and_the_server_is_stopped_cleanly(world: World, tmp_path: Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         taken = other.getsockname()[1]
         with pytest.raises(PortTakenError, match="MEMOTREE_HTTP_PORT"):
-            async with served(world, scripted, tmp_path / "http", http_port=taken):
+            async with served(world, ScriptedForest(), tmp_path / "http", http_port=taken):
                 pass
     assert read_announcement(tmp_path / "http") is None
 
 
 @pytest.mark.requirement("SERVE-1")
 async def test_a_graceful_stop_waits_for_a_running_http_call_and_refuses_new_ones(
-    server: Server, client: httpx2.AsyncClient, scripted: ScriptedForest
+    own: tuple[Server, ScriptedForest, httpx2.AsyncClient],
 ) -> None:
+    server, scripted, client = own
     hold = asyncio.Event()
     begun = asyncio.Event()
     drill_down = scripted.drill_down
@@ -213,9 +227,8 @@ async def test_a_graceful_stop_waits_for_a_running_http_call_and_refuses_new_one
 
 
 @pytest.mark.requirement("SERVE-1", "SERVE-2")
-async def test_a_call_above_the_limit_of_calls_is_refused_as_json_and_to_mcp(
-    world: World, scripted: ScriptedForest, tmp_path: Path
-) -> None:
+async def test_a_call_above_the_limit_of_calls_is_refused_as_json_and_to_mcp(world: World, tmp_path: Path) -> None:
+    scripted = ScriptedForest()
     scripted.hold = asyncio.Event()
     asked = {"node_id": INNER.id, "query": "b"}
     async with (
@@ -240,9 +253,7 @@ async def test_a_call_above_the_limit_of_calls_is_refused_as_json_and_to_mcp(
 
 
 @pytest.mark.requirement("SERVE-1", "SERVE-2")
-async def test_a_body_over_the_limit_is_refused_as_json_with_the_limit(
-    world: World, scripted: ScriptedForest, tmp_path: Path
-) -> None:
+async def test_a_body_over_the_limit_is_refused_as_json_with_the_limit(world: World, tmp_path: Path) -> None:
     limits = {"max_message_bytes": 100_000, "max_content_bytes": 50_000}
     headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 
@@ -251,7 +262,7 @@ async def test_a_body_over_the_limit_is_refused_as_json_with_the_limit(
             yield b" " * 10_000
 
     async with (
-        served(world, scripted, tmp_path / "http", **limits) as server,
+        served(world, ScriptedForest(), tmp_path / "http", **limits) as server,
         httpx2.AsyncClient(base_url=server.url, timeout=60) as client,
     ):
         declared = await client.post("/mcp", content=b" " * 100_001, headers=headers)
@@ -265,8 +276,9 @@ async def test_a_body_over_the_limit_is_refused_as_json_with_the_limit(
 
 
 async def test_a_stop_ends_an_http_call_after_its_grace_period(
-    server: Server, client: httpx2.AsyncClient, scripted: ScriptedForest
+    own: tuple[Server, ScriptedForest, httpx2.AsyncClient],
 ) -> None:
+    server, scripted, client = own
     begun, cancelled = asyncio.Event(), asyncio.Event()
 
     async def endless(_request: Any) -> None:

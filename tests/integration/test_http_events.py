@@ -4,16 +4,15 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-import pytest_asyncio
-from integration.scripted_server import INNER, MISSING, ScriptedForest, served
-from integration.worlds import World
+from integration.scripted_server import INNER, MISSING, ScriptedForest
+from integration.shared_servers import SharedServer, shared_server
 from jsonschema import Draft202012Validator
+from memotree_storage.store import Store
 
 from memotree.gateways.json_schema import OUTPUT
 from memotree.server.app import Server
@@ -24,21 +23,27 @@ pytestmark = pytest.mark.requirement("TOOL-10")
 EVENTS = {"accept": "text/event-stream"}
 
 
-@pytest.fixture
-def scripted() -> ScriptedForest:
-    return ScriptedForest()
-
-
-@pytest_asyncio.fixture
-async def server(world: World, scripted: ScriptedForest, tmp_path: Path) -> AsyncIterator[Server]:
-    given = {"default_workspace": world.workspace, "max_message_bytes": 100_000, "max_content_bytes": 50_000}
-    async with served(world, scripted, tmp_path / "http", **given) as running:
+@pytest.fixture(scope="module")
+async def shared(shared_store: Store, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SharedServer]:
+    async with shared_server(
+        shared_store, tmp_path_factory.mktemp("events"), max_message_bytes=100_000, max_content_bytes=50_000
+    ) as running:
         yield running
 
 
-@pytest_asyncio.fixture
-async def http(server: Server) -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(base_url=server.url, timeout=60) as found:
+@pytest.fixture(autouse=True)
+def scripted(shared: SharedServer) -> ScriptedForest:
+    return shared.forest()
+
+
+@pytest.fixture
+def server(shared: SharedServer) -> Server:
+    return shared.server
+
+
+@pytest.fixture(scope="module")
+async def http(shared: SharedServer) -> AsyncIterator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(base_url=shared.server.url, timeout=60) as found:
         yield found
 
 
@@ -172,10 +177,11 @@ async def test_a_client_of_the_endpoint_for_exploring_that_goes_away_ends_its_ca
 async def test_a_note_whose_client_went_away_is_remembered_whole_or_not_at_all(
     server: Server, http: httpx2.AsyncClient, accept: str
 ) -> None:
-    texts = [f"Goner{number} and its text." for number in range(12)]
+    titles = [f"Goner{number}{accept[:1]}" for number in range(12)]
+    texts = [f"{title} and its text." for title in titles]
     connections = []
     for number, text in enumerate(texts):
-        body = json.dumps({"text": text, "title": f"Goner{number}"}).encode()
+        body = json.dumps({"text": text, "title": titles[number]}).encode()
         connections.append(begun(server, "/api/tools/remember/execute", body, accept))
         for _ in range(number * 4):
             await asyncio.sleep(0)  # the calls are at different points when they are cancelled
@@ -192,8 +198,8 @@ async def test_a_note_whose_client_went_away_is_remembered_whole_or_not_at_all(
     await called("remember", text="The last.", title="The last")
     assert (await called("list_sessions"))["sessions"] == []
     for number, text in enumerate(texts):
-        hits = (await called("search_nodes", query=f"Goner{number}", max_results=5))["hits"]
-        found = [hit["node"] for hit in hits if hit["node"]["title"] == f"Goner{number}"]
+        hits = (await called("search_nodes", query=titles[number], max_results=5))["hits"]
+        found = [hit["node"] for hit in hits if hit["node"]["title"] == titles[number]]
         for node in found:
             read = (await called("get_node", node_id=node["id"], level="DETAIL"))["node"]
             assert read["content"].strip() == text

@@ -11,11 +11,13 @@ from typing import Any
 import grpc
 import httpx2
 import pytest
-import pytest_asyncio
 from integration.mcp_clients import over_http
 from integration.scripted_server import MISSING, ScriptedForest, served
+from integration.shared_servers import SharedServer, shared_server
 from integration.worlds import World
 from jsonschema import Draft202012Validator
+from memotree_storage.model.node import new_id
+from memotree_storage.store import Store
 from steps import Steps
 from typer.testing import CliRunner
 
@@ -65,16 +67,31 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
 """Calls that change nothing, that succeed, fail, or have faults in their arguments."""
 
 
-@pytest.fixture
-def scripted() -> ScriptedForest:
-    return ScriptedForest()
-
-
-@pytest_asyncio.fixture
-async def server(world: World, scripted: ScriptedForest, tmp_path: Path) -> AsyncIterator[Server]:
-    given = {"mcp_tools": "all", "default_workspace": world.workspace, "max_message_bytes": 100_000}
-    async with served(world, scripted, tmp_path / "http", max_content_bytes=50_000, **given) as running:
+@pytest.fixture(scope="module")
+async def shared(shared_store: Store, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SharedServer]:
+    async with shared_server(
+        shared_store,
+        tmp_path_factory.mktemp("tools"),
+        mcp_tools="all",
+        max_message_bytes=100_000,
+        max_content_bytes=50_000,
+    ) as running:
         yield running
+
+
+@pytest.fixture(autouse=True)
+def scripted(shared: SharedServer) -> ScriptedForest:
+    return shared.forest()
+
+
+@pytest.fixture
+def server(shared: SharedServer) -> Server:
+    return shared.server
+
+
+@pytest.fixture
+def world(shared: SharedServer) -> World:
+    return shared.world
 
 
 @pytest.fixture
@@ -83,15 +100,15 @@ def catalogue() -> Catalogue:
     return Catalogue(LocalCaller({}), "main")
 
 
-@pytest_asyncio.fixture
-async def client(server: Server) -> AsyncIterator[AsyncClient]:
-    async with AsyncClient(server.address) as found:
+@pytest.fixture(scope="module")
+async def client(shared: SharedServer) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient(shared.server.address) as found:
         yield found
 
 
-@pytest_asyncio.fixture
-async def http(server: Server) -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(base_url=server.url, timeout=60) as found:
+@pytest.fixture(scope="module")
+async def http(shared: SharedServer) -> AsyncIterator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(base_url=shared.server.url, timeout=60) as found:
         yield found
 
 
@@ -165,33 +182,35 @@ async def test_tools_are_listed_by_category(client: AsyncClient, http: httpx2.As
 
 
 @pytest.mark.requirement("CANVAS-7", "TOOL-10")
-@pytest.mark.parametrize(("name", "arguments"), CALLS)
 async def test_a_call_has_the_same_result_everywhere(
-    server: Server, client: AsyncClient, http: httpx2.AsyncClient, name: str, arguments: dict[str, Any]
+    server: Server, client: AsyncClient, http: httpx2.AsyncClient
 ) -> None:
-    result = await client.run_tool(name, arguments)
-    over_grpc = untimed(as_json(result))
-    answer = await http.post(f"/api/tools/{name}/execute", json=arguments)
-    assert untimed(answer.json()) == over_grpc
-    assert (answer.status_code == 200) is result.success
     async with over_http(server) as agent:
-        called = await agent.call_tool(name, arguments)
-    assert called.structured_content is not None
-    assert untimed(called.structured_content) == over_grpc
-    assert called.content[0].text == result.text
-    command = ["tools", "run", name, "--arguments", "-", "--json", "--address", server.address]
-    ran = await asyncio.to_thread(CliRunner().invoke, app, command, json.dumps(arguments))
-    assert (ran.exit_code == 0) is result.success
-    document, _ = json.JSONDecoder().raw_decode(ran.stdout[ran.stdout.index("{\n") :])  # beside the server's log
-    assert untimed({key: value for key, value in document.items() if key != "text"}) == over_grpc
+        for name, arguments in CALLS:
+            asked = (name, arguments)
+            result = await client.run_tool(name, arguments)
+            over_grpc = untimed(as_json(result))
+            answer = await http.post(f"/api/tools/{name}/execute", json=arguments)
+            assert untimed(answer.json()) == over_grpc, asked
+            assert (answer.status_code == 200) is result.success, asked
+            called = await agent.call_tool(name, arguments)
+            assert called.structured_content is not None, asked
+            assert untimed(called.structured_content) == over_grpc, asked
+            assert called.content[0].text == result.text, asked
+            command = ["tools", "run", name, "--arguments", "-", "--json", "--address", server.address]
+            ran = await asyncio.to_thread(CliRunner().invoke, app, command, json.dumps(arguments))
+            assert (ran.exit_code == 0) is result.success, asked
+            # The server's log is beside the document.
+            document, _ = json.JSONDecoder().raw_decode(ran.stdout[ran.stdout.index("{\n") :])
+            assert untimed({key: value for key, value in document.items() if key != "text"}) == over_grpc, asked
 
 
 @pytest.mark.parametrize("interface", ["grpc", "http", "mcp"])
 async def test_a_function_that_means_a_default_workspace_which_is_not_there_creates_it(
-    world: World, scripted: ScriptedForest, tmp_path: Path, interface: str
+    world: World, tmp_path: Path, interface: str
 ) -> None:
-    given = {"mcp_tools": "all", "default_workspace": f"fresh-{interface}"}
-    async with served(world, scripted, tmp_path / "http", **given) as running:
+    given = {"mcp_tools": "all", "default_workspace": f"fresh-{interface}-{new_id()}"}
+    async with served(world, ScriptedForest(), tmp_path / "http", **given) as running:
         if interface == "grpc":
             async with AsyncClient(running.address) as client:
                 assert (await client.run_tool("list_documents")).data == {"documents": []}
@@ -275,29 +294,27 @@ async def test_a_repeated_call_has_its_effect_once(client: AsyncClient, world: W
     assert [each.id async for each in client.workspace(world.workspace).log()] == before
 
 
+FAULTS: list[tuple[str, dict[str, Any], str]] = [
+    ("recall", {"query": "x", "filter": "abc", "tags": ["a"]}, "filter"),
+    ("recall", {"query": "x", "tags": ["a"], "filter": [1]}, "filter"),
+    ("recall", {"tags": ["a"], "query": "x", "filter": 5}, "filter"),
+    ("remember", {"text": "a", "attributes": '{"\\ud800": "x"}'}, "attributes"),
+    ("remember", {"text": "a", "attributes": {"\ud800": "x"}}, "attributes['\\\\ud800']"),
+    ("add_relation", {"session_id": "s", "node_id": "n", "relation": '{"\\ud800": 1}'}, "relation"),
+    ("batch_change_nodes", {"session_id": "s", "changes": ['{"\\ud800": {}}']}, "changes[0]"),
+    ("remember", {"text": "a", "attributes": '{"a": NaN}'}, "attributes"),
+    ("remember", {"text": False, "workspace": False}, "workspace"),
+]
+
+
 @pytest.mark.requirement("TOOL-3")
-@pytest.mark.parametrize(
-    ("name", "arguments", "field"),
-    [
-        ("recall", {"query": "x", "filter": "abc", "tags": ["a"]}, "filter"),
-        ("recall", {"query": "x", "tags": ["a"], "filter": [1]}, "filter"),
-        ("recall", {"tags": ["a"], "query": "x", "filter": 5}, "filter"),
-        ("remember", {"text": "a", "attributes": '{"\\ud800": "x"}'}, "attributes"),
-        ("remember", {"text": "a", "attributes": {"\ud800": "x"}}, "attributes['\\\\ud800']"),
-        ("add_relation", {"session_id": "s", "node_id": "n", "relation": '{"\\ud800": 1}'}, "relation"),
-        ("batch_change_nodes", {"session_id": "s", "changes": ['{"\\ud800": {}}']}, "changes[0]"),
-        ("remember", {"text": "a", "attributes": '{"a": NaN}'}, "attributes"),
-        ("remember", {"text": False, "workspace": False}, "workspace"),
-    ],
-)
-async def test_no_arguments_are_a_fault_of_the_server(
-    catalogue: Catalogue, name: str, arguments: dict[str, Any], field: str
-) -> None:
-    result = await catalogue.call(name, arguments)
-    assert result.failure is not None
-    assert result.failure.code == "INVALID_ARGUMENTS"
-    assert field in [each["field"] for each in result.failure.details["violations"]]
-    json.dumps(result.to_json(), ensure_ascii=False).encode()
+async def test_no_arguments_are_a_fault_of_the_server(catalogue: Catalogue) -> None:
+    for name, arguments, field in FAULTS:
+        result = await catalogue.call(name, arguments)
+        assert result.failure is not None, arguments
+        assert result.failure.code == "INVALID_ARGUMENTS", arguments
+        assert field in [each["field"] for each in result.failure.details["violations"]], arguments
+        json.dumps(result.to_json(), ensure_ascii=False).encode()
 
 
 async def test_a_filter_may_be_given_as_a_whole_and_in_parts(catalogue: Catalogue) -> None:
@@ -372,27 +389,24 @@ async def test_the_workspace_and_the_agent_of_a_call_are_those_given_beside_it(
         assert refused.error.code == "INVALID_ARGUMENTS", "and is not repaired"
 
 
-@pytest.mark.requirement("TOOL-10")
-@pytest.mark.parametrize(
-    "body",
-    [
-        *(b"[1]", b"{", b'"x"', b"\xff", b"[" * 50_000, b'{"a": NaN}', b'{"a": 1' + b"0" * 5_000 + b"}"),
-        *(b'{"a": "\\ud800"}', b'{"\\udfff": 1}', b"\xef\xbb\xbf{}", b'{"a": "\xed\xa0\x80"}', b"\xc2\xa0"),
-    ],
-    ids=lambda body: repr(body[:20]),
+NO_OBJECTS = (
+    *(b"[1]", b"{", b'"x"', b"\xff", b"[" * 50_000, b'{"a": NaN}', b'{"a": 1' + b"0" * 5_000 + b"}"),
+    *(b'{"a": "\\ud800"}', b'{"\\udfff": 1}', b"\xef\xbb\xbf{}", b'{"a": "\xed\xa0\x80"}', b"\xc2\xa0"),
 )
-async def test_arguments_that_are_no_object_are_refused(
-    client: AsyncClient, http: httpx2.AsyncClient, body: bytes
-) -> None:
-    answer = await http.post("/api/tools/list_workspaces/execute", content=body, headers=AS_JSON)
-    error = answer.json()["error"]
-    assert (answer.status_code, error["code"]) == (400, "INVALID_ARGUMENTS")
-    assert error["details"]["violations"][0]["field"] == "arguments"
-    with suppress(UnicodeDecodeError):  # over gRPC there is no text that is not UTF-8
-        request = pb.ExecuteToolRequest(name="list_workspaces", arguments_json=body.decode())
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await client.raw.tools.ExecuteTool(request)
-        assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.requirement("TOOL-10")
+async def test_arguments_that_are_no_object_are_refused(client: AsyncClient, http: httpx2.AsyncClient) -> None:
+    for body in NO_OBJECTS:
+        answer = await http.post("/api/tools/list_workspaces/execute", content=body, headers=AS_JSON)
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"]) == (400, "INVALID_ARGUMENTS"), body[:20]
+        assert error["details"]["violations"][0]["field"] == "arguments", body[:20]
+        with suppress(UnicodeDecodeError):  # over gRPC there is no text that is not UTF-8
+            request = pb.ExecuteToolRequest(name="list_workspaces", arguments_json=body.decode())
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await client.raw.tools.ExecuteTool(request)
+            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT, body[:20]
 
 
 @pytest.mark.requirement("TOOL-10")

@@ -1,7 +1,6 @@
 """The promises of the transport, on the real server with its real stores."""
 
 import asyncio
-import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -9,7 +8,8 @@ from typing import Any
 
 import grpc
 import pytest
-from crash.service import POLL, Service, alive, start
+from campaigns import budget, dice
+from crash.service import DEADLINE, POLL, Service, alive, start
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
@@ -53,7 +53,7 @@ async def gives_up(call: Any, after: float) -> str:
 
 async def eventually(question: Callable[[], Awaitable[bool]], what: str) -> None:
     """Repeat a question until the answer is yes."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + DEADLINE
     while not await question():
         assert time.monotonic() < deadline, f"waited in vain until {what}"
         await asyncio.sleep(POLL)
@@ -71,10 +71,11 @@ async def test_a_call_whose_deadline_has_passed_changes_nothing(calls: Calls) ->
 
 @pytest.mark.requirement("SERVE-1", "CANVAS-8")
 async def test_a_deadline_that_passes_during_a_call_leaves_all_changes_or_none(calls: Calls) -> None:
-    for step in range(40):
+    steps = budget(16)
+    for step in range(steps):
         request = calls.creation("perhaps too late", request_id=new_id())
         try:
-            await calls.nodes.CreateNode(request, timeout=step * 0.0005)
+            await calls.nodes.CreateNode(request, timeout=0.02 * step / steps)
             answered = True
         except grpc.aio.AioRpcError as error:
             if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -84,7 +85,7 @@ async def test_a_deadline_that_passes_during_a_call_leaves_all_changes_or_none(c
             assert await calls.read(request.node_id, calls.session) == "perhaps too late"
         again = await calls.nodes.CreateNode(request)
         assert again.node.content == "perhaps too late"
-    assert await calls.changes() == 40
+    assert await calls.changes() == steps
 
 
 @pytest.mark.requirement("SERVE-1")
@@ -137,11 +138,11 @@ async def test_reflection_lists_every_service_with_its_methods(server: Service) 
 
 @pytest.mark.requirement("CANVAS-8")
 async def test_a_cancelled_creation_is_made_completely_or_not_at_all(calls: Calls, server: Service) -> None:
-    rng = random.Random()
+    rng, turns = dice("a cancelled creation"), budget(20)
     async with server.channel() as channel:
         views: Any = view_service_pb2_grpc.ViewServiceStub(channel)
         there = 0
-        for turn in range(60):
+        for turn in range(turns):
             request = calls.creation("all of it", tags=["a"], view_name="default", request_id=new_id())
             status = await gives_up(calls.nodes.CreateNode(request), rng.random() * 0.03 if turn else 60)
             # A later call of the same session waits for the rest of the earlier one.
@@ -159,15 +160,15 @@ async def test_a_cancelled_creation_is_made_completely_or_not_at_all(calls: Call
             assert found is not None or status != "OK"
             there += found is not None
             assert (await calls.nodes.CreateNode(request)).node.content == "all of it"
-        assert await calls.changes() == 61
+        assert await calls.changes() == turns + 1
         assert there > 0, "the first call is given all the time it needs"
 
 
 @pytest.mark.requirement("CANVAS-8", "STORE-2", "CANVAS-6")
 async def test_a_cancelled_commit_is_made_completely_or_not_at_all(calls: Calls, server: Service) -> None:
-    rng = random.Random()
+    rng = dice("a cancelled commit")
     git = Judge(server.data / calls.repository)
-    for turn in range(25):
+    for turn in range(budget(10)):
         before = git.run("rev-parse", "main").strip()
         ids = [await calls.create(f"part {number} of {turn}") for number in range(3)]
         request = calls.commitment(f"Commit {turn}", request_id=new_id(), create_tag=True, tag_name=f"t{turn}")
@@ -185,9 +186,9 @@ async def test_a_cancelled_commit_is_made_completely_or_not_at_all(calls: Calls,
 async def test_a_cancelled_commit_that_is_not_repeated_leaves_everything_staged_or_committed(
     calls: Calls, server: Service
 ) -> None:
-    rng = random.Random()
+    rng = dice("a cancelled commit that is not repeated")
     git = Judge(server.data / calls.repository)
-    for turn in range(15):
+    for turn in range(budget(8)):
         before = git.run("rev-parse", "main").strip()
         node_id = await calls.create(f"text {turn}")
         await gives_up(calls.sessions.CommitChanges(calls.commitment(f"Commit {turn}")), rng.random() * 0.04)
