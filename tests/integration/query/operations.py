@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,9 @@ from memotree.tools.policy import ToolAdmission
 from memotree.v1 import query_service_pb2 as pb
 
 IMPATIENT = RetryPolicy(timeout=5, attempts=2, first_wait=0.001, longest_wait=0.002, failures=3, cool_down=60)
+
+
+_builtin_tools = cache(builtin_tools)  # to describe them takes longer than a question
 
 
 @asynccontextmanager
@@ -52,7 +56,7 @@ async def operations_with_queries(
         world.workspace,
         1 << 20,
         CallObservers(observers),
-        (*builtin_tools(), *more),
+        (*_builtin_tools(), *more),
         executor,
         admission=admission,
         over_tools=over_tools,

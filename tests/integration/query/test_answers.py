@@ -159,15 +159,18 @@ async def test_a_model_that_fails_at_once_fails_the_query(ask: Ask, endpoint: Mo
         await ask()
 
 
-@pytest.mark.parametrize(
-    "fault", [Fault.BROKEN, Fault.CUT_BODY, Fault.UNAUTHORIZED, Fault.EMPTY_CHOICES, Fault.REFUSAL]
-)
+FAULTS: list[Fault] = [Fault.BROKEN, Fault.CUT_BODY, Fault.UNAUTHORIZED, Fault.EMPTY_CHOICES, Fault.REFUSAL]
+
+
 async def test_a_model_that_fails_after_calls_leaves_them_in_the_answer(
-    ask: Ask, endpoint: ModelEndpoint, fault: Fault
+    ask: Ask, endpoint: ModelEndpoint, subtests: pytest.Subtests
 ) -> None:
-    endpoint.call_next(("calculator", {"expression": "1 + 1"}))
-    endpoint.fail_next(Fault.SLOW, on="chat", seconds=0)  # the call itself
-    endpoint.fail_next(fault, on="chat", times=2)
-    answer = await ask()
-    assert (answer.end, codes(answer)) == (pb.QUERY_END_MODEL_FAILED, [("calculator", "", True)])
-    assert answer.warnings
+    for fault in FAULTS:
+        with subtests.test(fault=fault):
+            endpoint.call_next(("calculator", {"expression": "1 + 1"}))
+            endpoint.fail_next(Fault.SLOW, on="chat", seconds=0)  # the call itself
+            endpoint.fail_next(fault, on="chat", times=2)
+            answer = await ask()
+            assert (answer.end, codes(answer)) == (pb.QUERY_END_MODEL_FAILED, [("calculator", "", True)])
+            assert answer.warnings
+            endpoint.recover()

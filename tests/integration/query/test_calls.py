@@ -112,38 +112,39 @@ async def test_a_tool_of_a_query_asks_no_query(
     assert codes(answer) == [("ask_again", "", True)]
 
 
-@pytest.mark.parametrize(
-    ("call", "code"),
-    [
-        (("no_such_tool", {}), "UNKNOWN_TOOL"),
-        (("remember", {"text": "x"}), "UNKNOWN_TOOL"),
-        (("query", {"query": "again"}), "UNKNOWN_TOOL"),
-        (("", {}), "UNKNOWN_TOOL"),
-        (("no such tool \u6f22 " * 100, "{"), "UNKNOWN_TOOL"),
-        (("calculator", '{"expression": '), "INVALID_ARGUMENTS"),
-        (("calculator", "[1]"), "INVALID_ARGUMENTS"),
-        (("calculator", '{"expression": "1", "precision": NaN}'), "INVALID_ARGUMENTS"),
-        (("calculator", "{" * 100_000), "INVALID_ARGUMENTS"),
-        (("recall", {"query": "bridge", "workspace": "elsewhere"}), "OTHER_WORKSPACE"),
-        (("recall", {"query": "bridge", "workspace": ["elsewhere"]}), "OTHER_WORKSPACE"),
-        (("calculator", f'{{"expression": {"[" * 5000}{"]" * 5000}}}'), "INVALID_ARGUMENTS"),
-    ],
-)
+UNMADE: list[tuple[tuple[str, object], str]] = [
+    (("no_such_tool", {}), "UNKNOWN_TOOL"),
+    (("remember", {"text": "x"}), "UNKNOWN_TOOL"),
+    (("query", {"query": "again"}), "UNKNOWN_TOOL"),
+    (("", {}), "UNKNOWN_TOOL"),
+    (("no such tool \u6f22 " * 100, "{"), "UNKNOWN_TOOL"),
+    (("calculator", '{"expression": '), "INVALID_ARGUMENTS"),
+    (("calculator", "[1]"), "INVALID_ARGUMENTS"),
+    (("calculator", '{"expression": "1", "precision": NaN}'), "INVALID_ARGUMENTS"),
+    (("calculator", "{" * 100_000), "INVALID_ARGUMENTS"),
+    (("recall", {"query": "bridge", "workspace": "elsewhere"}), "OTHER_WORKSPACE"),
+    (("recall", {"query": "bridge", "workspace": ["elsewhere"]}), "OTHER_WORKSPACE"),
+    (("calculator", f'{{"expression": {"[" * 5000}{"]" * 5000}}}'), "INVALID_ARGUMENTS"),
+]
+
+
 async def test_a_call_that_cannot_be_made_is_answered_to_the_model_readably(
-    ask: Ask, endpoint: ModelEndpoint, call: tuple[str, object], code: str
+    ask: Ask, endpoint: ModelEndpoint, subtests: pytest.Subtests
 ) -> None:
-    endpoint.call_next(call)
-    endpoint.answer_next("Then not.")
-    answer = await ask()
-    assert [(each.called, each.result.error.code) for each in answer.tool_calls] == [(False, code)]
-    assert (answer.answer, answer.end, list(answer.tools_used)) == ("Then not.", pb.QUERY_END_ANSWERED, [])
-    (told,) = results_told(endpoint)
-    assert told["quoted_data"].startswith(f"{code}: ")
-    (asked,) = (part for part in endpoint.chat_calls[-1]["messages"] if part.get("tool_calls"))
-    function = asked["tool_calls"][0]["function"]
-    assert isinstance(json.loads(function["arguments"]), dict)
-    assert 0 < len(function["name"]) <= 64
-    assert function["name"].isascii()
+    for call, code in UNMADE:
+        with subtests.test(call=call, code=code):
+            endpoint.call_next(call)
+            endpoint.answer_next("Then not.")
+            answer = await ask()
+            assert [(each.called, each.result.error.code) for each in answer.tool_calls] == [(False, code)]
+            assert (answer.answer, answer.end, list(answer.tools_used)) == ("Then not.", pb.QUERY_END_ANSWERED, [])
+            (told,) = results_told(endpoint)
+            assert told["quoted_data"].startswith(f"{code}: ")
+            (asked,) = (part for part in endpoint.chat_calls[-1]["messages"] if part.get("tool_calls"))
+            function = asked["tool_calls"][0]["function"]
+            assert isinstance(json.loads(function["arguments"]), dict)
+            assert 0 < len(function["name"]) <= 64
+            assert function["name"].isascii()
 
 
 async def test_arguments_that_do_not_fit_the_tool_are_told_with_their_faults(ask: Ask, endpoint: ModelEndpoint) -> None:

@@ -10,7 +10,7 @@ from endpoints import ModelEndpoint
 from integration.query.stage import Ask
 from integration.worlds import World
 from memotree_storage.model.tokens import count_tokens
-from memotree_storage.postgres import access
+from memotree_storage.postgres import access, registry
 from model_answers import Fault
 
 from memotree.models.model_errors import ModelUnavailableError
@@ -22,7 +22,7 @@ from memotree.v1 import query_service_pb2 as pb
 from memotree.v1 import workspace_service_pb2
 from memotree.workspaces import WorkspaceOperations
 
-pytestmark = pytest.mark.requirement("TOOL-9")
+pytestmark = [pytest.mark.requirement("TOOL-9"), pytest.mark.own_store]
 
 
 def turns_told(endpoint: ModelEndpoint) -> list[str]:
@@ -143,7 +143,9 @@ async def test_an_answer_from_a_workspace_that_was_deleted_meanwhile_is_not_kept
     async with world.store.database.transaction() as conn:
         await access.put_principal(conn, "ada", "")
     async with answering(ask, endpoint):
-        request = workspace_service_pb2.DeleteWorkspaceRequest(workspace=world.workspace, confirm_name="garden")
+        async with world.store.database.connection() as conn:
+            name = (await registry.find_workspace(conn, world.workspace)).name
+        request = workspace_service_pb2.DeleteWorkspaceRequest(workspace=name, confirm_name=name)
         await WorkspaceOperations(world.store, world.pages, world.limits).delete_workspace(request)
     async with world.store.database.connection() as conn:
         cursor = await conn.execute("select count(*) from work.conversation_turn")

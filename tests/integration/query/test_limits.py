@@ -137,28 +137,26 @@ async def test_calls_that_were_not_begun_when_the_time_was_over_were_not_called(
     assert calls.tools_used == ["write_long"]
 
 
-@pytest.mark.parametrize(
-    ("fields", "name"),
-    [
-        ({"query": " "}, "query"),
-        ({"query": "x" * 9000}, "query"),
-        ({"conversation_id": "x" * 201}, "conversation_id"),
-        ({"options": {"max_tool_calls": 21}}, "options.max_tool_calls"),
-        ({"options": {"max_tool_calls": -1}}, "options.max_tool_calls"),
-        ({"options": {"temperature": 2.5}}, "options.temperature"),
-        ({"options": {"temperature": float("nan")}}, "options.temperature"),
-        ({"options": {"timeout_seconds": float("inf")}}, "options.timeout_seconds"),
-        ({"options": {"token_budget": 1_000_000}}, "options.token_budget"),
-        ({"options": {"allowed_tools": ["x"] * 101}}, "options.allowed_tools"),
-        ({"options": {"allowed_tools": ["recall", "nothing"]}}, "options.allowed_tools[1]"),
-        ({"options": {"allowed_tools": ["query"]}}, "options.allowed_tools[0]"),
-    ],
-)
-async def test_wrong_options_are_refused_before_the_model_is_asked(
-    ask: Ask, endpoint: ModelEndpoint, fields: dict[str, Any], name: str
-) -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        await ask(**fields)
-    assert [each.field for each in caught.value.violations] == [name]
-    assert isinstance(caught.value, ToolNotOfferedError) == ("tools[" in name)
+WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
+    ({"query": " "}, "query"),
+    ({"query": "x" * 9000}, "query"),
+    ({"conversation_id": "x" * 201}, "conversation_id"),
+    ({"options": {"max_tool_calls": 21}}, "options.max_tool_calls"),
+    ({"options": {"max_tool_calls": -1}}, "options.max_tool_calls"),
+    ({"options": {"temperature": 2.5}}, "options.temperature"),
+    ({"options": {"temperature": float("nan")}}, "options.temperature"),
+    ({"options": {"timeout_seconds": float("inf")}}, "options.timeout_seconds"),
+    ({"options": {"token_budget": 1_000_000}}, "options.token_budget"),
+    ({"options": {"allowed_tools": ["x"] * 101}}, "options.allowed_tools"),
+    ({"options": {"allowed_tools": ["recall", "nothing"]}}, "options.allowed_tools[1]"),
+    ({"options": {"allowed_tools": ["query"]}}, "options.allowed_tools[0]"),
+]
+
+
+async def test_wrong_options_are_refused_before_the_model_is_asked(ask: Ask, endpoint: ModelEndpoint) -> None:
+    for fields, name in WRONG_OPTIONS:
+        with pytest.raises(InvalidInputError) as caught:
+            await ask(**fields)
+        assert [each.field for each in caught.value.violations] == [name]
+        assert isinstance(caught.value, ToolNotOfferedError) == ("tools[" in name), name
     assert endpoint.calls == 0

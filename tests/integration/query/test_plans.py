@@ -35,21 +35,21 @@ async def test_a_plan_says_which_tools_would_be_called_and_calls_none(
     assert witness.calls == []
 
 
-@pytest.mark.parametrize(
-    "steps",
-    [
-        [{"tool": "nothing", "purpose": "x"}],
-        [{"tool": "remember", "purpose": "x"}],
-        [{"tool": "recall", "parameters_json": "[]", "purpose": "x"}],
-        [{"tool": "recall", "parameters_json": "{", "purpose": "x"}],
-        [{"tool": "recall", "purpose": "x"}] * 6,
-        [],
-    ],
-)
+NO_PLANS: list[list[Any]] = [
+    [{"tool": "nothing", "purpose": "x"}],
+    [{"tool": "remember", "purpose": "x"}],
+    [{"tool": "recall", "parameters_json": "[]", "purpose": "x"}],
+    [{"tool": "recall", "parameters_json": "{", "purpose": "x"}],
+    [{"tool": "recall", "purpose": "x"}] * 6,
+    [],
+]
+
+
 async def test_a_plan_that_cannot_be_carried_out_is_asked_for_again(
-    world: World, queries: QueryOperations, endpoint: ModelEndpoint, steps: list[Any]
+    world: World, queries: QueryOperations, endpoint: ModelEndpoint
 ) -> None:
-    endpoint.answer_next({"strategy": "SEQUENTIAL", "steps": steps}, {"strategy": "DIRECT", "steps": []})
-    plan = await queries.plan_query(pb.PlanQueryRequest(workspace=world.workspace, query="How old is it?"))
-    assert (plan.strategy, list(plan.steps)) == (pb.QUERY_STRATEGY_DIRECT, [])
-    assert len(endpoint.chat_calls) == 2
+    for count, steps in enumerate(NO_PLANS, 1):
+        endpoint.answer_next({"strategy": "SEQUENTIAL", "steps": steps}, {"strategy": "DIRECT", "steps": []})
+        plan = await queries.plan_query(pb.PlanQueryRequest(workspace=world.workspace, query="How old is it?"))
+        assert (plan.strategy, list(plan.steps)) == (pb.QUERY_STRATEGY_DIRECT, []), steps
+        assert len(endpoint.chat_calls) == 2 * count, steps

@@ -29,6 +29,9 @@ from memotree.tools.policy import ToolAdmission, ToolPolicy
 pytestmark = pytest.mark.requirement("TOOL-9", "TOOL-10")
 
 PATH = "/api/query/with-tools"
+PATHS = {PATH: "Query", f"{PATH}/stream": "StreamQuery"}
+"""The paths of a question, and the RPC of each."""
+
 QUESTION = {"query": "When was the stone bridge rebuilt?"}
 
 
@@ -104,26 +107,29 @@ async def test_an_answer_over_http_has_the_fields_of_the_document(
     assert endpoint.chat_calls[0]["temperature"] == 0.7
 
 
-@pytest.mark.parametrize("path", [PATH, f"{PATH}/stream"])
-async def test_what_asks_no_question_is_refused_as_a_tool_refuses(http: httpx2.AsyncClient, path: str) -> None:
-    for body, status, code in (
-        (b"[]", 400, "INVALID_ARGUMENTS"),
-        (b"{", 400, "INVALID_ARGUMENTS"),
-        (b'{"query": 5}', 400, "INVALID_ARGUMENTS"),
-        (b'{"query": "x", "unknown": 1}', 400, "INVALID_ARGUMENTS"),
-        (b"{}", 400, "INVALID_ARGUMENTS"),
-        (b'{"query": "x", "max_tool_calls": 21}', 400, "INVALID_ARGUMENT"),
-        (b'{"query": "x", "allowed_tools": ["query"]}', 400, "TOOL_NOT_OFFERED"),
-        (b'{"query": "x", "workspace": "nowhere"}', 404, "WORKSPACE_NOT_FOUND"),
-        (b" " * 100_001, 413, "MESSAGE_TOO_LARGE"),
-    ):
-        answer = await http.post(path, content=body, headers={"content-type": "application/json"})
-        assert answer.status_code == status, (body[:50], answer.text)
-        error = answer.json()["error"]
-        assert error["code"] == code
-        assert error["message"]
-    assert (await http.post(path, content=b"{}")).status_code == 415
-    assert (await http.get(path)).status_code == 405
+NO_QUESTIONS = (
+    (b"[]", 400, "INVALID_ARGUMENTS"),
+    (b"{", 400, "INVALID_ARGUMENTS"),
+    (b'{"query": 5}', 400, "INVALID_ARGUMENTS"),
+    (b'{"query": "x", "unknown": 1}', 400, "INVALID_ARGUMENTS"),
+    (b"{}", 400, "INVALID_ARGUMENTS"),
+    (b'{"query": "x", "max_tool_calls": 21}', 400, "INVALID_ARGUMENT"),
+    (b'{"query": "x", "allowed_tools": ["query"]}', 400, "TOOL_NOT_OFFERED"),
+    (b'{"query": "x", "workspace": "nowhere"}', 404, "WORKSPACE_NOT_FOUND"),
+    (b" " * 100_001, 413, "MESSAGE_TOO_LARGE"),
+)
+
+
+async def test_what_asks_no_question_is_refused_as_a_tool_refuses(http: httpx2.AsyncClient) -> None:
+    for path in PATHS:
+        for body, status, code in NO_QUESTIONS:
+            answer = await http.post(path, content=body, headers={"content-type": "application/json"})
+            assert answer.status_code == status, (path, body[:50], answer.text)
+            error = answer.json()["error"]
+            assert error["code"] == code, (path, body[:50])
+            assert error["message"]
+        assert (await http.post(path, content=b"{}")).status_code == 415
+        assert (await http.get(path)).status_code == 405
 
 
 async def test_a_stream_over_http_has_text_calls_results_and_the_answer(
@@ -156,46 +162,48 @@ async def test_a_model_that_fails_is_a_refusal_before_the_first_event_and_an_eve
     assert (name, data["error"]["code"]) == ("error", "MODEL_TURN_BROKEN_OFF")
 
 
-@pytest.mark.parametrize(("path", "rpc"), [(PATH, "Query"), (f"{PATH}/stream", "StreamQuery")])
 async def test_a_question_is_one_call_of_the_tool_for_those_who_observe_calls(
-    http: httpx2.AsyncClient, endpoint: ModelEndpoint, observed: Ended, path: str, rpc: str
+    http: httpx2.AsyncClient, endpoint: ModelEndpoint, observed: Ended
 ) -> None:
-    endpoint.answer_next("It is two.")
-    assert (await http.post(path, json=QUESTION)).status_code == 200
-    assert (await http.post(path, json={**QUESTION, "max_tool_calls": 21})).status_code == 400
-    assert [call for call in observed.calls if call[0] == "query"] == [
-        ("query", rpc, "http", "OK"),
-        ("query", rpc, "http", "INVALID_ARGUMENT"),
-    ]
-    assert [call for call in observed.calls if call[:2] == ("", rpc)] == [
-        ("", rpc, "tool", "OK"),
-        ("", rpc, "tool", "INVALID_ARGUMENT"),
-    ]
+    for path, rpc in PATHS.items():
+        observed.calls.clear()
+        endpoint.answer_next("It is two.")
+        assert (await http.post(path, json=QUESTION)).status_code == 200
+        assert (await http.post(path, json={**QUESTION, "max_tool_calls": 21})).status_code == 400
+        assert [call for call in observed.calls if call[0] == "query"] == [
+            ("query", rpc, "http", "OK"),
+            ("query", rpc, "http", "INVALID_ARGUMENT"),
+        ]
+        assert [call for call in observed.calls if call[:2] == ("", rpc)] == [
+            ("", rpc, "tool", "OK"),
+            ("", rpc, "tool", "INVALID_ARGUMENT"),
+        ]
 
 
-@pytest.mark.parametrize("path", [PATH, f"{PATH}/stream"])
 async def test_a_question_is_asked_only_if_the_policy_has_the_tool(
-    http: httpx2.AsyncClient, endpoint: ModelEndpoint, admission: ToolAdmission, path: str
+    http: httpx2.AsyncClient, endpoint: ModelEndpoint, admission: ToolAdmission
 ) -> None:
     admission.policy = ToolPolicy(disabled={"query"})
-    answer = await http.post(path, json=QUESTION)
-    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "TOOL_NOT_PERMITTED")
+    for path in PATHS:
+        answer = await http.post(path, json=QUESTION)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "TOOL_NOT_PERMITTED"), path
     assert not endpoint.chat_calls
 
 
-@pytest.mark.parametrize("path", [PATH, f"{PATH}/stream"])
 async def test_a_question_counts_as_a_call_of_a_tool(
-    http: httpx2.AsyncClient, endpoint: ModelEndpoint, admission: ToolAdmission, path: str
+    http: httpx2.AsyncClient, endpoint: ModelEndpoint, admission: ToolAdmission
 ) -> None:
-    admission.rate.change(Rate(1, 1))
-    endpoint.answer_next("It is two.")
-    assert (await http.post(path, json=QUESTION)).status_code == 200
-    answer = await http.post(path, json=QUESTION)
-    assert (answer.status_code, answer.json()["error"]["code"]) == (429, "TOOL_RATE_EXCEEDED")
-    assert int(answer.headers["retry-after"]) > 0
+    for path in PATHS:
+        admission.rate.change(None)
+        admission.rate.change(Rate(1, 1))
+        endpoint.answer_next("It is two.")
+        assert (await http.post(path, json=QUESTION)).status_code == 200
+        answer = await http.post(path, json=QUESTION)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (429, "TOOL_RATE_EXCEEDED"), path
+        assert int(answer.headers["retry-after"]) > 0
 
 
-@pytest.mark.parametrize("path", [PATH, f"{PATH}/stream"])
+@pytest.mark.parametrize("path", PATHS)
 async def test_the_default_workspace_is_created_by_the_first_question(
     world: World, endpoint: ModelEndpoint, tmp_path: Path, path: str
 ) -> None:
@@ -218,7 +226,7 @@ async def test_the_default_workspace_is_created_by_the_first_question(
             await running.stop(5)
 
 
-@pytest.mark.parametrize("path", [PATH, f"{PATH}/stream"])
+@pytest.mark.parametrize("path", PATHS)
 async def test_the_model_is_left_when_the_client_goes_away(server: Server, endpoint: ModelEndpoint, path: str) -> None:
     endpoint.hold()
     connection = begun(server, path, json.dumps(QUESTION).encode())
