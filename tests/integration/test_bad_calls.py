@@ -26,17 +26,20 @@ REFUSED_BY_GIT = [
 
 
 @pytest.mark.requirement("CANVAS-6", "GIT-3")
-@pytest.mark.parametrize("name", REFUSED_BY_GIT, ids=ascii)
-async def test_names_that_git_refuses_are_refused_for_tags_and_branches(untouched: Wire, name: str) -> None:
-    calls: list[tuple[str, dict[str, Any], str]] = [
-        ("CreateTag", {"name": name}, "name"),
-        ("CreateBranch", {"name": name}, "name"),
-        ("CommitChanges", {"message": "m", "create_tag": True, "tag_name": name}, "tag_name"),
-    ]
-    for method, fields, field in calls:
-        refusal = await untouched.refused(method, **fields)
-        assert (refusal.code, refusal.fields) == (INVALID, (field,))
-        assert refusal.reason
+async def test_names_that_git_refuses_are_refused_for_tags_and_branches(
+    untouched: Wire, subtests: pytest.Subtests
+) -> None:
+    for name in REFUSED_BY_GIT:
+        with subtests.test(name=name):
+            calls: list[tuple[str, dict[str, Any], str]] = [
+                ("CreateTag", {"name": name}, "name"),
+                ("CreateBranch", {"name": name}, "name"),
+                ("CommitChanges", {"message": "m", "create_tag": True, "tag_name": name}, "tag_name"),
+            ]
+            for method, fields, field in calls:
+                refusal = await untouched.refused(method, **fields)
+                assert (refusal.code, refusal.fields) == (INVALID, (field,))
+                assert refusal.reason
 
 
 @pytest.mark.requirement("CANVAS-6", "GIT-3")
@@ -49,17 +52,19 @@ async def test_a_tag_or_branch_that_exists_is_refused(untouched: Wire) -> None:
     assert (refusal.code, refusal.fields) == (INVALID, ("create_tag",))
 
 
+NO_WORKSPACE_NAMES = [
+    "..", ".", "../up", "a/b", "/etc", "\\\\host\\share", "C:", "C:\\x", "a b", ".hidden", "-x", "con", "NUL.txt",
+    "a..b", "end.", "x" * 65, "a\x00b", "e\u0301", "*", "a\nb",
+]  # fmt: skip
+
+
 @pytest.mark.requirement("CANVAS-15")
-@pytest.mark.parametrize(
-    "name",
-    ["..", ".", "../up", "a/b", "/etc", "\\\\host\\share", "C:", "C:\\x", "a b", ".hidden", "-x", "con", "NUL.txt",
-     "a..b", "end.", "x" * 65, "a\x00b", "e\u0301", "*", "a\nb"],
-    ids=ascii,
-)  # fmt: skip
-async def test_a_workspace_name_cannot_leave_its_folder(untouched: Wire, name: str) -> None:
-    for method in ("CreateWorkspace", "UpdateWorkspace"):
-        refusal = await untouched.refused(method, name=name)
-        assert (refusal.code, refusal.reason, set(refusal.fields)) == (INVALID, "INVALID_NAME", {"name"})
+async def test_a_workspace_name_cannot_leave_its_folder(untouched: Wire, subtests: pytest.Subtests) -> None:
+    for name in NO_WORKSPACE_NAMES:
+        with subtests.test(name=name):
+            for method in ("CreateWorkspace", "UpdateWorkspace"):
+                refusal = await untouched.refused(method, name=name)
+                assert (refusal.code, refusal.reason, set(refusal.fields)) == (INVALID, "INVALID_NAME", {"name"})
 
 
 @pytest.mark.requirement("CANVAS-15")
@@ -68,36 +73,46 @@ async def test_a_workspace_name_in_use_is_refused(untouched: Wire) -> None:
     assert (refusal.code, refusal.reason) == ("ALREADY_EXISTS", "WORKSPACE_EXISTS")
 
 
-@pytest.mark.requirement("CANVAS-6")
-@pytest.mark.parametrize("text", ["a<b", "a>b", "a\nb", "a\rb", "a\x00b", " a", "a ", "x" * 201], ids=ascii)
-async def test_an_author_that_git_cannot_write_is_refused(untouched: Wire, text: str) -> None:
-    author = types_pb2.CommitAuthor(name=text, email="a@example.org")
-    refusal = await untouched.refused("CommitChanges", message="m", author=author)
-    assert (refusal.code, refusal.reason, set(refusal.fields)) == (INVALID, "INVALID_AUTHOR", {"author.name"})
-    author = types_pb2.CommitAuthor(name="Ada", email=text)
-    refusal = await untouched.refused("CommitChanges", message="m", author=author)
-    assert (refusal.code, refusal.reason, set(refusal.fields)) == (INVALID, "INVALID_AUTHOR", {"author.email"})
-    refusal = await untouched.refused("OpenSession", agent=text)
-    assert (refusal.code, refusal.reason) == (INVALID, "INVALID_AUTHOR")
+NO_AUTHORS: list[str] = ["a<b", "a>b", "a\nb", "a\rb", "a\x00b", " a", "a ", "x" * 201]
 
 
 @pytest.mark.requirement("CANVAS-6")
-@pytest.mark.parametrize(
-    "seconds", [-1, -(2**40), 253402300800, 2**62, -(2**62)], ids=["1969", "long ago", "10000", "never", "before"]
-)
-async def test_times_before_1970_and_after_9999_are_refused(untouched: Wire, seconds: int) -> None:
-    author = types_pb2.CommitAuthor(name="Ada", timestamp=Timestamp(seconds=seconds))
-    refusal = await untouched.refused("CommitChanges", message="m", author=author)
-    assert (refusal.code, refusal.reason, refusal.fields) == (INVALID, "INVALID_TIME", ("author.timestamp",))
+async def test_an_author_that_git_cannot_write_is_refused(untouched: Wire, subtests: pytest.Subtests) -> None:
+    for text in NO_AUTHORS:
+        with subtests.test(text=text):
+            author = types_pb2.CommitAuthor(name=text, email="a@example.org")
+            refusal = await untouched.refused("CommitChanges", message="m", author=author)
+            assert (refusal.code, refusal.reason, set(refusal.fields)) == (INVALID, "INVALID_AUTHOR", {"author.name"})
+            author = types_pb2.CommitAuthor(name="Ada", email=text)
+            refusal = await untouched.refused("CommitChanges", message="m", author=author)
+            assert (refusal.code, refusal.reason, set(refusal.fields)) == (INVALID, "INVALID_AUTHOR", {"author.email"})
+            refusal = await untouched.refused("OpenSession", agent=text)
+            assert (refusal.code, refusal.reason) == (INVALID, "INVALID_AUTHOR")
+
+
+NO_TIMES: list[int] = [-1, -(2**40), 253402300800, 2**62, -(2**62)]
 
 
 @pytest.mark.requirement("CANVAS-6")
-@pytest.mark.parametrize("seconds", [0, 253402300799], ids=["1970", "9999"])
-async def test_the_first_and_the_last_time_can_be_committed(wire: Wire, seconds: int) -> None:
-    await wire.create()
-    author = types_pb2.CommitAuthor(name="Ada", timestamp=Timestamp(seconds=seconds))
-    commit_id = await wire.commit(author=author)
-    assert (await wire("GetCommit", revision=commit_id)).commit.author.timestamp.seconds == seconds
+async def test_times_before_1970_and_after_9999_are_refused(untouched: Wire, subtests: pytest.Subtests) -> None:
+    for seconds in NO_TIMES:
+        with subtests.test(seconds=seconds):
+            author = types_pb2.CommitAuthor(name="Ada", timestamp=Timestamp(seconds=seconds))
+            refusal = await untouched.refused("CommitChanges", message="m", author=author)
+            assert (refusal.code, refusal.reason, refusal.fields) == (INVALID, "INVALID_TIME", ("author.timestamp",))
+
+
+TIMES: list[int] = [0, 253402300799]
+
+
+@pytest.mark.requirement("CANVAS-6")
+async def test_the_first_and_the_last_time_can_be_committed(wire: Wire, subtests: pytest.Subtests) -> None:
+    for seconds in TIMES:
+        with subtests.test(seconds=seconds):
+            await wire.create()
+            author = types_pb2.CommitAuthor(name="Ada", timestamp=Timestamp(seconds=seconds))
+            commit_id = await wire.commit(author=author)
+            assert (await wire("GetCommit", revision=commit_id)).commit.author.timestamp.seconds == seconds
 
 
 # --- States -----------------------------------------------------------------------------------------------------------
@@ -163,25 +178,31 @@ LISTS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.requirement("SERVE-1")
-@pytest.mark.parametrize(("method", "fields"), LISTS)
 async def test_a_page_size_of_zero_or_a_million_is_bounded_and_below_zero_refused(
-    untouched: Wire, method: str, fields: dict[str, Any]
+    untouched: Wire, subtests: pytest.Subtests
 ) -> None:
-    usual = await untouched(method, page_size=0, **fields)
-    great = await untouched(method, page_size=1_000_000, **fields)
-    if not usual.next_page_token:
-        assert great == usual
-    for size in (-1, -(2**31)):
-        refusal = await untouched.refused(method, page_size=size, **fields)
-        assert (refusal.code, refusal.reason, refusal.fields) == (INVALID, "INVALID_PAGE_SIZE", ("page_size",))
+    for method, fields in LISTS:
+        with subtests.test(method=method, fields=fields):
+            usual = await untouched(method, page_size=0, **fields)
+            great = await untouched(method, page_size=1_000_000, **fields)
+            if not usual.next_page_token:
+                assert great == usual
+            for size in (-1, -(2**31)):
+                refusal = await untouched.refused(method, page_size=size, **fields)
+                assert (refusal.code, refusal.reason, refusal.fields) == (INVALID, "INVALID_PAGE_SIZE", ("page_size",))
 
 
 @pytest.mark.requirement("SERVE-1")
-@pytest.mark.parametrize(("method", "fields"), LISTS)
-async def test_a_forged_page_token_is_refused(untouched: Wire, method: str, fields: dict[str, Any]) -> None:
-    for token in ("x", "AAAA" * 10, json.dumps({"id": "a"}), "%", "\u4e2d", "x" * 100_000, "' or 1=1 --"):
-        refusal = await untouched.refused(method, page_token=token, **fields)
-        assert (refusal.code, refusal.reason, refusal.fields) == (INVALID, "INVALID_PAGE_TOKEN", ("page_token",))
+async def test_a_forged_page_token_is_refused(untouched: Wire, subtests: pytest.Subtests) -> None:
+    for method, fields in LISTS:
+        with subtests.test(method=method, fields=fields):
+            for token in ("x", "AAAA" * 10, json.dumps({"id": "a"}), "%", "\u4e2d", "x" * 100_000, "' or 1=1 --"):
+                refusal = await untouched.refused(method, page_token=token, **fields)
+                assert (refusal.code, refusal.reason, refusal.fields) == (
+                    INVALID,
+                    "INVALID_PAGE_TOKEN",
+                    ("page_token",),
+                )
 
 
 CURSORS: dict[str, tuple[str, ...]] = {
@@ -200,26 +221,27 @@ CURSORS: dict[str, tuple[str, ...]] = {
 
 
 @pytest.mark.requirement("SERVE-1")
-@pytest.mark.parametrize(("method", "fields"), LISTS)
 async def test_a_page_token_of_the_server_with_unusual_values_is_harmless(
-    untouched: Wire, wire: Wire, method: str, fields: dict[str, Any]
+    untouched: Wire, wire: Wire, subtests: pytest.Subtests
 ) -> None:
-    foreign = (await wire("ListCommits")).commits[0].id  # in another workspace
-    request = untouched.request(method, **fields)
-    whole = await untouched(method, page_size=1000, **fields)
-    listed = whole.DESCRIPTOR.fields[0].name
-    for text in ("", "'; drop schema mirror cascade; --", "%", "\uffff", "0" * 40, foreign):
-        for when in (datetime.min, datetime(2024, 1, 1), datetime.max):  # noqa: DTZ001, DTZ901 - the zone follows
-            values = {"used": when.replace(tzinfo=UTC), "session": ""}
-            cursor = {name: values.get(name, text) for name in CURSORS[method]}
-            token = PageTokens(PAGE_KEY).write(request, cursor)
-            try:
-                answer = await untouched(method, page_size=1000, page_token=token, **fields)
-            except grpc.aio.AioRpcError as error:
-                assert Refusal.of(error).code in {INVALID, "NOT_FOUND"}  # noqa: PT017 - both ends are right
-            else:
-                some = getattr(answer, listed)
-                assert method == "DiffRevisions" or all(one in getattr(whole, listed) for one in some)
+    for method, fields in LISTS:
+        with subtests.test(method=method, fields=fields):
+            foreign = (await wire("ListCommits")).commits[0].id  # in another workspace
+            request = untouched.request(method, **fields)
+            whole = await untouched(method, page_size=1000, **fields)
+            listed = whole.DESCRIPTOR.fields[0].name
+            for text in ("", "'; drop schema mirror cascade; --", "%", "\uffff", "0" * 40, foreign):
+                for when in (datetime.min, datetime(2024, 1, 1), datetime.max):  # noqa: DTZ001, DTZ901 - the zone follows
+                    values = {"used": when.replace(tzinfo=UTC), "session": ""}
+                    cursor = {name: values.get(name, text) for name in CURSORS[method]}
+                    token = PageTokens(PAGE_KEY).write(request, cursor)
+                    try:
+                        answer = await untouched(method, page_size=1000, page_token=token, **fields)
+                    except grpc.aio.AioRpcError as error:
+                        assert Refusal.of(error).code in {INVALID, "NOT_FOUND"}  # noqa: PT017 - both ends are right
+                    else:
+                        some = getattr(answer, listed)
+                        assert method == "DiffRevisions" or all(one in getattr(whole, listed) for one in some)
 
 
 @pytest.mark.requirement("SERVE-1")
@@ -278,15 +300,19 @@ SYNTAX = [
 ]
 
 
+KINDS_OF_SEARCH: list[int] = [pb.SEARCH_TYPE_FULL_TEXT, pb.SEARCH_TYPE_SEMANTIC, pb.SEARCH_TYPE_HYBRID]
+
+
 @pytest.mark.requirement("CANVAS-5")
-@pytest.mark.parametrize("kind", [pb.SEARCH_TYPE_FULL_TEXT, pb.SEARCH_TYPE_SEMANTIC, pb.SEARCH_TYPE_HYBRID])
-async def test_a_query_is_text_and_never_syntax(untouched: Wire, kind: int) -> None:
-    for query in SYNTAX:
-        found = await untouched("SearchNodes", revision=untouched.session, query=query, search_type=kind)
-        assert all(0 <= hit.score <= 1 for hit in found.hits)
-    for name in ("'; drop schema mirror cascade; --", "%", '"'):
-        assert not (await untouched("SearchNodes", query="apple", search_type=kind, tags=[name])).hits
-        assert not (await untouched("SearchNodes", query="apple", search_type=kind, node_types=[name])).hits
+async def test_a_query_is_text_and_never_syntax(untouched: Wire, subtests: pytest.Subtests) -> None:
+    for kind in KINDS_OF_SEARCH:
+        with subtests.test(kind=kind):
+            for query in SYNTAX:
+                found = await untouched("SearchNodes", revision=untouched.session, query=query, search_type=kind)
+                assert all(0 <= hit.score <= 1 for hit in found.hits)
+            for name in ("'; drop schema mirror cascade; --", "%", '"'):
+                assert not (await untouched("SearchNodes", query="apple", search_type=kind, tags=[name])).hits
+                assert not (await untouched("SearchNodes", query="apple", search_type=kind, node_types=[name])).hits
 
 
 @pytest.mark.requirement("CANVAS-5")

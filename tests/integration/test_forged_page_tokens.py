@@ -102,36 +102,40 @@ def test_every_call_whose_token_may_name_a_session_is_among_these() -> None:
     assert sum(path.read_text(encoding="utf-8").count("lookup.page_revision(") for path in modules) == len(CALLS)
 
 
-@pytest.mark.parametrize("name", CALLS)
-async def test_a_token_with_a_session_that_the_request_does_not_name_is_refused(world: World, name: str) -> None:
-    call = CALLS[name]
+def cursor(call: Call, head: str) -> dict[str, str]:
+    """What a token of the call has beside the revision, as far as any text will do."""
+    return dict.fromkeys(call.names, "") | ({"tests": head} if "tests" in call.names else {})
+
+
+async def test_a_token_with_a_session_that_the_request_does_not_name_is_refused(
+    world: World, subtests: pytest.Subtests
+) -> None:
     node = world.node("Public")
     head = await world.put(node)
-    session_id = await world.open()
+    session_id, other = await world.open(), await world.open()
     await world.stage(session_id, world.node("Secret"))
-    request = call.asked(world, node)
-    operation = call.make(world)
-    places = dict.fromkeys(call.names, "") | ({"tests": head} if "tests" in call.names else {})
-    for revision in ("", "main", head, await world.open()):
-        request.revision = revision
-        for pinned in ({"session": session_id, "commit": head}, {"session": "", "commit": session_id}):
-            request.page_token = world.pages.write(request, {**places, **pinned})
-            with pytest.raises(InvalidPageTokenError):
-                await operation(request)
+    for name, call in CALLS.items():
+        request, operation = call.asked(world, node), call.make(world)
+        for revision in ("", "main", head, other):
+            request.revision = revision
+            for pinned in ({"session": session_id, "commit": head}, {"session": "", "commit": session_id}):
+                request.page_token = world.pages.write(request, {**cursor(call, head), **pinned})
+                with subtests.test(name, revision=revision, pinned=pinned), pytest.raises(InvalidPageTokenError):
+                    await operation(request)
 
 
-@pytest.mark.parametrize("name", CALLS)
-async def test_a_token_with_the_session_of_its_request_is_read(world: World, name: str) -> None:
-    call = CALLS[name]
+async def test_a_token_with_the_session_of_its_request_is_read(world: World, subtests: pytest.Subtests) -> None:
     node = world.node("Public")
     head = await world.put(node)
     session_id = await world.open()
-    request = call.asked(world, node)
-    request.revision = session_id
-    places = dict.fromkeys(call.names, "") | ({"tests": head} if "tests" in call.names else {})
-    if name == "GetTree":
-        places = {"after": node.id, "home": world.archive.id, "position": node.position}
-    elif name in {"ListCommits", "ListNodeRevisions", "BisectNode"}:
-        places["after"] = head
-    request.page_token = world.pages.write(request, {**places, "session": session_id, "commit": head})
-    await call.make(world)(request)
+    for name, call in CALLS.items():
+        request = call.asked(world, node)
+        request.revision = session_id
+        places = cursor(call, head)
+        if name == "GetTree":
+            places = {"after": node.id, "home": world.archive.id, "position": node.position}
+        elif name in {"ListCommits", "ListNodeRevisions", "BisectNode"}:
+            places["after"] = head
+        request.page_token = world.pages.write(request, {**places, "session": session_id, "commit": head})
+        with subtests.test(name):
+            await call.make(world)(request)
