@@ -97,21 +97,21 @@ async def test_pieces_of_one_document_are_joined_as_they_were_and_notes_by_a_bla
 
 
 @pytest.mark.requirement("FOREST-2")
-@pytest.mark.parametrize("limit", [1, 7, 8, 9, 100, 479])
-async def test_a_derived_content_is_cut_at_the_limit_and_says_so(world: World, limit: int) -> None:
+async def test_a_derived_content_is_cut_at_the_limit_and_says_so(world: World) -> None:
     root, _, text = await document(world)
-    node = await read(world, root, limit=limit)
-    assert node.content_cut
-    assert text.startswith(node.content)
-    assert limit - 2 <= len(node.content.encode()) <= limit
-    assert node.content_tokens == count_tokens(node.content)
+    for limit in (1, 7, 8, 9, 100, 479):
+        node = await read(world, root, limit=limit)
+        assert node.content_cut, limit
+        assert text.startswith(node.content), limit
+        assert limit - 2 <= len(node.content.encode()) <= limit
+        assert node.content_tokens == count_tokens(node.content), limit
     exact = await read(world, root, limit=len(text.encode()))
     assert (exact.content, exact.content_cut) == (text, False)
 
 
 @pytest.mark.requirement("FOREST-2")
 async def test_a_cut_content_reads_no_more_leaves_than_it_needs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    root, _, text = await document(world, leaves=1000, text="{} " * 100)
+    root, _, text = await document(world, leaves=300, text="{} " * 100)
     world.store.entries._cache.clear()
     asked: list[int] = []
     load = world.store.entries.load

@@ -153,25 +153,24 @@ async def _session_diff(world: World, session_id: str, token: str) -> str:
     return (await HistoryOperations(world.store, world.pages, world.limits).diff_revisions(request)).next_page_token
 
 
-@pytest.mark.parametrize("listed", [_session_children, _session_tree, _session_diff])
 @pytest.mark.parametrize("how", ["commit", "rebase"])
-async def test_pages_of_a_session_that_got_another_base_are_refused(
-    world: World, listed: Callable[[World, str, str], Awaitable[str]], how: str
-) -> None:
+async def test_pages_of_a_session_that_got_another_base_are_refused(world: World, how: str) -> None:
     """Its changes are in the base now, and the changes of others, too: a node may be on none of the pages."""
     nodes = world.nodes(5)
     await world.put(*nodes)
     session_id = await world.open()
     await world.stage(session_id, *(replace(node, title="Else") for node in nodes))
-    token = await listed(world, session_id, "")
+    lists: list[Callable[..., Awaitable[str]]] = [_session_children, _session_tree, _session_diff]
+    tokens = [await listed(world, session_id, "") for listed in lists]
     await world.put(world.node("Of somebody else"))
     if how == "commit":
         await world.commit(session_id)
     else:
         request = session_service_pb2.RebaseSessionRequest(workspace=world.workspace, session_id=session_id)
         await world.sessions.rebase_session(request)
-    with pytest.raises(PageOutdatedError):
-        await listed(world, session_id, token)
+    for listed, token in zip(lists, tokens, strict=True):
+        with pytest.raises(PageOutdatedError):
+            await listed(world, session_id, token)
 
 
 async def test_pages_of_a_session_show_what_it_changes(world: World) -> None:

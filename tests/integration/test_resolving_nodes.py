@@ -5,13 +5,6 @@ from typing import Any
 import pytest
 from integration.wires import Wire
 
-from memotree.v1 import types_pb2
-
-SUMMARY = types_pb2.LEVEL_OF_DETAIL_SUMMARY
-DETAIL = types_pb2.LEVEL_OF_DETAIL_DETAIL
-REFERENCES = types_pb2.RELATION_TYPE_REFERENCES
-EXTENDS = types_pb2.RELATION_TYPE_EXTENDS
-
 
 @pytest.mark.requirement("USE-10")
 async def test_a_node_is_found_by_id_title_and_path_as_the_session_has_it(wire: Wire) -> None:

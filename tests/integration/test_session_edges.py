@@ -1,7 +1,6 @@
 """Edge cases of sessions: the author of a commit, its tag, expiry, id prefixes, and ids of something else."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -104,26 +103,22 @@ async def read_archives(world: World, session_id: str) -> None:
 
 
 @pytest.mark.requirement("CANVAS-15")
-@pytest.mark.parametrize("read", [read, read_archives])
-async def test_reading_a_session_keeps_it_alive(world: World, read: Callable[[World, str], Awaitable[None]]) -> None:
-    session_id = await world.open()
-    async with world.store.database.transaction() as conn:
-        await conn.execute("update work.session set used_at = now() - ttl * 0.9 where session_id = %s", (session_id,))
-    await read(world, session_id)
-    request = sessions_pb.GetSessionRequest(workspace=world.workspace, session_id=session_id)
-    expires = (await world.sessions.get_session(request)).session.expire_time.ToDatetime(UTC)
-    assert expires > datetime.now(UTC) + world.limits.session_ttl - timedelta(minutes=1)
+async def test_reading_a_session_keeps_it_alive_and_writes_nothing_if_it_was_just_used(world: World) -> None:
+    request = sessions_pb.GetSessionRequest(workspace=world.workspace, session_id=await world.open())
+    for reading in (read, read_archives):
+        await _age(world, request.session_id, 0.9)
+        await reading(world, request.session_id)
+        expires = (await world.sessions.get_session(request)).session.expire_time.ToDatetime(UTC)
+        assert expires > datetime.now(UTC) + world.limits.session_ttl - timedelta(minutes=1)
+    row = await _row_version(world, request.session_id)
+    await read(world, request.session_id)
+    assert await _row_version(world, request.session_id) == row
 
 
-@pytest.mark.requirement("CANVAS-15")
-async def test_reads_of_a_session_that_was_just_used_write_nothing(world: World) -> None:
-    session_id = await world.open()
+async def _age(world: World, session_id: str, lives: float) -> None:
     async with world.store.database.transaction() as conn:
-        await conn.execute("update work.session set used_at = now() - ttl * 0.9 where session_id = %s", (session_id,))
-    await read(world, session_id)
-    row = await _row_version(world, session_id)
-    await read(world, session_id)
-    assert await _row_version(world, session_id) == row
+        aged = "update work.session set used_at = now() - ttl * %s where session_id = %s"
+        await conn.execute(aged, (lives, session_id))
 
 
 async def _row_version(world: World, session_id: str) -> str:
@@ -135,8 +130,7 @@ async def _row_version(world: World, session_id: str) -> str:
 @pytest.mark.requirement("CANVAS-15")
 async def test_reading_an_expired_session_does_not_bring_it_back(world: World) -> None:
     session_id = await world.open()
-    async with world.store.database.transaction() as conn:
-        await conn.execute("update work.session set used_at = now() - ttl * 2 where session_id = %s", (session_id,))
+    await _age(world, session_id, 2)
     await read(world, session_id)
     request = sessions_pb.GetSessionRequest(workspace=world.workspace, session_id=session_id)
     assert (await world.sessions.get_session(request)).session.state == sessions_pb.SESSION_STATE_EXPIRED
@@ -188,7 +182,7 @@ async def test_a_repeated_commit_gives_its_first_answer_although_its_choice_is_a
 
 @pytest.mark.requirement("CANVAS-13", "CANVAS-15")
 async def test_a_choice_is_looked_up_in_an_open_session_of_the_workspace_alone(world: World) -> None:
-    other = await World.create(world.store, world.pages, world.limits, "orchard")
+    other = await World.create(world.store, world.pages, world.limits)
     session_id = await other.open()
     twins = [Node(f"abcd{tail * 12}", other.archive.id, None, "a0", title=f"Secret {tail}") for tail in "12"]
     await other.stage(session_id, *twins)
@@ -217,28 +211,23 @@ async def test_a_staged_change_has_each_of_its_tools_and_reasons_once(world: Wor
     assert row.messages == ["Reason 0", "Reason 1"]
 
 
-async def test_the_id_of_a_workspace_given_as_a_session_blocks_nobody(world: World) -> None:
+@pytest.mark.requirement("STORE-8")
+async def test_the_id_of_a_workspace_given_as_a_session_blocks_nobody_and_waits_for_no_lock(world: World) -> None:
     async with asyncio.timeout(DEADLINE):
         with pytest.raises(SessionNotFoundError):
             await world.commit(world.workspace)
         assert await world.put(world.node())
-
-
-@pytest.mark.requirement("STORE-8")
-@pytest.mark.parametrize("kind", ["joins", "workspaces"])
-async def test_the_id_of_a_workspace_given_as_a_session_waits_for_no_lock_of_the_workspace(
-    world: World, kind: str
-) -> None:
-    locks: KeyedLocks = getattr(world.store.locks, kind)
     request = sessions_pb.DiscardSessionRequest(workspace=world.workspace, session_id=world.workspace)
-    async with locks.of(world.workspace), asyncio.timeout(DEADLINE):
-        with pytest.raises(SessionNotFoundError):
-            await world.sessions.discard_session(request)
+    for kind in ("joins", "workspaces"):
+        locks: KeyedLocks = getattr(world.store.locks, kind)
+        async with locks.of(world.workspace), asyncio.timeout(DEADLINE):
+            with pytest.raises(SessionNotFoundError):
+                await world.sessions.discard_session(request)
 
 
 @pytest.mark.requirement("STORE-8")
 async def test_a_call_with_a_session_of_another_workspace_waits_for_no_call_of_that_session(world: World) -> None:
-    other = await World.create(world.store, world.pages, world.limits, name="other")
+    other = await World.create(world.store, world.pages, world.limits)
     theirs = await other.open()
     rebase = sessions_pb.RebaseSessionRequest(workspace=world.workspace, session_id=theirs)
     async with world.store.locks.sessions.of(theirs), asyncio.timeout(DEADLINE):
@@ -265,7 +254,7 @@ async def test_writers_that_wait_for_a_workspace_hold_no_connection(world: World
 
 
 async def test_two_calls_with_each_others_ids_do_not_wait_for_each_other(world: World) -> None:
-    other = await World.create(world.store, world.pages, world.limits, name="other")
+    other = await World.create(world.store, world.pages, world.limits)
     held = world.store.locks.workspaces
     async with asyncio.timeout(DEADLINE):
         async with held.of(world.workspace), held.of(other.workspace):

@@ -1,6 +1,6 @@
 """GetTree by pages: what a page costs, and where the next one begins if a session changed in between."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from memotree.canvas import NodeOperations, tree_pages
 from memotree.request.messages import DETAIL, SUMMARY, TITLE
 from memotree.v1 import node_service_pb2 as pb
 
-SMALL, LARGE = 300, 3000
+SMALL, LARGE = 150, 1000
 SHOWN = 50
 MOST_ROWS = 10 * SHOWN
 MOST_STATEMENTS = 4
@@ -74,22 +74,23 @@ def chain(world: World, length: int) -> list[Node]:
     return found
 
 
+def flat(world: World, count: int) -> list[Node]:
+    return world.nodes(count)
+
+
+@pytest.mark.own_store
 @pytest.mark.requirement("USE-10")
-async def test_the_first_page_of_a_flat_archive_costs_what_it_shows_whatever_its_size_is(world: World) -> None:
-    small = await first_page_cost(world, world.nodes(SMALL), SHOWN)
-    large = await first_page_cost(world, world.nodes(LARGE), SHOWN)
+@pytest.mark.parametrize("shape", [flat, chain])
+async def test_the_first_page_costs_what_it_shows_whatever_the_size_or_depth_of_the_archive_is(
+    world: World, shape: Callable[[World, int], list[Node]]
+) -> None:
+    small = await first_page_cost(world, shape(world, SMALL), SHOWN)
+    large = await first_page_cost(world, shape(world, LARGE), SHOWN)
     assert large.statements == small.statements <= MOST_STATEMENTS
     assert max(small.rows, large.rows) <= MOST_ROWS
 
 
-@pytest.mark.requirement("USE-10")
-async def test_the_first_page_of_a_chain_costs_what_it_shows_whatever_its_depth_is(world: World) -> None:
-    small = await first_page_cost(world, chain(world, SMALL), SHOWN)
-    large = await first_page_cost(world, chain(world, LARGE), SHOWN)
-    assert large.statements == small.statements <= MOST_STATEMENTS
-    assert max(small.rows, large.rows) <= MOST_ROWS
-
-
+@pytest.mark.own_store
 @pytest.mark.requirement("STORE-9", "USE-10")
 @pytest.mark.parametrize("count", [50, 100, 200])
 async def test_no_node_of_a_page_reads_a_small_table_whole(world: World, count: int) -> None:

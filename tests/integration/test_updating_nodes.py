@@ -10,10 +10,7 @@ from memotree_storage.model.provenance import without_provenance
 from memotree.v1 import node_service_pb2 as pb
 from memotree.v1 import types_pb2
 
-SUMMARY = types_pb2.LEVEL_OF_DETAIL_SUMMARY
 DETAIL = types_pb2.LEVEL_OF_DETAIL_DETAIL
-REFERENCES = types_pb2.RELATION_TYPE_REFERENCES
-EXTENDS = types_pb2.RELATION_TYPE_EXTENDS
 
 
 @pytest.mark.requirement("CANVAS-4")
@@ -37,24 +34,18 @@ async def test_replace_makes_tags_and_attributes_exactly_those_given(wire: Wire)
 
 
 @pytest.mark.requirement("CANVAS-4")
-@pytest.mark.parametrize(
-    ("mode", "before", "given", "after"),
-    [
+async def test_text_joins_the_content_after_or_before_a_blank_line(wire: Wire) -> None:
+    for mode, before, given, after in (
         (pb.UPDATE_MODE_APPEND, "old", "new", "old\n\nnew"),
         (pb.UPDATE_MODE_PREPEND, "old", "new", "new\n\nold"),
         (pb.UPDATE_MODE_APPEND, "", "new", "new"),
         (pb.UPDATE_MODE_PREPEND, "", "new", "new"),
         (pb.UPDATE_MODE_APPEND, "old", "", "old"),
         (pb.UPDATE_MODE_MERGE, "old", "", ""),
-    ],
-)
-async def test_text_joins_the_content_after_or_before_a_blank_line(
-    wire: Wire, mode: int, before: str, given: str, after: str
-) -> None:
-    node = await wire.create("Old", content=before, tags=["a"])
-    found = (await wire("UpdateNode", node_id=node.id, mode=mode, content=given, tags=["b"])).node
-    assert found.content == after
-    assert list(found.tags) == ["a", "b"]
+    ):
+        node = await wire.create("Old", content=before, tags=["a"])
+        found = (await wire("UpdateNode", node_id=node.id, mode=mode, content=given, tags=["b"])).node
+        assert (found.content, list(found.tags)) == (after, ["a", "b"]), (mode, before, given)
 
 
 @pytest.mark.requirement("CANVAS-4")

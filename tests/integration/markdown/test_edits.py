@@ -109,13 +109,10 @@ def test_the_folder_shows_the_new_commit_afterwards(workspace: Workspace, folder
     assert (folder / ".git").is_dir()
     assert workspace.import_markdown(folder).edits == ()
     assert sorted(path.name for path in folder.parent.iterdir()) == ["export"]
-
-
-def test_without_a_refresh_a_new_note_is_not_made_twice(workspace: Workspace, folder: Path, ops: Path) -> None:
-    (ops / "New.md").write_text("Fresh.\n")
-    workspace.import_markdown(folder, refresh=False)
-    workspace.import_markdown(folder, refresh=False)
-    assert [title for _, title in titles(workspace)].count("New") == 1
+    (ops / "Newer.md").write_text("Fresh.\n")
+    for _ in range(2):  # without a refresh it is not made twice, either
+        workspace.import_markdown(folder, refresh=False)
+    assert [title for _, title in titles(workspace)].count("Newer") == 1
 
 
 def test_what_was_committed_meanwhile_is_merged_by_field(workspace: Workspace, folder: Path, ops: Path) -> None:
@@ -151,8 +148,10 @@ def test_a_conflict_refuses_the_import_or_waits_in_a_session(workspace: Workspac
 
 
 def test_removed_files_delete_nothing_unless_that_is_asked_for(workspace: Workspace, folder: Path, ops: Path) -> None:
-    shutil.rmtree(ops / "Retries")
     (ops / "Retries.md").unlink()
+    assert workspace.import_markdown(folder, delete=True, refresh=False).edits == (), "its folder stays"
+    assert titles(workspace)[0] == (0, "Retries")
+    shutil.rmtree(ops / "Retries")
     done = workspace.import_markdown(folder)
     assert (done.edits, [each.title for each in done.missing]) == ((), ["Retries", "Deadlines", "Pauses"])
     deleted = workspace.import_markdown(folder, delete=True)
@@ -162,12 +161,6 @@ def test_removed_files_delete_nothing_unless_that_is_asked_for(workspace: Worksp
         ("delete", "Pauses"),
     ]
     assert titles(workspace) == [(0, "Plans")]
-
-
-def test_a_note_whose_folder_stays_is_not_deleted(workspace: Workspace, folder: Path, ops: Path) -> None:
-    (ops / "Retries.md").unlink()
-    assert workspace.import_markdown(folder, delete=True).edits == ()
-    assert titles(workspace)[0] == (0, "Retries")
 
 
 def test_an_archive_that_is_removed_or_new(workspace: Workspace, folder: Path, ops: Path) -> None:
@@ -197,21 +190,17 @@ def test_a_parent_and_its_child_change_places(workspace: Workspace, folder: Path
     }
 
 
-def test_the_order_of_siblings_can_be_changed(workspace: Workspace, folder: Path, ops: Path) -> None:
+def test_the_order_of_siblings_can_be_changed_and_carriage_returns_everywhere_change_nothing(
+    workspace: Workspace, folder: Path, ops: Path
+) -> None:
+    for file in folder.rglob("*.md"):
+        file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
+    assert workspace.import_markdown(folder).edits == ()
     first, last = (place(ops / f"{name}.md") for name in ("Retries", "Plans"))
     edit(ops / "Retries.md", f"position: {first}", f"position: {last}z")
     done = workspace.import_markdown(folder)
     assert len(done.edits) == 1
     assert [title for depth, title in titles(workspace) if depth == 0] == ["Plans", "Retries"]
-
-
-def test_carriage_returns_that_a_program_put_everywhere_change_nothing(
-    workspace: Workspace, folder: Path, ops: Path
-) -> None:
-    assert ops.is_dir()
-    for file in folder.rglob("*.md"):
-        file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
-    assert workspace.import_markdown(folder).edits == ()
 
 
 DAMAGED = (
