@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from hypothesis.stateful import precondition, rule
 from integration.recall.talks import Models
 from memotree_storage.commit.branch_merge import MergeOrder, MergeStyle, merge_into_branch
 from memotree_storage.commit.commit_pick import Pick, PickOrder, pick_commit
@@ -25,9 +25,9 @@ from memotree_storage.ports import Signature
 from memotree_storage.postgres import sessions
 from memotree_storage.postgres.session_conflicts import conflicts_of, end_conflicts
 from memotree_storage.postgres.tree import Snapshot, State
-from property.line_histories import Files, Model, Point, pick
+from property.line_histories import Files, Model, Point
 from property.line_merges import git_merges, merged_entries, merged_files, read_commit, read_merge, restored_files
-from property.store_harness import StoreHarness
+from property.store_harness import StoreHarness, WorkspaceMachine, pick
 from property.trees import faults
 
 from memotree.canvas.conflict_resolution import ConflictResolution
@@ -53,12 +53,10 @@ changes = st.lists(
 choices = st.integers(0, 1000)
 
 
-class MergeRules(RuleBasedStateMachine):
+class MergeRules(WorkspaceMachine):
     """The steps; a machine that has them keeps a model of the history, and writes commits with git's own commands."""
 
-    harness: StoreHarness
     model: Model
-    workspace: str
     repository: GitRepository
 
     def _branches(self) -> list[str]:

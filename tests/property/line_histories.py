@@ -17,6 +17,7 @@ from memotree_storage.model.tokens import count_tokens
 from memotree_storage.ports import CommitInfo
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.staging import blob_id
+from property.store_harness import pick
 
 BRANCHES = ["main", "one", "two", "three"]
 TAGS = ["v1", "v2"]
@@ -112,10 +113,6 @@ def row(point: Point, times: Mapping[str, datetime], entry: Entry) -> dict[str, 
 def columns(version: Version) -> dict[str, Any]:
     names = [name for name in Version.__dataclass_fields__ if name not in {"line_id", "from_seq"}]
     return {name: getattr(version, name) for name in names}
-
-
-def pick(options: Any, number: int) -> Any:
-    return options[number % len(options)]
 
 
 def path_of(entry_id: str, entry: Entry | None, number: int) -> str:

@@ -13,7 +13,8 @@ from memotree_storage.model.node import Archive, Entry, Node
 from memotree_storage.model.paths import parse_path
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.merge_bases import is_ancestor, merge_bases
-from property.line_histories import Files, Model, Point, pick
+from property.line_histories import Files, Model, Point
+from property.store_harness import pick
 from property.trees import ancestors, archive_tree, shown, subtree
 
 

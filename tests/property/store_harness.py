@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import psycopg
+from hypothesis.stateful import RuleBasedStateMachine
 from memotree_storage.model.node import ID_ALPHABET, ID_LENGTH, new_id
 from memotree_storage.model.workspace import WorkspaceInfo
 from memotree_storage.ports import (
@@ -35,6 +36,25 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 Answer = TypeVar("Answer")
+
+
+class WorkspaceMachine(RuleBasedStateMachine):
+    """A state machine in a workspace of its own, which is removed afterwards."""
+
+    def __init__(self, harness: "StoreHarness") -> None:
+        super().__init__()
+        self.harness = harness
+        self.workspace = harness.run(harness.make_workspace())
+        self.count = 0
+        """The numbers that were given to what the machine has made."""
+
+    def teardown(self) -> None:
+        self.harness.run(self.harness.drop_workspace(self.workspace))
+
+
+def pick(options: Sequence[Any], number: int) -> Any:
+    """One of the options."""
+    return options[number % len(options)]
 
 
 def numbered_id(number: int) -> str:

@@ -43,13 +43,12 @@ from property.line_histories import (
     columns,
     join,
     path_of,
-    pick,
     row,
     shuffled,
     sorting_after,
 )
 from property.line_merges import check_merge_bases
-from property.store_harness import StoreHarness, numbered_id
+from property.store_harness import StoreHarness, numbered_id, pick
 from property.trees import ancestors, archive_tree, check_children, check_pages, children, shown, subtree
 
 # --- The machine -----------------------------------------------------------------------------------------------------
@@ -59,24 +58,17 @@ class Histories(MergeRules):
     """Random changes of one repository with git's own commands; the mirror catches up."""
 
     def __init__(self, harness: StoreHarness) -> None:
-        super().__init__()
-        self.harness = harness
+        super().__init__(harness)
         self.model = Model()
-        self.count = 0
         self.behind = False
 
     @initialize()
     def make(self) -> None:
-        self.workspace = self.harness.run(self.harness.make_workspace())
         self.repository = self.harness.store.repositories.get(self.workspace)
         first = self.repository.refs()["refs/heads/main"]
         when = self.repository.commit_info(first).committer.when
         self.model.points[first] = Point(first, (), when, {}, {})
         self.model.refs["refs/heads/main"] = first
-
-    def teardown(self) -> None:
-        if hasattr(self, "workspace"):
-            self.harness.run(self.harness.drop_workspace(self.workspace))
 
     # --- steps ---
 
@@ -165,7 +157,7 @@ class Histories(MergeRules):
 
     @invariant()
     def every_commit_reads_as_git_has_it(self) -> None:
-        if not self.behind and hasattr(self, "workspace"):
+        if not self.behind:
             self.harness.run(self._check())
 
     async def _check(self) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from campaigns import effort
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 from memotree_storage.errors import MemoTreeError
 from memotree_storage.postgres import sessions, tree
 from memotree_storage.postgres.tree import Snapshot, State
-from property.store_harness import StoreHarness
+from property.store_harness import StoreHarness, WorkspaceMachine
 
 from memotree.memory import MemoryOperations
 from memotree.request.limits import ServiceLimits
@@ -26,12 +26,11 @@ archives = st.sampled_from(["", "notes", "rules"])
 kinds = st.sampled_from(["remember", "remember", "revise", "forget", "restore"])
 
 
-class Memories(RuleBasedStateMachine):
+class Memories(WorkspaceMachine):
     """Random calls on one branch."""
 
     def __init__(self, harness: StoreHarness) -> None:
-        super().__init__()
-        self.harness = harness
+        super().__init__(harness)
         self.memory = MemoryOperations(harness.store, ServiceLimits())
         self.notes: dict[str, str] = {}
         self.ever: dict[str, str] = {}
@@ -39,15 +38,6 @@ class Memories(RuleBasedStateMachine):
         """The text that a note had when it was forgotten last."""
         self.states: list[tuple[str, dict[str, str]]] = []
         self.requests: list[tuple[Any, Any, Any]] = []
-        self.count = 0
-
-    @initialize()
-    def begin(self) -> None:
-        self.workspace = self.harness.run(self.harness.make_workspace())
-
-    def teardown(self) -> None:
-        if hasattr(self, "workspace"):
-            self.harness.run(self.harness.drop_workspace(self.workspace))
 
     # --- steps ---
 
@@ -93,8 +83,7 @@ class Memories(RuleBasedStateMachine):
 
     @invariant()
     def no_session_is_left(self) -> None:
-        if hasattr(self, "workspace"):
-            assert self.harness.run(self._sessions()) == 0
+        assert self.harness.run(self._sessions()) == 0
 
     # --- the model ---
 

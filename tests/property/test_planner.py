@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from campaigns import effort
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 from memotree_storage.commit.session_commit import NothingToCommitError
 from memotree_storage.errors import MemoTreeError
 from memotree_storage.mirror.contents import read_nodes_at
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.tree import Snapshot, State
-from property.store_harness import StoreHarness
+from property.store_harness import StoreHarness, WorkspaceMachine
 
 from memotree.canvas.conflict_resolution import ConflictResolution
 from memotree.planner import Planner, PlannerTools
@@ -57,12 +57,11 @@ class Unused:
         raise AssertionError(method, request)
 
 
-class Plans(RuleBasedStateMachine):
+class Plans(WorkspaceMachine):
     """Random calls on one branch, and in one session at a time."""
 
     def __init__(self, harness: StoreHarness) -> None:
-        super().__init__()
-        self.harness = harness
+        super().__init__(harness)
         self.now = BEGIN
         limits = ServiceLimits()
         planner = Planner(harness.store, limits, clock=lambda: self.now)
@@ -76,14 +75,6 @@ class Plans(RuleBasedStateMachine):
         self.last = ""
         """The commit that the last call made."""
         self.states: list[tuple[str, Model]] = []
-
-    @initialize()
-    def begin(self) -> None:
-        self.workspace = self.harness.run(self.harness.make_workspace())
-
-    def teardown(self) -> None:
-        if hasattr(self, "workspace"):
-            self.harness.run(self.harness.drop_workspace(self.workspace))
 
     # --- time and sessions ---
 
@@ -208,11 +199,10 @@ class Plans(RuleBasedStateMachine):
 
     @invariant()
     def the_tree_is_what_the_model_is(self) -> None:
-        if hasattr(self, "workspace"):
-            assert self.harness.run(self._nodes(self.session)) == self.model
-            if self.last and not self.session:
-                self.states.append((self.last, deepcopy(self.model)))
-            self.last = ""
+        assert self.harness.run(self._nodes(self.session)) == self.model
+        if self.last and not self.session:
+            self.states.append((self.last, deepcopy(self.model)))
+        self.last = ""
 
     @rule(choice=choices)
     def an_old_commit_is_as_it_was(self, choice: int) -> None:
@@ -248,8 +238,6 @@ class Plans(RuleBasedStateMachine):
 
     @invariant()
     def the_figures_of_the_last_weeks_are_those_of_the_model(self) -> None:
-        if not hasattr(self, "workspace"):
-            return
         name, count = [("week", 1), ("month", 4), ("quarter", 13)][len(self.model) % 3]
         self.now += timedelta(hours=3)
         found = self._read("analyze_patterns", time_range=name)

@@ -6,17 +6,15 @@ question.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from by_hand import file_changes
 from campaigns import effort
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    RuleBasedStateMachine,
     initialize,
     invariant,
     precondition,
@@ -25,11 +23,9 @@ from hypothesis.stateful import (
 )
 from memotree_storage.model.node import Archive, Entry, Node, Relation
 from memotree_storage.model.position import many_between
-from memotree_storage.ports import CommitDraft, Embedder, Signature
-from memotree_storage.postgres import sessions, staging, tree
-from memotree_storage.postgres.staging import Edit
-from memotree_storage.postgres.tree import Snapshot, State
-from property.store_harness import StoreHarness, numbered_id
+from memotree_storage.ports import Embedder
+from property.drafted_states import START, DraftedStates
+from property.store_harness import StoreHarness, numbered_id, pick
 
 from memotree.forest.recall.recall import Recall
 from memotree.request.limits import ServiceLimits
@@ -37,7 +33,6 @@ from memotree.v1 import forest_service_pb2 as pb
 
 PLACES: Final = many_between(None, None, 8)
 ARCHIVES: Final = [Archive(numbered_id(1_000_000 + number), f"a{number}", f"model-{number % 2}") for number in range(3)]
-START: Final = datetime(2024, 1, 1, tzinfo=UTC)
 NOW: Final = f"{datetime.now(UTC):%Y-%m-%d}"
 WORD: Final = "apple"
 DAYS: Final = ["2001-01-01", "2002-01-01", "2099-01-01"]
@@ -49,10 +44,6 @@ choices = st.integers(0, 1000)
 edits = st.lists(st.tuples(st.sampled_from(KINDS), choices, choices), min_size=1, max_size=3)
 
 
-def pick(options: Any, number: int) -> Any:
-    return options[number % len(options)]
-
-
 @pytest.fixture
 def harness(postgres: str, tmp_path: Path) -> Iterator[StoreHarness]:
     """A store whose indexer runs only if a recall waits for it."""
@@ -62,15 +53,6 @@ def harness(postgres: str, tmp_path: Path) -> Iterator[StoreHarness]:
         yield opened
     finally:
         opened.close()
-
-
-@dataclass
-class Draft:
-    """A session of the model."""
-
-    id: str
-    base: str
-    changes: dict[str, Entry | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -85,34 +67,20 @@ class OnlyVectors:
         raise NotImplementedError
 
 
-class Recalls(RuleBasedStateMachine):
+class Recalls(DraftedStates):
     """Random commits, branches and sessions; after each step some states are recalled."""
 
     def __init__(self, harness: StoreHarness) -> None:
-        super().__init__()
-        self.harness = harness
+        super().__init__(harness)
         vectors = OnlyVectors(harness.store.embedder)
         self.recalling = Recall(harness.store, ServiceLimits(), vectors, cache_bytes=40_000, related=lambda _: ())
-        self.states: dict[str, dict[str, Entry]] = {}
-        self.order: list[str] = []
-        self.parents: dict[str, str] = {}
-        self.refs: dict[str, str] = {}
-        self.drafts: list[Draft] = []
-        self.count = 0
 
     @initialize()
     def begin(self) -> None:
-        self.workspace = self.harness.run(self.harness.make_workspace())
-        first = self._git().refs()["refs/heads/main"]
-        self.states[first] = {}
-        self.refs["main"] = first
+        self.order.clear()  # no node may be made where there is no archive
         self._commit("main", {archive.id: archive for archive in ARCHIVES})
         self.commit(0, [("create", number, number) for number in range(4)])
         self.open(0)
-
-    def teardown(self) -> None:
-        if hasattr(self, "workspace"):
-            self.harness.run(self.harness.drop_workspace(self.workspace))
 
     # --- steps ---
 
@@ -124,19 +92,12 @@ class Recalls(RuleBasedStateMachine):
     @rule(at=choices)
     def fork(self, at: int) -> None:
         """Create or move the branch ``side`` to any commit."""
-        commit_id = pick(self.order, at)
-        assert self._git().move_ref("refs/heads/side", self._git().refs().get("refs/heads/side"), commit_id)
-        self.refs["side"] = commit_id
-        self.harness.run(self.harness.store.catch_up(self.workspace))
+        self._point("side", pick(self.order, at))
 
     @precondition(lambda self: len(self.drafts) < 2)
     @rule(branch=choices)
     def open(self, branch: int) -> None:
-        name = pick(sorted(self.refs), branch)
-        self.count += 1
-        draft = Draft(numbered_id(10_000_000 + self.count), self.refs[name])
-        self.harness.run(self._open_session(draft, name))
-        self.drafts.append(draft)
+        self._open(pick(sorted(self.refs), branch))
 
     @rule(which=choices, first=edits, second=edits)
     def stage_twice(self, which: int, first: list[tuple[str, int, int]], second: list[tuple[str, int, int]]) -> None:
@@ -148,11 +109,7 @@ class Recalls(RuleBasedStateMachine):
     @rule(which=choices, wanted=edits)
     def stage(self, which: int, wanted: list[tuple[str, int, int]]) -> None:
         draft = pick(self.drafts, which)
-        changes = self._changes(self._state_of(draft), wanted)
-        self.harness.run(self._stage(draft, changes))
-        base = self.states[draft.base]
-        merged = {**draft.changes, **changes}
-        draft.changes = {key: entry for key, entry in merged.items() if entry != base.get(key)}
+        self._stage(draft, self._changes(self._state_of(draft), wanted))
 
     @rule()
     def rebuild(self) -> None:
@@ -175,8 +132,6 @@ class Recalls(RuleBasedStateMachine):
 
     @invariant()
     def leaves_are_the_alive_ones(self) -> None:
-        if not hasattr(self, "workspace"):
-            return
         for commit_id in dict.fromkeys([*self.refs.values(), pick(self.order, self.count)]):
             self._check(commit_id, commit_id, self.states[commit_id])
         for draft in self.drafts:
@@ -271,17 +226,10 @@ class Recalls(RuleBasedStateMachine):
                 end = min(end, other.attributes.get("valid_from", str(START)))
         return begin <= day < end if day else end > NOW
 
-    def _git(self) -> Any:
-        return self.harness.store.repositories.get(self.workspace)
-
     def _known(self, revision: str) -> dict[str, Entry]:
         if revision in self.states:
             return self.states[revision]
         return self._state_of(next(draft for draft in self.drafts if draft.id == revision))
-
-    def _state_of(self, draft: Draft) -> dict[str, Entry]:
-        merged = {**self.states[draft.base], **draft.changes}
-        return {key: entry for key, entry in merged.items() if entry is not None}
 
     @staticmethod
     def _way(alive: dict[str, Entry], key: str) -> list[str]:
@@ -339,35 +287,6 @@ class Recalls(RuleBasedStateMachine):
             content="" if kind == "summary_node" or number % 7 == 0 else f"{WORD} number {number}",
             tags=("tagged",) if number % 3 else (),
         )
-
-    def _commit(self, branch: str, changes: dict[str, Entry | None]) -> None:
-        parent = self.refs[branch]
-        before = self.states[parent]
-        self.count += 1
-        by = Signature("A person", "", START + timedelta(minutes=self.count))
-        files = file_changes(self._git(), parent, changes)
-        commit_id = self._git().write_commit(CommitDraft(parent, files, f"Commit {self.count}\n", by, by)).commit_id
-        assert self._git().move_ref(f"refs/heads/{branch}", parent, commit_id)
-        self.refs[branch] = commit_id
-        self.order.append(commit_id)
-        self.parents[commit_id] = parent
-        self.states[commit_id] = {key: entry for key, entry in {**before, **changes}.items() if entry is not None}
-        self.harness.run(self.harness.store.catch_up(self.workspace))
-
-    async def _open_session(self, draft: Draft, branch: str) -> None:
-        base = State(self.workspace, draft.base)
-        async with self.harness.store.database.transaction() as conn:
-            await sessions.open_session(
-                Snapshot(conn, base), draft.id, branch=branch, agent="tester", ttl=timedelta(days=1)
-            )
-        assert self._git().move_ref(f"refs/memotree/keep/{draft.id}", None, draft.base)
-
-    async def _stage(self, draft: Draft, changes: dict[str, Entry | None]) -> None:
-        async with self.harness.store.database.transaction() as conn:
-            session = await sessions.hold_session(conn, self.workspace, draft.id)
-            before = await tree.versions(Snapshot(conn, session.tree), list(changes))
-            staged = [Edit(entry, before.get(key)) for key, entry in changes.items()]
-            await staging.stage(conn, session, [edit for edit in staged if edit.entry or edit.before])
 
 
 @pytest.mark.requirement("FOREST-6", "FOREST-8", "STORE-5", "GIT-4")

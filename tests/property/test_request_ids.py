@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from campaigns import effort
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 from memotree_storage.model.trailers import given_request_id, is_request_id, marks_of, owned_request_id, with_trailers
 from memotree_storage.postgres.registry import WorkspaceExistsError
 from memotree_storage.postgres.requests import RequestIdReusedError
-from property.store_harness import StoreHarness
+from property.store_harness import StoreHarness, WorkspaceMachine
 
 from memotree.canvas.conflict_resolution import ConflictResolution
 from memotree.memory import MemoryOperations
@@ -30,12 +30,11 @@ ids = st.sampled_from(["r1", "r2", "r3"])
 texts = st.sampled_from(["Tea is green.", "The gate is shut at nine."])
 
 
-class Calls(RuleBasedStateMachine):
+class Calls(WorkspaceMachine):
     """The same few request ids, used by several principals for several calls. The model is one dictionary."""
 
     def __init__(self, harness: StoreHarness) -> None:
-        super().__init__()
-        self.harness = harness
+        super().__init__(harness)
         self.memory = MemoryOperations(harness.store, ServiceLimits())
         self.sessions = SessionOperations(
             harness.store, PageTokens(), ServiceLimits(), resolver=ConflictResolution(harness.store, ServiceLimits())
@@ -44,14 +43,6 @@ class Calls(RuleBasedStateMachine):
         """By principal and id: the call, and the commit that it made, which has the id too."""
         self.opened: dict[tuple[str, str], Any] = {}
         """The same of calls that make no commit; they are forgotten with their results."""
-
-    @initialize()
-    def begin(self) -> None:
-        self.workspace = self.harness.run(self.harness.make_workspace())
-
-    def teardown(self) -> None:
-        if hasattr(self, "workspace"):
-            self.harness.run(self.harness.drop_workspace(self.workspace))
 
     @rule(who=callers, request_id=ids, text=texts, in_batch=st.booleans())
     def remember(self, who: Principal, request_id: str, text: str, in_batch: bool) -> None:

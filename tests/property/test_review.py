@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 import pytest
 from campaigns import effort
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 from memotree_storage.errors import AbortedError, FailedPreconditionError
 from memotree_storage.model.protection import BranchProtectedError
 from memotree_storage.postgres import refs, tree
 from memotree_storage.postgres.tree import Snapshot
-from property.store_harness import StoreHarness
+from property.store_harness import StoreHarness, WorkspaceMachine
 
 from memotree.canvas.conflict_resolution import ConflictResolution
 from memotree.forest.recall.recall import Recall
@@ -62,12 +62,11 @@ class Models:
         raise NotImplementedError
 
 
-class Reviews(RuleBasedStateMachine):
+class Reviews(WorkspaceMachine):
     """Random calls on one protected branch."""
 
     def __init__(self, harness: StoreHarness) -> None:
-        super().__init__()
-        self.harness = harness
+        super().__init__(harness)
         store, limits, pages = harness.store, ServiceLimits(), PageTokens()
         self.memory = MemoryOperations(store, limits)
         self.history = HistoryOperations(store, pages, limits)
@@ -75,19 +74,13 @@ class Reviews(RuleBasedStateMachine):
         self.review = ReviewOperations(store, pages, limits, sessions, Recall(store, limits, Models(harness)))
         self.proposals: dict[int, Proposed] = {}
         self.needed = 0
-        self.count = 0
         self.notes: dict[str, str] = {}
         """The texts of the notes of ``main`` by title."""
 
     @initialize()
     def begin(self) -> None:
-        self.workspace = self.harness.run(self.harness.make_workspace())
         self._remember("First", "ada", "main")  # makes the archive, which branches would each make otherwise
         self.notes["First"] = "First"
-
-    def teardown(self) -> None:
-        if hasattr(self, "workspace"):
-            self.harness.run(self.harness.drop_workspace(self.workspace))
 
     # --- steps ---
 

@@ -9,17 +9,14 @@ flush.
 import random
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
-from by_hand import file_changes
 from campaigns import effort
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    RuleBasedStateMachine,
     initialize,
     invariant,
     precondition,
@@ -34,19 +31,16 @@ from memotree_storage.model.codec import decode_entry
 from memotree_storage.model.node import Archive, Entry, Node
 from memotree_storage.model.paths import node_path
 from memotree_storage.model.position import many_between
-from memotree_storage.ports import CommitDraft, IndexQuery, Signature
-from memotree_storage.postgres import sessions, staging, tree
+from memotree_storage.ports import IndexQuery
 from memotree_storage.postgres.search_reads import lineage_of
-from memotree_storage.postgres.staging import Edit
 from memotree_storage.postgres.tree import Snapshot, State
-from memotree_storage.store import Store
+from property.drafted_states import DraftedStates
 from property.lossy_stores import Stores
-from property.store_harness import MemoryIndex, StoreHarness, numbered_id
+from property.store_harness import MemoryIndex, StoreHarness, numbered_id, pick
 
 WORDS: Final = ["apple", "birch", "cedar", "daisy", "elder", "fern"]
 BRANCHES: Final = ["main", "side", "third"]
 PLACES: Final = many_between(None, None, 8, random.Random(3))
-START: Final = datetime(2024, 1, 1, tzinfo=UTC)
 ALL: Final = 1000
 POINTS: Final = ["begun", "workspace-filled", "filled", "switching", "switched", "rows-deleted", "points-deleted"]
 """The points of a change of the embedding model, at which the server may end."""
@@ -67,10 +61,6 @@ edits = st.lists(
     min_size=1,
     max_size=3,
 )
-
-
-def pick(options: Any, number: int) -> Any:
-    return options[number % len(options)]
 
 
 # --- Stores that can be lost -----------------------------------------------------------------------------------------
@@ -94,51 +84,19 @@ def stores(postgres: str, tmp_path: Path) -> Iterator[Stores]:
 # --- The machine -----------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Draft:
-    """A session of the model."""
-
-    id: str
-    base: str
-    branch: str
-    changes: dict[str, Entry | None] = field(default_factory=dict)
-    detached: bool = False
-
-
-class Searches(RuleBasedStateMachine):
+class Searches(DraftedStates):
     """Random commits, branches, sessions and losses of stores; after each step every state is searched."""
 
     def __init__(self, stores: Stores) -> None:
-        super().__init__()
+        super().__init__(stores.harness)
         self.stores = stores
-        self.states: dict[str, dict[str, Entry]] = {}
-        self.order: list[str] = []
-        self.refs: dict[str, str] = {}
-        self.drafts: list[Draft] = []
-        self.count = 0
         self.losses = 0
-
-    @property
-    def store(self) -> Store:
-        return self.stores.harness.store
-
-    def run_in(self, work: Any) -> Any:
-        return self.stores.harness.run(work)
 
     @initialize()
     def begin(self) -> None:
-        self.workspace = self.run_in(self.stores.harness.make_workspace())
-        first = self._git().refs()["refs/heads/main"]
-        self.states[first] = {}
-        self.order.append(first)
-        self.refs["main"] = first
         archive = Archive(numbered_id(0), "notes")
-        self._commit("main", {archive.id: archive}, follow=True)
+        self._commit("main", {archive.id: archive})
         self.commit(0, [("create", number, number) for number in range(3)], follow=True)
-
-    def teardown(self) -> None:
-        if hasattr(self, "workspace"):
-            self.run_in(self.stores.harness.drop_workspace(self.workspace))
 
     # --- steps ---
 
@@ -152,10 +110,7 @@ class Searches(RuleBasedStateMachine):
     @rule(at=choices, name=st.sampled_from(BRANCHES[1:]))
     def fork(self, at: int, name: str) -> None:
         """Create or move a branch to any commit."""
-        ref, commit_id = f"refs/heads/{name}", pick(self.order, at)
-        assert self._git().move_ref(ref, self._git().refs().get(ref), commit_id)
-        self.refs[name] = commit_id
-        self.run_in(self._follow())
+        self._point(name, pick(self.order, at))
 
     @precondition(lambda self: len(self.refs) > 1)
     @rule(which=choices)
@@ -166,80 +121,69 @@ class Searches(RuleBasedStateMachine):
         del self.refs[name]
         for draft in self.drafts:
             draft.detached |= draft.branch == name
-        self.run_in(self._follow())
-        self.run_in(self.store.maintenance.tidy())
+        self.harness.run(self._follow())
+        self.harness.run(self.store.maintenance.tidy())
         self.let_the_indexer_run()
 
     @precondition(lambda self: len(self.drafts) < 2)
     @rule(branch=choices)
     def open(self, branch: int) -> None:
-        self.run_in(self._follow())
-        name = pick(sorted(self.refs), branch)
-        self.count += 1
-        session_id = numbered_id(10_000_000 + self.count)
-        base = State(self.workspace, self.refs[name])
-        self.run_in(self._open_session(session_id, base, name))
-        self.drafts.append(Draft(session_id, base.commit_id, name))
+        self.harness.run(self._follow())
+        self._open(pick(sorted(self.refs), branch))
 
     @precondition(lambda self: not all(draft.detached for draft in self.drafts))
     @rule(which=choices, wanted=edits)
     def stage(self, which: int, wanted: list[tuple[str, int, int]]) -> None:
         draft = pick([draft for draft in self.drafts if not draft.detached], which)
-        before = self._state_of(draft)
-        changes = self._changes(before, wanted)
-        self.run_in(self._stage(draft, changes))
-        base = self.states[draft.base]
-        merged = {**draft.changes, **changes}
-        draft.changes = {key: entry for key, entry in merged.items() if entry != base.get(key)}
+        self._stage(draft, self._changes(self._state_of(draft), wanted))
 
     @rule()
     def let_the_indexer_run(self) -> None:
-        self.run_in(self.store.indexer.drain(self.workspace))
-        self.run_in(self._check_index())
+        self.harness.run(self.store.indexer.drain(self.workspace))
+        self.harness.run(self._check_index())
 
     @rule()
     def flush(self) -> None:
-        self.run_in(self.store.indexer.flush())
+        self.harness.run(self.store.indexer.flush())
 
     @rule()
     def restart(self) -> None:
-        self.run_in(self.stores.restart())
+        self.harness.run(self.stores.restart())
 
     @rule()
     def rebuild(self) -> None:
-        self.run_in(self.store.rebuild(self.workspace))
+        self.harness.run(self.store.rebuild(self.workspace))
 
     @rule(last_point=st.sampled_from(["", "", *(f"reindex.{point}" for point in POINTS)]))
     def change_model(self, last_point: str) -> None:
-        self.run_in(self.stores.change_model(last_point))
+        self.harness.run(self.stores.change_model(last_point))
 
     @rule()
     def lose_mirror(self) -> None:
-        self.run_in(self.stores.lose_mirror())
+        self.harness.run(self.stores.lose_mirror())
 
     @rule()
     def lose_postgres(self) -> None:
-        self.run_in(self.stores.lose_postgres())
+        self.harness.run(self.stores.lose_postgres())
         self.drafts.clear()
 
     @precondition(lambda self: self.losses < 2)
     @rule()
     def lose_index(self) -> None:
         self.losses += 1
-        self.run_in(self.stores.lose_index())
+        self.harness.run(self.stores.lose_index())
 
     @precondition(lambda self: self.losses < 2)
     @rule()
     def go_back_to_flush(self) -> None:
         self.losses += 1
-        self.run_in(self.stores.go_back_to_flush())
+        self.harness.run(self.stores.go_back_to_flush())
 
     # --- what holds ---
 
     @invariant()
     def hits_are_the_alive_nodes(self) -> None:
-        if hasattr(self, "workspace"):
-            self.run_in(self._check())
+        self.harness.run(self._check())
 
     async def _check(self) -> None:
         async with self.store.database.connection() as conn:
@@ -322,17 +266,6 @@ class Searches(RuleBasedStateMachine):
 
     # --- by hand ---
 
-    def _git(self) -> Any:
-        return self.store.repositories.get(self.workspace)
-
-    async def _follow(self) -> None:
-        await self.store.catch_up(self.workspace)
-        await self.store.indexer.stop()
-
-    def _state_of(self, draft: Draft) -> dict[str, Entry]:
-        merged = {**self.states[draft.base], **draft.changes}
-        return {key: entry for key, entry in merged.items() if entry is not None}
-
     def _changes(self, before: dict[str, Entry], wanted: list[tuple[str, int, int]]) -> dict[str, Entry | None]:
         after: dict[str, Entry | None] = dict(before)
         changes: dict[str, Entry | None] = {}
@@ -371,34 +304,6 @@ class Searches(RuleBasedStateMachine):
             content=" ".join(words),
             tags=("tagged",) if number % 3 else (),
         )
-
-    def _commit(self, branch: str, changes: dict[str, Entry | None], *, follow: bool) -> None:
-        parent = self.refs[branch]
-        before = self.states[parent]
-        self.count += 1
-        by = Signature("A person", "", START + timedelta(minutes=self.count))
-        files = file_changes(self._git(), parent, changes)
-        commit_id = self._git().write_commit(CommitDraft(parent, files, f"Commit {self.count}\n", by, by)).commit_id
-        assert self._git().move_ref(f"refs/heads/{branch}", parent, commit_id)
-        self.refs[branch] = commit_id
-        self.order.append(commit_id)
-        self.states[commit_id] = {key: entry for key, entry in {**before, **changes}.items() if entry is not None}
-        if follow:
-            self.run_in(self._follow())
-
-    async def _open_session(self, session_id: str, base: State, branch: str) -> None:
-        async with self.store.database.transaction() as conn:
-            await sessions.open_session(
-                Snapshot(conn, base), session_id, branch=branch, agent="tester", ttl=timedelta(days=1)
-            )
-        assert self._git().move_ref(f"refs/memotree/keep/{session_id}", None, base.commit_id)
-
-    async def _stage(self, draft: Draft, changes: dict[str, Entry | None]) -> None:
-        async with self.store.database.transaction() as conn:
-            session = await sessions.hold_session(conn, self.workspace, draft.id)
-            before = await tree.versions(Snapshot(conn, session.tree), list(changes))
-            staged = [Edit(entry, before.get(key)) for key, entry in changes.items()]
-            await staging.stage(conn, session, [edit for edit in staged if edit.entry or edit.before])
 
 
 @pytest.mark.requirement("STORE-3", "STORE-5", "GIT-1", "GIT-4")

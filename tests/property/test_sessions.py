@@ -15,7 +15,6 @@ from by_hand import file_changes
 from campaigns import effort
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    RuleBasedStateMachine,
     initialize,
     invariant,
     precondition,
@@ -32,7 +31,7 @@ from memotree_storage.postgres import registry, tree
 from memotree_storage.postgres.staging import blob_id
 from memotree_storage.postgres.tree import Snapshot, State
 from property.session_model import Row, Session, Verdict, carried, merged, overlaid
-from property.store_harness import StoreHarness, numbered_id
+from property.store_harness import StoreHarness, WorkspaceMachine, numbered_id, pick
 from property.trees import ancestors, archive_tree, check_children, check_pages, children, faults, subtree
 
 from memotree.canvas import NodeOperations
@@ -52,16 +51,11 @@ ARCHIVE_NAMES = ["notes", "plans", "drafts"]
 RELATIONS = [types_pb2.RELATION_TYPE_REFERENCES, types_pb2.RELATION_TYPE_EXTENDS]
 
 
-def pick(options: Sequence[Any], number: int) -> Any:
-    return options[number % len(options)]
-
-
-class SessionMachine(RuleBasedStateMachine):
+class SessionMachine(WorkspaceMachine):
     """Random edits in two or three sessions of one branch, and commits with git."""
 
     def __init__(self, harness: StoreHarness) -> None:
-        super().__init__()
-        self.harness = harness
+        super().__init__(harness)
         limits, pages = ServiceLimits(), PageTokens()
         self.nodes = NodeOperations(harness.store, pages, limits)
         self.sessions = SessionOperations(
@@ -70,13 +64,11 @@ class SessionMachine(RuleBasedStateMachine):
         self.workspaces = WorkspaceOperations(harness.store, pages, limits)
         self.head: dict[str, Entry] = {}
         self.open: list[Session] = []
-        self.count = 0
 
     # --- steps ---
 
     @initialize(sessions=st.integers(2, 3))
     def begin(self, sessions: int) -> None:
-        self.workspace = self.harness.run(self.harness.make_workspace())
         self.repository = self.harness.store.repositories.get(self.workspace)
         self._open_one()
         for name in ARCHIVE_NAMES[:2]:
@@ -86,10 +78,6 @@ class SessionMachine(RuleBasedStateMachine):
         assert not self._commit(self.open[0], [])
         for _ in range(sessions - 1):
             self._open_one()
-
-    def teardown(self) -> None:
-        if hasattr(self, "workspace"):
-            self.harness.run(self.harness.drop_workspace(self.workspace))
 
     @rule(which=choices, below=choices, place=st.none() | st.integers(0, 3))
     def create(self, which: int, below: int, place: int | None) -> None:
@@ -330,21 +318,19 @@ class SessionMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_branch_is_a_forest_and_git_has_it(self) -> None:
-        if hasattr(self, "workspace"):
-            assert faults(self.head) == []
-            tip = self.repository.refs()["refs/heads/main"]
-            files = {change.path: change.new_blob for change in self.repository.diff(None, tip)}
-            entries = {
-                path: decode_entry(path, self.repository.read_blob(blob or ""))
-                for path, blob in files.items()
-                if parse_path(path)
-            }
-            assert {entry.id: entry for entry in entries.values()} == self.head
+        assert faults(self.head) == []
+        tip = self.repository.refs()["refs/heads/main"]
+        files = {change.path: change.new_blob for change in self.repository.diff(None, tip)}
+        entries = {
+            path: decode_entry(path, self.repository.read_blob(blob or ""))
+            for path, blob in files.items()
+            if parse_path(path)
+        }
+        assert {entry.id: entry for entry in entries.values()} == self.head
 
     @invariant()
     def every_reading_is_that_of_the_model(self) -> None:
-        if hasattr(self, "workspace"):
-            self.harness.run(self._check())
+        self.harness.run(self._check())
 
     async def _check(self) -> None:
         async with self.harness.store.database.connection() as conn:
