@@ -1,10 +1,10 @@
 """What a strict workspace refuses is what would bring a fault into the tree, for any files that people push."""
 
-import random
 from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
+from campaigns import budget, dice
 from integration.pushes import PERSON
 from integration.worlds import World
 from memotree_storage.git.entry_files import entry_files
@@ -93,15 +93,15 @@ async def test_a_new_branch_is_compared_with_the_nearest_commit_that_is_known(wo
     assert [kind for kind, _ in await told(world, alone, "")] == ["no_archive"]
 
 
-@pytest.mark.parametrize("seed", range(6))
-async def test_a_push_is_refused_if_and_only_if_its_tree_would_have_a_fault(world: World, seed: int) -> None:
+@pytest.mark.parametrize("number", range(budget(2)))
+async def test_a_push_is_refused_if_and_only_if_its_tree_would_have_a_fault(world: World, number: int) -> None:
     """So a strict workspace that has no fault never gets one. What is refused is mirrored on a branch beside it."""
-    chance = random.Random(seed)
+    chance = dice("pushes", number)
     archives = [world.archive, Archive(new_id(), "others", "an-agent", "")]
     nodes = {node.id: node for node in (world.node(f"Node {number}") for number in range(8))}
     head = await world.put(*nodes.values(), archives[1])
     refused = 0
-    for number in range(25):
+    for step in range(25):
         changed = {
             node.id: replace(
                 node,
@@ -119,7 +119,7 @@ async def test_a_push_is_refused_if_and_only_if_its_tree_would_have_a_fault(worl
                 files[entry_path(node)] = UNREAD
         pushed = committed(world, files, head)
         faults = await told(world, pushed, head)
-        onto = "refs/heads/main" if not faults else f"refs/heads/refused-{number}"
+        onto = "refs/heads/main" if not faults else f"refs/heads/refused-{step}"
         assert world.repository.move_ref(onto, world.repository.ref(onto), pushed)
         await world.store.catch_up(world.workspace)
         assert bool(faults) == bool(await there(world, pushed)), faults
