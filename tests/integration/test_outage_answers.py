@@ -1,9 +1,8 @@
 """While PostgreSQL is away, calls end soon, and status, readiness and health all say so; afterwards all goes on."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import grpc
@@ -15,6 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from integration.calls import reason
 from integration.scripted_postgres import ScriptedPostgres, in_front_of
 from memotree_storage.embedded.qdrant import EmbeddedQdrant
+from property.store_harness import fresh_database
 
 from memotree.composition import compose
 from memotree.gateways.http_server import HttpServer
@@ -70,16 +70,18 @@ class Place:
         return int((await stub.Check(health_pb2.HealthCheckRequest(), timeout=DEADLINE)).status)
 
 
-@pytest.fixture
-async def place(tmp_path: Path, database_url: str) -> AsyncIterator[Place]:
+@pytest.fixture(scope="module")
+async def whole(tmp_path_factory: pytest.TempPathFactory, postgres: str) -> AsyncIterator[Place]:
+    """One server for all tests; each takes its PostgreSQL away."""
+    folder = tmp_path_factory.mktemp("outage")
     async with AsyncExitStack() as stack:
-        engine = EmbeddedQdrant(tmp_path / "engine")
+        engine = EmbeddedQdrant(folder / "engine")
         endpoint = await engine.start()
         stack.push_async_callback(engine.stop)
-        postgres = await stack.enter_async_context(in_front_of(database_url))
+        postgres = await stack.enter_async_context(in_front_of(fresh_database(postgres)))
         parts = dict(part.split("=", 1) for part in postgres.conninfo.split())
         settings = load_settings(
-            data_folder=tmp_path / "data",
+            data_folder=folder / "data",
             port=0,
             postgres_url=f"postgresql://{parts['user']}@{parts['host']}:{parts['port']}/{parts['dbname']}",
             qdrant_url=endpoint.url,
@@ -92,7 +94,13 @@ async def place(tmp_path: Path, database_url: str) -> AsyncIterator[Place]:
         place = Place(server, postgres, channel, http)
         await place.call(workspace_service_pb2.CreateWorkspaceRequest(name="garden"))
         yield place
-        postgres.down = None  # so that everything can close
+
+
+@pytest.fixture
+def place(whole: Place) -> Iterator[Place]:
+    """The server; its PostgreSQL is back afterwards."""
+    yield whole
+    whole.postgres.down = None
 
 
 async def test_every_rpc_ends_before_its_deadline_while_postgres_is_away(place: Place) -> None:
@@ -109,14 +117,8 @@ async def test_every_rpc_ends_before_its_deadline_while_postgres_is_away(place: 
             codes[method.name] = grpc.StatusCode.OK
         except grpc.aio.AioRpcError as error:
             codes[method.name] = error.code()
-    without = {
-        "GetStatus",
-        "BackUp",
-        "ListTools",
-        "GetPrincipal",
-        "ListKeys",
-        "ReloadSettings",
-    }  # they read Git alone, or memory
+    # these read Git alone, or memory
+    without = {"GetStatus", "BackUp", "ListTools", "GetPrincipal", "ListKeys", "ReloadSettings"}
     assert {name for name, code in codes.items() if code is grpc.StatusCode.OK} == without
     unavailable = {name for name, code in codes.items() if code is grpc.StatusCode.UNAVAILABLE}
     assert {"Recall", "SearchNodes", "GetNode", "ListWorkspaces", "VerifyWorkspace", "GetJob"} <= unavailable
