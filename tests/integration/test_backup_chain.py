@@ -21,7 +21,7 @@ from memotree_storage.model.erasure import ErasureTarget
 from memotree_storage.model.node import new_id
 from memotree_storage.model.workspace import WorkspaceInfo, service_signature
 
-pytestmark = pytest.mark.requirement("GIT-11")
+pytestmark = [pytest.mark.requirement("GIT-11"), pytest.mark.own_store]
 
 SECRET = "Tulpenzwiebel-7731"  # noqa: S105 - of nobody
 
@@ -41,7 +41,7 @@ async def another(world: World, name: str) -> WorkspaceInfo:
     return info
 
 
-async def test_a_chain_of_increments_restores_what_the_last_one_saw(
+async def test_a_chain_of_increments_restores_what_the_last_one_saw_and_takes_no_room_without_changes(
     lived_in: World, tmp_path: Path, again: OpenAgain
 ) -> None:
     base = await save(lived_in.store, tmp_path / "1.backup")
@@ -54,21 +54,15 @@ async def test_a_chain_of_increments_restores_what_the_last_one_saw(
     alive = await lived_in.alive(head)
     assert [only(open_backup(file)).complete for file in (base, second, third)] == [True, False, False]
     assert only(open_backup(second)).bytes < only(open_backup(base)).bytes
+    same = await save(lived_in.store, tmp_path / "4.backup", third)
+    assert only(open_backup(same)).bundle == "", "without changes"
     await lived_in.put(lived_in.node("Too late", position="a9"))
-    await put_back(lived_in.store, [third])
+    await put_back(lived_in.store, [same])
     assert refs_in(lived_in.store.data_folder) == there
     async with again() as store:
         assert await differences(store, lived_in.workspace) == []
         assert await lived_in.on(store).head() == head
         assert await lived_in.on(store).alive(head) == alive
-
-
-async def test_a_workspace_without_changes_takes_no_room_in_an_increment(lived_in: World, tmp_path: Path) -> None:
-    base = await save(lived_in.store, tmp_path / "1.backup")
-    same = await save(lived_in.store, tmp_path / "2.backup", base)
-    assert only(open_backup(same)).bundle == ""
-    restore_backup([same], tmp_path / "elsewhere")
-    assert refs_in(tmp_path / "elsewhere") == refs_in(lived_in.store.data_folder)
 
 
 async def test_branches_that_moved_back_went_or_changed_their_kind_come_right(world: World, tmp_path: Path) -> None:
@@ -97,7 +91,7 @@ async def test_workspaces_that_came_are_whole_and_those_that_went_stay_away(worl
     came = await another(world, "came")
     increment = await save(world.store, tmp_path / "2.backup", base)
     saved = {each.name: each for each in open_backup(increment).listed.workspaces}
-    assert saved.keys() == {"garden", "came"}
+    assert saved.keys() == {world.store.repositories.describe(world.workspace).name, "came"}
     assert saved["came"].complete
     restore_backup([increment], tmp_path / "elsewhere")
     assert refs_in(tmp_path / "elsewhere").keys() == {world.workspace, came.workspace_id}
