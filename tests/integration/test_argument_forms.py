@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import grpc
 import pytest
-from crash.service import Service, start
+from crash.service import start
 from google.protobuf.descriptor import Descriptor
 from integration.wires import UNBOUNDED, Wire
 
@@ -153,22 +153,33 @@ def test_every_field_that_names_a_node_or_archive_is_tried() -> None:
     assert found == NODES.keys() | ARCHIVES.keys() | OF_ANOTHER_KIND.keys()
 
 
+COMMITTING: Final = frozenset({"Forget", "MergeArchives", "Remember", "RenewSummaries", "Restore", "Revise"})
+"""Calls that commit by themselves, and change the workspace for the others."""
+
+
 @pytest.fixture(scope="module")
-async def whole_server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
-    """A server with all services, in a process of its own."""
+async def whole(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Wire]:
+    """A workspace with a node and an archive of one prefix, and others, on a server with all services."""
     folder = tmp_path_factory.mktemp("forms")
     service = await start(folder / "data", folder / "server.log")
     try:
-        yield service
+        async with grpc.aio.insecure_channel(service.address, options=UNBOUNDED) as channel:
+            yield await fill(await Wire.begin(channel))
     finally:
         service.kill()
 
 
 @pytest.fixture
-async def filled(whole_server: Service) -> AsyncIterator[Wire]:
-    """An open session on a branch with a node and an archive of one prefix, and others."""
-    async with grpc.aio.insecure_channel(whole_server.address, options=UNBOUNDED) as channel:
-        yield await fill(await Wire.begin(channel))
+async def filled(whole: Wire) -> Wire:
+    """A session of its own on that workspace."""
+    wire = Wire(whole._channel, whole.workspace)
+    await wire.open()
+    return wire
+
+
+async def call(wire: Wire, method: str, fields: Fields) -> Any:
+    """Make a call; one that commits gets a workspace of its own."""
+    return await (await fill(await Wire.begin(wire._channel)) if method in COMMITTING else wire)(method, **fields)
 
 
 async def fill(wire: Wire) -> Wire:
@@ -192,8 +203,7 @@ async def fill(wire: Wire) -> Wire:
 async def test_a_node_is_named_by_its_id_or_a_prefix_that_no_other_node_has(
     filled: Wire, field: str, node: str
 ) -> None:
-    method, fields = NODES[field](node)
-    assert await filled(method, **fields) is not None
+    assert await call(filled, *NODES[field](node)) is not None
 
 
 @pytest.mark.requirement("CANVAS-13")
@@ -206,8 +216,7 @@ async def test_a_node_is_named_by_its_id_or_a_prefix_that_no_other_node_has(
 async def test_an_archive_is_named_by_id_name_or_a_prefix_that_no_other_has(
     filled: Wire, field: str, archive: str
 ) -> None:
-    method, fields = ARCHIVES[field](archive)
-    assert await filled(method, **fields) is not None
+    assert await call(filled, *ARCHIVES[field](archive)) is not None
 
 
 @pytest.mark.requirement("CANVAS-13")
@@ -249,7 +258,7 @@ async def test_a_session_is_named_by_its_whole_id(filled: Wire) -> None:
 async def test_a_branch_that_is_committed_to_is_named_by_its_name(filled: Wire, method: str, fields: Fields) -> None:
     refusal = await filled.refused(method, branch="refs/heads/main", **fields)
     assert (refusal.code, refusal.reason) == ("NOT_FOUND", "BRANCH_NOT_FOUND")
-    await filled(method, branch="main", **fields)
+    await call(filled, method, {"branch": "main", **fields})
 
 
 @pytest.mark.requirement("CANVAS-13")
