@@ -37,6 +37,8 @@ from memotree.v1 import session_service_pb2 as sessions_pb
 from memotree.v1 import workspace_service_pb2 as workspaces_pb
 from memotree.workspaces import WorkspaceOperations
 
+pytestmark = pytest.mark.own_store
+
 DEADLINE = 60.0
 
 

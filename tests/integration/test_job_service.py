@@ -12,10 +12,13 @@ from integration.damage import differences
 from integration.worlds import World
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.model.workspace import WorkspaceNotFoundError
+from memotree_storage.store import Store
 
 from memotree.jobs import JobContext, JobNotFoundError, JobOperations, JobRunner, JobStoppedError, rebuilds
 from memotree.jobs.operations import RESUMED_LIMIT, AmbiguousJobIdError, JobNotResumableError
+from memotree.request.limits import ServiceLimits
 from memotree.request.lookup import InvalidIdError
+from memotree.request.pages import PageTokens
 from memotree.server.app import Server
 from memotree.settings import Settings
 from memotree.v1 import job_service_pb2 as pb
@@ -66,6 +69,11 @@ class ServiceStage:
     async def watched(self, job_id: str) -> list[pb.Job]:
         async with asyncio.timeout(PATIENCE):
             return [event.job async for event in self.jobs.watch_job(pb.WatchJobRequest(job_id=job_id))]
+
+
+@pytest.fixture
+async def world(store: Store, pages: PageTokens, limits: ServiceLimits) -> World:
+    return await World.create(store, pages, limits, "garden")
 
 
 @pytest.fixture
@@ -145,7 +153,7 @@ async def test_lists_are_paged_newest_first_and_filtered(stage: ServiceStage) ->
             if not (token := answer.next_page_token):
                 return found
 
-    assert await pages(workspace="garden") == made[::-1]
+    assert await pages(workspace=stage.world.workspace) == made[::-1]
     assert await pages() == [elsewhere, *made[::-1]]
     assert await pages(workspace=other.workspace, kind="reindex") == [elsewhere]
     assert await pages(kind="rebuild") == []

@@ -21,7 +21,7 @@ from memotree.request.principal import ALL_BRANCHES, acting_as
 from memotree.server.checking import checked
 from memotree.v1 import job_service_pb2 as pb
 
-pytestmark = pytest.mark.requirement("SERVE-3")
+pytestmark = [pytest.mark.requirement("SERVE-3"), pytest.mark.own_store]
 
 NAME = "ada"
 
