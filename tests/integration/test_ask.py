@@ -452,21 +452,22 @@ async def test_a_cancelled_call_stops_the_model_at_once(world: World, forest: Fo
     assert stopped.is_set()
 
 
-@pytest.mark.parametrize(
-    ("fields", "field"),
-    [
-        ({"query": " "}, "query"),
-        ({"query": "x" * 8193}, "query"),
-        ({"max_steps": 21}, "max_steps"),
-        ({"max_steps": -1}, "max_steps"),
-        ({"token_budget": -1}, "token_budget"),
-        ({"token_budget": 200_001}, "token_budget"),
-    ],
-)
-async def test_an_invalid_argument_is_refused_by_its_field(world: World, fields: dict[str, Any], field: str) -> None:
-    with pytest.raises(InvalidInputError) as refused:
-        await ask(world, Script(), **fields)
-    assert refused.value.violations[0].field == field
+INVALID: list[tuple[dict[str, Any], str]] = [
+    ({"query": " "}, "query"),
+    ({"query": "x" * 8193}, "query"),
+    ({"max_steps": 21}, "max_steps"),
+    ({"max_steps": -1}, "max_steps"),
+    ({"token_budget": -1}, "token_budget"),
+    ({"token_budget": 200_001}, "token_budget"),
+]
+
+
+async def test_an_invalid_argument_is_refused_by_its_field(world: World, subtests: pytest.Subtests) -> None:
+    for fields, field in INVALID:
+        with subtests.test(fields=fields, field=field):
+            with pytest.raises(InvalidInputError) as refused:
+                await ask(world, Script(), **fields)
+            assert refused.value.violations[0].field == field
 
 
 async def test_an_unknown_archive_of_the_filter_is_not_found(world: World) -> None:

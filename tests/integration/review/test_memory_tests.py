@@ -122,24 +122,24 @@ async def test_merging_branches_brings_their_tests_together(review: Review, side
     assert [one.test.name for one in await review.check()] == ["ours", "theirs"]
 
 
-@pytest.mark.parametrize(
-    "test",
-    [
-        pb.MemoryTest(name="", question="x", expected_texts=["y"]),
-        pb.MemoryTest(name="../../etc", question="x", expected_texts=["y"]),
-        pb.MemoryTest(name="UPPER", question="x", expected_texts=["y"]),
-        pb.MemoryTest(name="a", question=" ", expected_texts=["y"]),
-        pb.MemoryTest(name="a", question="x" * 9000, expected_texts=["y"]),
-        pb.MemoryTest(name="a", question="x"),
-        pb.MemoryTest(name="a", question="x", expected_texts=[""]),
-        pb.MemoryTest(name="a", question="x", expected_texts=["y"] * 21),
-        pb.MemoryTest(name="a", question="x", expected_node_ids=["abcd"]),
-        pb.MemoryTest(name="a", question="x", expected_texts=["y"], token_budget=-1),
-    ],
-)
-async def test_odd_tests_are_refused(review: Review, test: pb.MemoryTest) -> None:
-    with pytest.raises(InvalidInputError):
-        await review.put_tests(test)
+ODD_TESTS: list[pb.MemoryTest] = [
+    pb.MemoryTest(name="", question="x", expected_texts=["y"]),
+    pb.MemoryTest(name="../../etc", question="x", expected_texts=["y"]),
+    pb.MemoryTest(name="UPPER", question="x", expected_texts=["y"]),
+    pb.MemoryTest(name="a", question=" ", expected_texts=["y"]),
+    pb.MemoryTest(name="a", question="x" * 9000, expected_texts=["y"]),
+    pb.MemoryTest(name="a", question="x"),
+    pb.MemoryTest(name="a", question="x", expected_texts=[""]),
+    pb.MemoryTest(name="a", question="x", expected_texts=["y"] * 21),
+    pb.MemoryTest(name="a", question="x", expected_node_ids=["abcd"]),
+    pb.MemoryTest(name="a", question="x", expected_texts=["y"], token_budget=-1),
+]
+
+
+async def test_odd_tests_are_refused(review: Review, subtests: pytest.Subtests) -> None:
+    for test in ODD_TESTS:
+        with subtests.test(test=test), pytest.raises(InvalidInputError):
+            await review.put_tests(test)
 
 
 def test_a_file_reads_as_it_was_written() -> None:
@@ -147,9 +147,10 @@ def test_a_file_reads_as_it_was_written() -> None:
     assert decode_memory_test("a", encode_memory_test(test)) == test
 
 
-@pytest.mark.parametrize(
-    "data", [b"\xff", b"[]", b"question: x\nwhat: y\n", b"question: &a x\ntexts: [*a]", b"x" * 300_000]
-)
-def test_a_file_that_is_no_test_is_told(data: bytes) -> None:
-    with pytest.raises(InvalidMemoryTestError):
-        decode_memory_test("a", data)
+NO_TESTS: list[bytes] = [b"\xff", b"[]", b"question: x\nwhat: y\n", b"question: &a x\ntexts: [*a]", b"x" * 300_000]
+
+
+def test_a_file_that_is_no_test_is_told(subtests: pytest.Subtests) -> None:
+    for data in NO_TESTS:
+        with subtests.test(data=data), pytest.raises(InvalidMemoryTestError):
+            decode_memory_test("a", data)
