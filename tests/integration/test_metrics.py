@@ -107,6 +107,7 @@ def sources_of(world: World, **given: Any) -> Sources:
     return Sources(**(standard | given))
 
 
+@pytest.mark.own_store
 async def test_the_rows_and_the_pool_are_told(world: World) -> None:
     await world.open()
     metrics = ServerMetrics(METHODS, sources_of(world))

@@ -52,6 +52,7 @@ async def test_a_workspace_name_that_looks_like_an_id_is_refused(wire: Wire) -> 
     assert first in (await wire("ListWorkspaces", page_size=1000)).workspaces
 
 
+@pytest.mark.own_store
 @pytest.mark.requirement("CANVAS-15")
 async def test_a_copied_workspace_named_like_another_ones_id_is_not_confused_with_it(world: World) -> None:
     own = world.workspace

@@ -9,7 +9,7 @@ from memotree_storage.maintenance import background
 from memotree_storage.postgres.database import Database
 from memotree_storage.postgres.planner_statistics import renew_statistics
 
-pytestmark = pytest.mark.requirement("STORE-9")
+pytestmark = [pytest.mark.requirement("STORE-9"), pytest.mark.own_store]
 
 MANY = 600
 

@@ -18,6 +18,7 @@ from memotree_storage.postgres.reach import (
     DatabaseUnavailableError,
     wait_until_usable,
 )
+from memotree_storage.qdrant import reach as qdrant_reach
 from memotree_storage.qdrant.reach import QdrantKeyRefusedError, QdrantUnreachableError
 from memotree_storage.qdrant.reach import wait_until_usable as wait_for_qdrant
 from psycopg.conninfo import make_conninfo
@@ -25,6 +26,13 @@ from psycopg.conninfo import make_conninfo
 STARTING = ("57P03", "the database system is starting up")
 PASSWORD = "correct-horse"  # noqa: S105 - of a role that this test makes
 pytestmark = pytest.mark.requirement("USE-8")
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a start try soon again."""
+    for module in (reach, qdrant_reach):
+        monkeypatch.setattr(module, "_PAUSE_SECONDS", 0.02)
 
 
 @pytest.fixture
@@ -88,10 +96,7 @@ async def test_a_url_that_cannot_be_read_is_not_repeated() -> None:
     assert "pass" not in error.message.replace("password", "")
 
 
-async def test_a_port_where_nobody_listens_is_named_before_it_is_tried_again(
-    free_port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reach, "_PAUSE_SECONDS", 0.5)
+async def test_a_port_where_no_server_listens_is_named_before_it_is_tried_again(free_port: int) -> None:
     waits: list[str] = []
     with pytest.raises(DatabaseUnavailableError) as caught:
         await wait_until_usable(f"postgresql://u:secret@127.0.0.1:{free_port}/db", waits.append)
