@@ -1,7 +1,7 @@
 """Programs of MemoTree as forks of a process that has loaded their modules, so that they start at once.
 
-A new interpreter takes seconds for the modules of a server or of the MCP SDK. That the same commands start from nothing
-is tried by the tests of the README, of the tutorial and of the wheel.
+A new interpreter takes seconds for the modules of a server or of the MCP SDK. That programs start from nothing is tried
+by the tests of the example in the README and of the wheel.
 """
 
 import importlib
@@ -235,4 +235,6 @@ def _answer(asked: socket.socket) -> None:
         )
         for number in streams:
             os.close(number)
-        asked.sendall(str(program.wait() % 256).encode())
+        status = program.wait() % 256
+        with suppress(OSError):  # the one who asks was ended before the program
+            asked.sendall(str(status).encode())
