@@ -19,18 +19,9 @@ def maintenance(world: World) -> MaintenanceOperations:
     return MaintenanceOperations(world.store, world.pages, world.limits, max_message_bytes=4096, embedded={"postgres"})
 
 
-async def test_verification_streams_progress_and_differences(
-    lived_in: World, maintenance: MaintenanceOperations
-) -> None:
-    await change(lived_in, "update mirror.version set title = 'Forged' where title = 'Top'")
-    events = [event async for event in maintenance.verify_workspace(pb.VerifyWorkspaceRequest(workspace="garden"))]
-    assert {event.WhichOneof("event") for event in events} == {"progress", "difference"}
-    (found,) = [event.difference for event in events if event.HasField("difference")]
-    assert (found.store, found.what) == ("postgres", "row")
-
-
+@pytest.mark.own_store
 @pytest.mark.requirement("STORE-4", "GIT-1")
-async def test_a_rebuild_streams_progress_and_keeps_what_is_staged(
+async def test_verification_and_rebuild_are_streams_and_a_rebuild_keeps_what_is_staged(
     lived_in: World, maintenance: MaintenanceOperations
 ) -> None:
     session = await lived_in.open()
@@ -38,6 +29,12 @@ async def test_a_rebuild_streams_progress_and_keeps_what_is_staged(
     await lived_in.stage(session, staged)
     head = await lived_in.head()
     before = await lived_in.alive(head, session)
+    await change(lived_in, "update mirror.version set title = 'Forged' where title = 'Top'")
+    name = lived_in.store.repositories.describe(lived_in.workspace).name
+    events = [event async for event in maintenance.verify_workspace(pb.VerifyWorkspaceRequest(workspace=name))]
+    assert {event.WhichOneof("event") for event in events} == {"progress", "difference"}
+    (found,) = [event.difference for event in events if event.HasField("difference")]
+    assert (found.store, found.what) == ("postgres", "row")
     request = pb.RebuildWorkspaceRequest(workspace=lived_in.workspace)
     steps = [event.progress async for event in maintenance.rebuild_workspace(request)]
     assert {step.step for step in steps} == {"commits", "index"}
@@ -47,12 +44,15 @@ async def test_a_rebuild_streams_progress_and_keeps_what_is_staged(
     assert await differences(lived_in) == []
 
 
-async def test_a_rebuild_continues_if_its_caller_cancels(lived_in: World, maintenance: MaintenanceOperations) -> None:
-    stream = maintenance.rebuild_workspace(pb.RebuildWorkspaceRequest(workspace=lived_in.workspace))
+@pytest.mark.own_store
+async def test_a_rebuild_continues_if_its_caller_cancels(world: World, maintenance: MaintenanceOperations) -> None:
+    await world.put(world.node("Right"))
+    await change(world, "update mirror.version set title = 'Forged' where title = 'Right'")
+    stream = maintenance.rebuild_workspace(pb.RebuildWorkspaceRequest(workspace=world.workspace))
     await anext(stream)
     await stream.aclose()
     await maintenance.finish()
-    assert await differences(lived_in) == []
+    assert await differences(world) == []
 
 
 @pytest.mark.requirement("STORE-4")
@@ -64,7 +64,7 @@ async def test_a_rebuild_keeps_the_edits_that_undo_what_their_session_committed(
     for title in ("Two", "Three"):
         await world.stage(session, replace(node, title=title))
         await world.commit(session)
-    await world.put(world.node("By somebody else"))
+    await world.put(world.node("By another session"))
     await world.sessions.rebase_session(_rebase(world, session))
     await world.stage(session, replace(node, title="Two"))
     expected = await _seen(world, session)
@@ -84,7 +84,8 @@ async def _seen(world: World, session: str) -> dict[str, str]:
     return await world.alive(resolved.state.commit_id, session)
 
 
-async def test_status_returns_versions_stores_and_counts(lived_in: World, maintenance: MaintenanceOperations) -> None:
+@pytest.mark.own_store
+async def test_status_returns_versions_stores_and_counts(world: World, maintenance: MaintenanceOperations) -> None:
     status = await maintenance.get_status(pb.GetStatusRequest())
     assert status.max_depth == 128
     assert [(one.name, one.healthy, one.embedded) for one in status.stores] == [
@@ -94,7 +95,7 @@ async def test_status_returns_versions_stores_and_counts(lived_in: World, mainte
     ]
     assert "PostgreSQL" in status.stores[1].detail
     assert (status.workspace_count, status.max_message_bytes) == (1, 4096)
-    assert status.embedding_model == lived_in.store.embedder.model
+    assert status.embedding_model == world.store.embedder.model
     assert status.version
 
 

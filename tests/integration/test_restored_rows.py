@@ -2,14 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
-from integration.backups import lose_rows, only, put_back, save
+from integration.backups import lose_rows, only, put_back, restore_with, save
 from integration.pushes import OpenAgain, differences, rows, run, session_of
 from integration.sides import Sides
 from integration.worlds import World
@@ -23,6 +23,7 @@ from memotree_storage.postgres.jobs import NewJob
 from memotree_storage.postgres.reach import DatabaseUnavailableError
 from memotree_storage.store import Store
 
+from memotree.history import HistoryOperations
 from memotree.memory import MemoryOperations
 from memotree.v1 import memory_service_pb2, session_service_pb2, workspace_service_pb2
 from memotree.workspaces import WorkspaceOperations
@@ -45,62 +46,75 @@ async def restored(world: World, file: Path, again: OpenAgain, lost: str = "") -
         yield world.on(store)
 
 
-async def test_staged_changes_come_back_when_postgres_is_lost(
-    world: World, tmp_path: Path, again: OpenAgain, database_url: str
-) -> None:
+async def give_access(store: Store, workspace: str) -> None:
+    """Roles of four principals: in the workspace, in another one, in all, and in both ways on the same branches."""
+    async with store.database.transaction() as conn:
+        for number, (name, *places) in enumerate(
+            [("ada", workspace), ("bob", "elsewhere"), ("carol", "*"), ("dave", "*", workspace)]
+        ):
+            await access.put_principal(conn, name, f"{name}@example.org")
+            await access.add_key(conn, f"key-{name}", name, bytes([number] * 32), label="of the tests")
+            for place in places:
+                await access.put_grant(conn, GrantRow(name, place, "*", "reader" if place == workspace else "writer"))
+
+
+async def access_of(store: Store) -> tuple[dict[str, bytes], set[tuple[str, ...]]]:
+    """The digests of the keys by principal, and the grants."""
+    async with store.database.transaction() as conn:
+        found = await access.read_all(conn)
+    assert {each.name for each in found.principals} >= {each.principal for each in found.keys}
+    grants = {(each.principal, each.workspace_id, each.branches, each.role) for each in found.grants}
+    return {each.principal: each.digest for each in found.keys}, grants
+
+
+async def staged_changes(world: World) -> AsyncGenerator[None, World]:
     kept, changed, gone = world.nodes(3)
     await world.put(kept, changed, gone)
     session = await world.open()
     staged = world.node("Staged", position="a9")
     await world.stage(session, staged, delete=[gone], note="Because.")
     before = await world.alive(await world.head(), session)
-    file = await save(world.store, tmp_path / "a.backup")
-    async with restored(world, file, again, database_url) as after:
-        assert await after.alive(await after.head(), session) == before
-        assert after.repository.ref(f"{KEEP_PREFIX}{session}") == (await session_of(after, session)).base_commit
-        await after.commit(session)
-        alive = await after.alive(await after.head())
-        assert staged.id in alive
-        assert gone.id not in alive
-        assert await differences(after.store, after.workspace) == []
+    yield
+    after = yield
+    assert await after.alive(await after.head(), session) == before
+    assert after.repository.ref(f"{KEEP_PREFIX}{session}") == (await session_of(after, session)).base_commit
+    await after.commit(session)
+    alive = await after.alive(await after.head())
+    assert staged.id in alive
+    assert gone.id not in alive
+    assert await differences(after.store, after.workspace) == []
 
 
-async def test_conflicts_and_a_merge_that_waits_for_their_resolution_come_back(
-    sides: Sides, world: World, tmp_path: Path, again: OpenAgain, database_url: str
-) -> None:
+async def conflicts_and_a_merge_that_waits_for_their_resolution(world: World) -> AsyncGenerator[None, World]:
     node = world.node("A node")
+    sides = Sides(world, HistoryOperations(world.store, world.pages, world.limits))
     await sides.fork(node)
     await world.put(replace(node, title="Ours"))
     await world.put(replace(node, title="Theirs"), branch="side")
     session = await world.open()
     await sides.merge(session_id=session)
-    conflicts = await rows(world.store, "select * from work.conflict")
+    conflicts = await rows(world.store, "select * from work.conflict where session_id = %s", session)
     assert conflicts
     merged = (await session_of(world, session)).merged
-    file = await save(world.store, tmp_path / "a.backup")
-    async with restored(world, file, again, database_url) as after:
-        assert await rows(after.store, "select * from work.conflict") == conflicts
-        assert (await session_of(after, session)).merged == merged
+    yield
+    after = yield
+    assert await rows(after.store, "select * from work.conflict where session_id = %s", session) == conflicts
+    assert (await session_of(after, session)).merged == merged
 
 
-async def test_a_repeated_call_is_answered_with_its_first_result_after_the_loss_of_postgres(
-    world: World, tmp_path: Path, again: OpenAgain, database_url: str
-) -> None:
+async def the_first_results_of_repeated_calls(world: World) -> AsyncGenerator[None, World]:
     order = workspace_service_pb2.CreateWorkspaceRequest(name="desert", request_id="new")
     made = await WorkspaceOperations(world.store, world.pages, world.limits).create_workspace(order)
     first = await remember(world, "Noted before the backup.", "early")
     opened = await world.open(request_id="open")
-    file = await save(world.store, tmp_path / "a.backup")
-    async with restored(world, file, again, database_url) as after:
-        assert await remember(after, "Noted before the backup.", "early") == first
-        assert await after.open(request_id="open") == opened
-        workspaces = WorkspaceOperations(after.store, after.pages, after.limits)
-        assert await workspaces.create_workspace(order) == made
+    yield
+    after = yield
+    assert await remember(after, "Noted before the backup.", "early") == first
+    assert await after.open(request_id="open") == opened
+    assert await WorkspaceOperations(after.store, after.pages, after.limits).create_workspace(order) == made
 
 
-async def test_views_and_jobs_come_back_in_their_order_and_what_ran_is_queued(
-    world: World, tmp_path: Path, again: OpenAgain, database_url: str
-) -> None:
+async def views_and_jobs_in_their_order_and_what_ran_is_queued(world: World) -> AsyncGenerator[None, World]:
     node = world.node("A node")
     await world.put(node)
     key = views.ViewKey(world.workspace, await world.head(), "mine")
@@ -110,50 +124,101 @@ async def test_views_and_jobs_come_back_in_their_order_and_what_ran_is_queued(
         second = await jobs.create(conn, NewJob(world.workspace, "act", b"2"), {})
         await jobs.put_note(conn, first, "paid", b"for")
         await conn.execute("update work.job set state = 'running', owner = 'me' where job_id = %s", (first,))
-    file = await save(world.store, tmp_path / "a.backup")
-    async with restored(world, file, again, database_url) as after:
-        async with after.store.database.connection() as conn:
-            assert {one: level.level for one, level in (await views.levels(conn, key)).items()} == {node.id: 2}
-            assert await jobs.read_input(conn, first, "document") == b"\x00\\tab\t\xff"
-            assert await jobs.read_note(conn, first, "paid") == b"for"
-        found = "select job_id, state, owner from work.job order by number"
-        assert await rows(after.store, found) == [(first, "queued", ""), (second, "queued", "")]
-        async with after.store.database.transaction() as conn:
-            await views.set_levels(conn, views.ViewKey(world.workspace, "", "another"), {node.id: 1})
+    yield
+    after = yield
+    async with after.store.database.connection() as conn:
+        assert {one: level.level for one, level in (await views.levels(conn, key)).items()} == {node.id: 2}
+        assert await jobs.read_input(conn, first, "document") == b"\x00\\tab\t\xff"
+        assert await jobs.read_note(conn, first, "paid") == b"for"
+    found = "select job_id, state, owner from work.job where workspace_id = %s order by number"
+    assert await rows(after.store, found, after.workspace) == [(first, "queued", ""), (second, "queued", "")]
+    async with after.store.database.transaction() as conn:
+        await views.set_levels(conn, views.ViewKey(world.workspace, "", "another"), {node.id: 1})
 
 
-async def test_a_newer_session_stays_and_a_committed_one_goes_back_to_the_backup(
-    world: World, tmp_path: Path, again: OpenAgain
+async def a_role_in_all_workspaces_as_one_in_this_workspace(world: World) -> AsyncGenerator[None, World]:
+    """The server of a restore may be another one."""
+    await give_access(world.store, world.workspace)
+    yield
+    after = yield
+    keys, grants = await access_of(after.store)
+    assert keys == {"ada": bytes(32), "carol": b"\2" * 32, "dave": b"\3" * 32}
+    assert {grant for grant in grants if grant[1] == world.workspace} == {
+        ("ada", world.workspace, "*", "reader"),
+        ("carol", world.workspace, "*", "writer"),
+        ("dave", world.workspace, "*", "reader"),
+    }
+    assert not {"*", "elsewhere"} & {grant[1] for grant in grants}
+
+
+async def test_what_is_acknowledged_comes_back_when_postgres_is_lost(
+    world: World, tmp_path: Path, again: OpenAgain, database_url: str
 ) -> None:
+    cases = [
+        staged_changes,
+        conflicts_and_a_merge_that_waits_for_their_resolution,
+        the_first_results_of_repeated_calls,
+        views_and_jobs_in_their_order_and_what_ran_is_queued,
+        a_role_in_all_workspaces_as_one_in_this_workspace,
+    ]
+    await restore_with(cases, world, tmp_path / "a.backup", again, database_url)
+
+
+async def a_newer_session_stays_and_a_committed_one_goes_back_to_the_backup(
+    world: World,
+) -> AsyncGenerator[None, World]:
     staged, later = world.nodes(2)
     committed, newer = await world.open(), await world.open()
     await world.stage(committed, staged)
-    file = await save(world.store, tmp_path / "a.backup")
+    yield
     await world.stage(newer, later)
     await world.commit(committed)
-    async with restored(world, file, again) as after:
-        assert staged.id not in await after.alive(await after.head())
-        assert later.id in await after.alive(await after.head(), newer)
-        assert staged.id in await after.alive(await after.head(), committed)
-        for session in (newer, committed):
-            assert (await session_of(after, session)).state == "open"
-            await after.commit(session)
-        assert {staged.id, later.id} <= (await after.alive(await after.head())).keys()
+    after = yield
+    assert staged.id not in await after.alive(await after.head())
+    assert later.id in await after.alive(await after.head(), newer)
+    assert staged.id in await after.alive(await after.head(), committed)
+    for session in (newer, committed):
+        assert (await session_of(after, session)).state == "open"
+        await after.commit(session)
+    assert {staged.id, later.id} <= (await after.alive(await after.head())).keys()
 
 
-async def test_a_discarded_session_is_open_again_and_has_its_whole_time_to_live(
-    world: World, tmp_path: Path, again: OpenAgain
-) -> None:
+async def a_discarded_session_is_open_again_and_has_its_whole_time_to_live(world: World) -> AsyncGenerator[None, World]:
     node = world.node("Staged")
     session = await world.open()
     await world.stage(session, node)
-    await run(world.store, "update work.session set used_at = now() - interval '6 days'")
-    file = await save(world.store, tmp_path / "a.backup")
+    await run(world.store, "update work.session set used_at = now() - interval '6 days' where session_id = %s", session)
+    yield
     request = session_service_pb2.DiscardSessionRequest(workspace=world.workspace, session_id=session)
     await world.sessions.discard_session(request)
-    async with restored(world, file, again) as after:
-        assert node.id in await after.alive(await after.head(), session)
-        assert await run(after.store, "select from work.session where used_at > now() - interval '1 hour'") >= 1
+    after = yield
+    assert node.id in await after.alive(await after.head(), session)
+    is_recent = "select from work.session where session_id = %s and used_at > now() - interval '1 hour'"
+    assert await run(after.store, is_recent, session) == 1
+
+
+async def what_was_taken_away_since_does_not_come_back(world: World) -> AsyncGenerator[None, World]:
+    await world.put(world.node("A node"))
+    await give_access(world.store, world.workspace)
+    yield
+    async with world.store.database.transaction() as conn:
+        await access.delete_key(conn, "key-ada")
+        await access.delete_principal(conn, "dave")
+        await access.delete_grant(conn, "ada", world.workspace, "*")
+    before = await access_of(world.store)
+    after = yield
+    assert await access_of(after.store) == before
+
+
+async def test_a_restore_over_rows_that_are_newer_keeps_what_only_they_have(
+    world: World, tmp_path: Path, again: OpenAgain
+) -> None:
+    cases = [
+        a_newer_session_stays_and_a_committed_one_goes_back_to_the_backup,
+        a_discarded_session_is_open_again_and_has_its_whole_time_to_live,
+        what_was_taken_away_since_does_not_come_back,
+    ]
+    await restore_with(cases, world, tmp_path / "a.backup", again)
 
 
 async def test_in_a_backup_that_is_made_while_sessions_commit_each_change_is_staged_or_committed(
@@ -198,60 +263,7 @@ async def test_without_postgres_a_backup_has_git_alone_and_says_so(
         assert node.id in await after.alive(await after.head())
 
 
-async def give_access(store: Store, workspace: str) -> None:
-    """Roles of four principals: in the workspace, in another one, in all, and in both ways on the same branches."""
-    async with store.database.transaction() as conn:
-        for number, (name, *places) in enumerate(
-            [("ada", workspace), ("bob", "elsewhere"), ("carol", "*"), ("dave", "*", workspace)]
-        ):
-            await access.put_principal(conn, name, f"{name}@example.org")
-            await access.add_key(conn, f"key-{name}", name, bytes([number] * 32), label="of the tests")
-            for place in places:
-                await access.put_grant(conn, GrantRow(name, place, "*", "reader" if place == workspace else "writer"))
-
-
-async def access_of(store: Store) -> tuple[dict[str, bytes], set[tuple[str, ...]]]:
-    """The digests of the keys by principal, and the grants."""
-    async with store.database.transaction() as conn:
-        found = await access.read_all(conn)
-    assert {each.name for each in found.principals} >= {each.principal for each in found.keys}
-    grants = {(each.principal, each.workspace_id, each.branches, each.role) for each in found.grants}
-    return {each.principal: each.digest for each in found.keys}, grants
-
-
-async def test_who_may_use_a_workspace_comes_back_when_postgres_is_lost(
-    world: World, tmp_path: Path, again: OpenAgain, database_url: str
-) -> None:
-    """A role in all workspaces becomes one in this workspace: the server of a restore may be another one."""
-    await give_access(world.store, world.workspace)
-    file = await save(world.store, tmp_path / "a.backup")
-    async with restored(world, file, again, database_url) as after:
-        assert await access_of(after.store) == (
-            {"ada": bytes(32), "carol": b"\2" * 32, "dave": b"\3" * 32},
-            {
-                ("ada", world.workspace, "*", "reader"),
-                ("carol", world.workspace, "*", "writer"),
-                ("dave", world.workspace, "*", "reader"),
-            },
-        )
-
-
-async def test_what_was_taken_away_since_a_backup_does_not_come_back(
-    world: World, tmp_path: Path, again: OpenAgain
-) -> None:
-    await world.put(world.node("A node"))
-    await give_access(world.store, world.workspace)
-    file = await save(world.store, tmp_path / "a.backup")
-    async with world.store.database.transaction() as conn:
-        await access.delete_key(conn, "key-ada")
-        await access.delete_principal(conn, "dave")
-        await access.delete_grant(conn, "ada", world.workspace, "*")
-    before = await access_of(world.store)
-    async with restored(world, file, again) as after:
-        assert await access_of(after.store) == before
-
-
-async def test_somebody_else_of_the_same_name_gets_no_role_and_no_key_of_a_backup(
+async def test_another_principal_of_the_same_name_gets_no_role_and_no_key_of_a_backup(
     world: World, tmp_path: Path, again: OpenAgain, database_url: str
 ) -> None:
     await give_access(world.store, world.workspace)
