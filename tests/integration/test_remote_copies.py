@@ -11,14 +11,17 @@ from pathlib import Path
 
 import pytest
 from crash.service import start
+from integration.test_signed_commits import git as signed
+from integration.test_signed_commits import signer
 from integration.worlds import World
+from memotree_storage.git.signing import load_signer
 from memotree_storage.maintenance.remote_copies import RemoteCopies
 from memotree_storage.model.workspace import KEEP_PREFIX
 
 from memotree.client import AsyncClient, JobState, ServerStatus
 from memotree.v1 import job_service_pb2, job_service_pb2_grpc
 
-pytestmark = pytest.mark.requirement("GIT-11")
+pytestmark = [pytest.mark.requirement("GIT-11"), pytest.mark.own_store]
 
 DEADLINE = 60.0
 Copying = Callable[..., AbstractAsyncContextManager[RemoteCopies]]
@@ -217,12 +220,14 @@ async def test_a_start_pushes_only_what_has_changed_since(world: World, remotes:
         await until(lambda: refs_of(remote) == shared(world))
 
 
-async def test_a_server_pushes_tells_when_it_cannot_and_gives_the_remote_the_history_after_an_erasure(
+async def test_a_server_signs_pushes_tells_when_it_cannot_and_gives_the_remote_the_history_after_an_erasure(
     tmp_path: Path, remotes: Path
 ) -> None:
+    key, allowed = signer(tmp_path)
     secret = "Tulpenzwiebel-7731"  # noqa: S105 - of nobody
     url = f"{remotes.as_uri()}/{{name}}.git"
-    service = await start(tmp_path / "data", tmp_path / "server.log", environment={"MEMOTREE_GIT_REMOTE_URL": url})
+    environment = {"MEMOTREE_GIT_REMOTE_URL": url, "MEMOTREE_SIGNING_KEY": str(key)}
+    service = await start(tmp_path / "data", tmp_path / "server.log", environment=environment)
     try:
         async with AsyncClient(service.address) as client:
             await client.create_workspace("garden")
@@ -231,7 +236,11 @@ async def test_a_server_pushes_tells_when_it_cannot_and_gives_the_remote_the_his
             await until_status(client, lambda status: "does not appear" in "".join(status.copies_behind.values()))
             remote = make_remote(remotes, "garden")
             await until_status(client, lambda status: not status.copies_behind)
-            assert (await client.status()).git_remote_url == url
+            status = await client.status()
+            assert (status.git_remote_url, status.signing_key) == (url, load_signer(key).fingerprint)
+            shown = signed(remote, allowed, "log", "--all", "--format=%G?").stdout.split()
+            assert len(shown) >= 3
+            assert set(shown) == {"G"}
             assert secret in git("--git-dir", str(remote), "grep", secret, "main")
             preview = await garden.preview_erasure(text=secret)
             job = await garden.erase(preview.phrase, "It leaked.", by="ada", text=secret)

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from crash.service import start
 from integration.sides import Sides
 from integration.worlds import World
 from memotree_storage.erasure.rewriting import Order, rewrite_history
@@ -15,10 +14,9 @@ from memotree_storage.model.node import new_id
 from memotree_storage.model.workspace import service_signature
 from unit.storage.git.test_signing import made
 
-from memotree.client import AsyncClient
 from memotree.v1 import history_service_pb2
 
-pytestmark = [pytest.mark.requirement("GIT-11")]
+pytestmark = [pytest.mark.requirement("GIT-11"), pytest.mark.own_store]
 
 
 def git(repository: Path, allowed: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -27,14 +25,19 @@ def git(repository: Path, allowed: Path, *arguments: str) -> subprocess.Complete
     return subprocess.run(command, check=False, capture_output=True, text=True)  # noqa: S603
 
 
+def signer(folder: Path) -> tuple[Path, Path]:
+    """A new key, and the file of those who may sign."""
+    key, allowed = made(folder / "key"), folder / "allowed-signers"
+    allowed.write_text(f"memotree@localhost {key.with_name('key.pub').read_text()}")
+    return key, allowed
+
+
 @pytest.fixture
 def allowed(world: World, tmp_path: Path) -> Path:
     """The file of those who may sign, after the world got a key."""
-    key = made(tmp_path / "key")
+    key, file = signer(tmp_path)
     world.store.repositories.signer = load_signer(key)
     world.store.repositories.replaced(world.workspace)
-    file = tmp_path / "allowed-signers"
-    file.write_text(f"memotree@localhost {key.with_name('key.pub').read_text()}")
     return file
 
 
@@ -79,22 +82,3 @@ async def test_after_an_erasure_rewritten_commits_have_no_signature_and_its_reco
     assert unsigned(world, allowed, "-1", ERASURES_REF) == []
     await world.put(world.node("New", position="a9"), message="New")
     assert unsigned(world, allowed, "-1", "main") == []
-
-
-async def test_a_server_signs_and_tells_with_which_key(tmp_path: Path) -> None:
-    key = made(tmp_path / "key")
-    allowed = tmp_path / "allowed-signers"
-    allowed.write_text(f"memotree@localhost {key.with_name('key.pub').read_text()}")
-    environment = {"MEMOTREE_SIGNING_KEY": str(key)}
-    service = await start(tmp_path / "data", tmp_path / "server.log", environment=environment)
-    try:
-        async with AsyncClient(service.address) as client:
-            await client.create_workspace("garden")
-            await client.workspace("garden").remember("Apples are picked in September.")
-            assert (await client.status()).signing_key == load_signer(key).fingerprint
-        (repository,) = (tmp_path / "data").glob("workspaces/*.git")
-        shown = git(repository, allowed, "log", "--all", "--format=%G?").stdout.split()
-        assert len(shown) >= 3
-        assert set(shown) == {"G"}
-    finally:
-        service.kill()
