@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from campaigns import dice, sample
-from fuzz.requests import filled, methods, request_of, requests, told
+from fuzz.requests import filled, has_effects, methods, request_of, requests, told
 from fuzz.server import BrokenPromiseError, FuzzedServer
 from fuzz.world import ENDS, World
 from google.protobuf.message import Message
@@ -42,6 +42,8 @@ class Guarded:
         self.admin = server.key = (server.data / "admin.key").read_text().strip()
         self.world = World(server)
         self.keys = {name: self._principal(name) for name in ("stranger", "reader", "writer", "searcher")}
+        self.stored = dict.fromkeys(self.keys, "")
+        """What each principal has stored itself, such as the label of a key."""
 
     def begin(self) -> None:
         """Make the workspaces unless they are as they were."""
@@ -59,11 +61,11 @@ class Guarded:
     def secret(self) -> str:
         return self.world.known["{workspace_id}"]
 
-    def leaked(self, sent: Message, answer: list[Message] | Refusal) -> list[str]:
-        """What an answer has that only those who may read the other workspace know, but for what was sent."""
+    def leaked(self, who: str, sent: Message, answer: list[Message] | Refusal) -> list[str]:
+        """What an answer has that only those who may read the other workspace know, but for what the asker wrote."""
         names = ("workspace", "workspace_id", "session", "archive", "book", "job", "commit", "first_commit")
         secrets = {self.world.known["{" + name + "}"] for name in names} | {*WORDS}
-        return [each for each in secrets if each in str(answer) and each not in str(sent)]
+        return [each for each in secrets if each in str(answer) and each not in f"{sent} {self.stored[who]}"]
 
     def state(self) -> Lines:
         """What the other workspace has, without views."""
@@ -86,9 +88,12 @@ class Guarded:
     def send(self, who: str, method: str, request: Message) -> list[Message] | Refusal:
         self.server.key = self.keys[who]
         try:
-            return self.server.send(method, request.SerializeToString())
+            answer = self.server.send(method, request.SerializeToString())
         finally:
             self.server.key = self.admin
+        if has_effects(method) and not isinstance(answer, Refusal):
+            self.stored[who] += str(request)
+        return answer
 
     def again(self) -> None:
         """Let the next example begin with fresh workspaces."""
@@ -154,7 +159,7 @@ def check(
     for method, request in calls:
         sent = filled(request, guarded.world.known)
         answers.append(guarded.send(who, method, sent))
-        leaked = [] if method in may_tell else guarded.leaked(sent, answers[-1])
+        leaked = [] if method in may_tell else guarded.leaked(who, sent, answers[-1])
         if leaked:
             guarded.again()
             raise BrokenPromiseError(f"{who} learns {leaked} by {told(method, request)}: {answers[-1]}")
