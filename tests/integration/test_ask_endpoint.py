@@ -195,16 +195,17 @@ async def test_a_call_cancelled_during_a_model_call_ends_at_once(
 
 
 @pytest.mark.requirement("FOREST-9", "FOREST-13", "FOREST-15")
-@pytest.mark.parametrize("strategy", pb.RecallStrategy.values())
 async def test_without_a_chat_model_every_strategy_gives_cited_passages(
-    world: World, trees: Trees, strategy: pb.RecallStrategy.ValueType, tmp_path: Path
+    world: World, trees: Trees, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
-    models = Models.from_settings(load_settings(data_folder=tmp_path / "settings"), world.store.database)
-    recalling = Recall(world.store, world.limits, models)
-    asking = Ask(recalling, DrillDown(world.store, models), world.store, models)
-    _, found = await ask(world, asking, strategy=strategy, filter=pb.RecallFilter(archives=["notes"]))
-    assert found.extractive
-    assert found.citations
-    assert found.text
-    if strategy != pb.RECALL_STRATEGY_LCA:
-        assert trees.stone.content in found.text
+    for strategy in pb.RecallStrategy.values():
+        with subtests.test(strategy=strategy):
+            models = Models.from_settings(load_settings(data_folder=tmp_path / "settings"), world.store.database)
+            recalling = Recall(world.store, world.limits, models)
+            asking = Ask(recalling, DrillDown(world.store, models), world.store, models)
+            _, found = await ask(world, asking, strategy=strategy, filter=pb.RecallFilter(archives=["notes"]))
+            assert found.extractive
+            assert found.citations
+            assert found.text
+            if strategy != pb.RECALL_STRATEGY_LCA:
+                assert trees.stone.content in found.text

@@ -47,7 +47,7 @@ from memotree.tools.rate_limit import ToolRateLimit
 from memotree.v1 import audit_service_pb2 as pb
 from memotree.v1 import node_service_pb2, tool_service_pb2
 
-pytestmark = pytest.mark.requirement("TOOL-12")
+pytestmark = [pytest.mark.requirement("TOOL-12"), pytest.mark.own_store]
 
 
 @pytest_asyncio.fixture
@@ -155,38 +155,37 @@ async def test_each_refused_call_of_a_tool_is_kept_once(
     ]
 
 
-@pytest.mark.parametrize("interface", ["grpc", "http", "mcp"])
 async def test_the_record_of_a_function_tells_what_it_did_and_no_text(
-    server: Server, world: World, reading: AuditOperations, interface: str
+    server: Server, world: World, reading: AuditOperations
 ) -> None:
     given = {"url": "https://me:secret@127.0.0.1/secret", "method": "DELETE", "body": "secret", "most_bytes": 7}
-    if interface == "grpc":
-        async with AsyncClient(server.address) as client:
-            await client.run_tool("http_request", given)
-            await client.run_tool("document_count", {"revision": "main"})
-    elif interface == "http":
-        async with httpx2.AsyncClient(base_url=server.url, timeout=60) as http:
-            await http.post("/api/tools/http_request/execute", json=given)
-            await http.post("/api/tools/document_count/execute", json={"revision": "main"})
-    else:
-        async with over_http(server) as agent:
-            await agent.call_tool("http_request", given)
-            await agent.call_tool("document_count", {"revision": "main"})
-    counted, called = await listed(reading)
-    assert (called.tool, called.interface, counted.tool, counted.interface) == (
-        *("http_request", interface),
-        *("document_count", interface),
-    )
-    told = json.loads(called.arguments_json)
-    told.pop("agent", None)
-    assert told == {
-        "url": {"host": "127.0.0.1", "chars": len(given["url"])},
-        "method": "DELETE",
-        "body": {"chars": 6},
-        "most_bytes": 7,
-    }
-    assert json.loads(counted.arguments_json)["revision"] == "main"
-    assert (called.workspace, counted.workspace) == ("", world.workspace)
+    calls: tuple[tuple[str, dict[str, Any]], ...] = (("http_request", given), ("document_count", {"revision": "main"}))
+    async with (
+        AsyncClient(server.address) as client,
+        httpx2.AsyncClient(base_url=server.url, timeout=60) as http,
+        over_http(server) as agent,
+    ):
+        for name, arguments in calls:
+            await client.run_tool(name, arguments)
+            await http.post(f"/api/tools/{name}/execute", json=arguments)
+            await agent.call_tool(name, arguments)
+    records = (await listed(reading))[::-1]
+    assert [(each.tool, each.interface) for each in records] == [
+        (name, interface) for name, _ in calls for interface in ("grpc", "http", "mcp")
+    ]
+    for record in records[:3]:
+        told = json.loads(record.arguments_json)
+        told.pop("agent", None)
+        assert told == {
+            "url": {"host": "127.0.0.1", "chars": len(str(given["url"]))},
+            "method": "DELETE",
+            "body": {"chars": 6},
+            "most_bytes": 7,
+        }
+        assert record.workspace == ""
+    for record in records[3:]:
+        assert json.loads(record.arguments_json)["revision"] == "main"
+        assert record.workspace == world.workspace
 
 
 async def test_a_refused_read_is_kept_with_who_was_refused(log: AuditLog, reading: AuditOperations) -> None:
@@ -328,12 +327,16 @@ async def test_records_are_filtered_and_paged(log: AuditLog, reading: AuditOpera
     assert not rest.next_page_token
 
 
-@pytest.mark.parametrize("wanted", [{"code": "FINE"}, {"principal": "a\0"}, {"method": "x" * 300}, {"page_size": -1}])
-async def test_what_no_record_can_have_is_refused(reading: AuditOperations, wanted: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInputError):
-        await listed(reading, **wanted)
-    with pytest.raises(InvalidPageTokenError):
-        await listed(reading, page_token="x")  # noqa: S106 - no password
+NO_RECORDS: list[dict[str, Any]] = [{"code": "FINE"}, {"principal": "a\0"}, {"method": "x" * 300}, {"page_size": -1}]
+
+
+async def test_what_no_record_can_have_is_refused(reading: AuditOperations, subtests: pytest.Subtests) -> None:
+    for wanted in NO_RECORDS:
+        with subtests.test(wanted=wanted):
+            with pytest.raises(InvalidInputError):
+                await listed(reading, **wanted)
+            with pytest.raises(InvalidPageTokenError):
+                await listed(reading, page_token="x")  # noqa: S106 - no password
 
 
 async def test_a_log_that_is_off_says_so(world: World) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -36,11 +37,18 @@ pytestmark = pytest.mark.requirement("SERVE-3")
 AUDIENCE = "https://memory.example.org/mcp"
 
 
+@cache
+def rsa_key(name: str = "first") -> rsa.RSAPrivateKey:
+    """A key of this name; to make one takes longer than the tests of it."""
+    assert name
+    return rsa.generate_private_key(65_537, 2048)
+
+
 @dataclass
 class Login:
     """An OpenID provider on loopback."""
 
-    key: rsa.RSAPrivateKey = field(default_factory=lambda: rsa.generate_private_key(65_537, 2048))
+    key: rsa.RSAPrivateKey = field(default_factory=rsa_key)
     key_id: str = "first"
     url: str = ""
     more: list[dict[str, Any]] = field(default_factory=list)
@@ -99,7 +107,7 @@ def answering() -> Iterator[Login]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     made.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield made
     server.shutdown()
@@ -180,7 +188,7 @@ async def test_a_call_that_waited_past_the_end_of_its_token_is_refused(own_login
 
 def forged(login: Login) -> dict[str, str]:
     """Tokens that must prove nothing."""
-    other = rsa.generate_private_key(65_537, 2048)
+    other = rsa_key("other")
     public = jwt.algorithms.RSAAlgorithm.to_jwk(login.key.public_key())
 
     def part(value: Any) -> str:
@@ -223,14 +231,15 @@ def forged(login: Login) -> dict[str, str]:
 
 def test_forged_tokens_prove_nothing(served: tuple[Announcement, Client], login: Login) -> None:
     announced, _ = served
-    for name, token in forged(login).items():
-        client = Client(announced.address, key=token, attempts=1)
-        with client, pytest.raises(UnauthenticatedError) as caught:
-            client.principal()
-        assert caught.value.reason in {"TOKEN_REFUSED", "KEY_REFUSED"}, name
-        over_http = httpx2.get(f"{announced.url}/api/tools", headers={"authorization": f"Bearer {token}"})
-        assert over_http.status_code == 401, name
-        assert 'error="invalid_token"' in over_http.headers["www-authenticate"]
+    with httpx2.Client(base_url=announced.url) as http:
+        for name, token in forged(login).items():
+            client = Client(announced.address, key=token, attempts=1)
+            with client, pytest.raises(UnauthenticatedError) as caught:
+                client.principal()
+            assert caught.value.reason in {"TOKEN_REFUSED", "KEY_REFUSED"}, name
+            over_http = http.get("/api/tools", headers={"authorization": f"Bearer {token}"})
+            assert over_http.status_code == 401, name
+            assert 'error="invalid_token"' in over_http.headers["www-authenticate"]
 
 
 def test_clients_of_mcp_find_the_provider(served: tuple[Announcement, Client], login: Login) -> None:
@@ -274,19 +283,17 @@ async def test_keys_are_asked_for_rarely_and_used_while_the_provider_is_away(own
         with pytest.raises(TokenRefusedError):
             await tokens.bearer(own_login.token(header={"kid": f"unknown {number}"}))
     assert own_login.asked == 2
-    own_login.key, own_login.key_id = rsa.generate_private_key(65_537, 2048), "second"
+    own_login.key, own_login.key_id = rsa_key("second"), "second"
     clock.now += 31
     assert (await tokens.bearer(own_login.token())).name == "oidc:ada"
     assert own_login.asked == 4
     own_login.down = True
-    try:
-        clock.now += 4000
-        assert (await tokens.bearer(own_login.token())).name == "oidc:ada"
-        clock.now += 90_000
-        with pytest.raises(ProviderUnavailableError):
-            await tokens.bearer(own_login.token())
-    finally:
-        own_login.down = False
+    clock.now += 4000
+    assert (await tokens.bearer(own_login.token())).name == "oidc:ada"
+    clock.now += 90_000
+    with pytest.raises(ProviderUnavailableError):
+        await tokens.bearer(own_login.token())
+    own_login.down = False
     clock.now += 31
     assert (await tokens.bearer(own_login.token())).name == "oidc:ada"
 
@@ -315,23 +322,17 @@ async def test_other_kinds_of_keys_are_used(own_login: Login, kind: str) -> None
         json.loads(algorithm.to_jwk(key.public_key())) | {"kid": "other"},
         {"kty": "unheard of", "kid": "x"},
     ]
-    try:
-        tokens = Tokens(Provider(own_login.url), AUDIENCE, "sub")
-        assert (await tokens.bearer(own_login.token(kind, key=key, header={"kid": "other"}))).name == "oidc:ada"
-    finally:
-        own_login.more = []
+    tokens = Tokens(Provider(own_login.url), AUDIENCE, "sub")
+    assert (await tokens.bearer(own_login.token(kind, key=key, header={"kid": "other"}))).name == "oidc:ada"
 
 
 async def test_a_symmetric_key_of_the_provider_is_not_used(own_login: Login) -> None:
     secret = base64.urlsafe_b64encode(b"k" * 32).rstrip(b"=").decode()
     own_login.more = [{"kty": "oct", "k": secret, "kid": "shared", "alg": "HS256"}]
-    try:
-        with pytest.raises(TokenRefusedError):
-            await Tokens(Provider(own_login.url), AUDIENCE, "sub").bearer(
-                own_login.token("HS256", key=b"k" * 32, header={"kid": "shared"})
-            )
-    finally:
-        own_login.more = []
+    with pytest.raises(TokenRefusedError):
+        await Tokens(Provider(own_login.url), AUDIENCE, "sub").bearer(
+            own_login.token("HS256", key=b"k" * 32, header={"kid": "shared"})
+        )
 
 
 @pytest.mark.parametrize(
@@ -357,15 +358,16 @@ async def test_a_provider_that_answers_nonsense_gives_no_keys(
         await Tokens(Provider(own_login.url), AUDIENCE, "sub").bearer(own_login.token())
 
 
-@pytest.mark.parametrize(
-    ("given", "fault"),
-    [
-        ({"oidc_issuer": "https://login.example.org", "authentication": "keys"}, "oidc_audience"),
-        ({"oidc_issuer": "https://login.example.org", "oidc_audience": "x"}, "authentication"),
-        ({"oidc_issuer": "http://login.example.org", "oidc_audience": "x", "authentication": "keys"}, "oidc_issuer"),
-    ],
-)
-def test_settings_that_would_accept_the_tokens_of_others_are_refused(given: dict[str, str], fault: str) -> None:
-    with pytest.raises(MemoTreeError) as caught:
-        load_settings(**given)
-    assert fault in caught.value.message.lower()
+OPEN_SETTINGS: list[tuple[dict[str, str], str]] = [
+    ({"oidc_issuer": "https://login.example.org", "authentication": "keys"}, "oidc_audience"),
+    ({"oidc_issuer": "https://login.example.org", "oidc_audience": "x"}, "authentication"),
+    ({"oidc_issuer": "http://login.example.org", "oidc_audience": "x", "authentication": "keys"}, "oidc_issuer"),
+]
+
+
+def test_settings_that_would_accept_the_tokens_of_others_are_refused(subtests: pytest.Subtests) -> None:
+    for given, fault in OPEN_SETTINGS:
+        with subtests.test(given=given, fault=fault):
+            with pytest.raises(MemoTreeError) as caught:
+                load_settings(**given)
+            assert fault in caught.value.message.lower()
