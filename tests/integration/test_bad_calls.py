@@ -272,13 +272,6 @@ async def test_a_deadline_that_has_passed_changes_nothing(untouched: Wire) -> No
         assert refusal.code == "DEADLINE_EXCEEDED"
 
 
-@pytest.mark.requirement("SERVE-1")
-async def test_a_message_over_the_size_limit_is_refused_with_the_limit(untouched: Wire) -> None:
-    refusal = await untouched.refused("CreateNode", **creation(content="x" * (2**24 + 1)))
-    assert refusal.code == "RESOURCE_EXHAUSTED"
-    assert str(2**24) in refusal.message
-
-
 SYNTAX = [
     "'; drop schema mirror cascade; --",
     "' or '1'='1",

@@ -60,16 +60,6 @@ async def eventually(question: Callable[[], Awaitable[bool]], what: str) -> None
 
 
 @pytest.mark.requirement("SERVE-1", "CANVAS-8")
-async def test_a_call_whose_deadline_has_passed_changes_nothing(calls: Calls) -> None:
-    request = calls.creation("too late")
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await calls.nodes.CreateNode(request, timeout=-1)
-    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    assert await calls.read(request.node_id, calls.session) is None
-    assert await calls.changes() == 0
-
-
-@pytest.mark.requirement("SERVE-1", "CANVAS-8")
 async def test_a_deadline_that_passes_during_a_call_leaves_all_changes_or_none(calls: Calls) -> None:
     steps = budget(16)
     for step in range(steps):
