@@ -1,6 +1,7 @@
 """Texts, timeouts and waits that the tests of models share."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any, Protocol
 
 from memotree.models.chat_answers import ContextNode
@@ -17,6 +18,9 @@ CHINESE_TEXT = (
     * 4
 )
 IMPATIENT = RetryPolicy(timeout=5, attempts=4, first_wait=0.001, longest_wait=0.002, failures=3, cool_down=60)
+TIRELESS = replace(IMPATIENT, failures=1000)
+"""The same, which calls the endpoint again however often it failed before."""
+
 LEAF = ContextNode("aaaa000000000001", "LEAF_CHUNK", "Ada Birch planted the orchard.", content="Ada Birch, in 1931.")
 INNER = ContextNode("aaaa000000000002", "SUMMARY_NODE", "How the orchard came to be.", hint="common ancestor")
 

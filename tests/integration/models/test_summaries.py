@@ -1,10 +1,11 @@
 """Summaries over HTTP, the real SDK and PostgreSQL: a failed call is repeated, or a built-in summary is used."""
 
 import asyncio
+from itertools import product
 
 import pytest
 from endpoints import CHAT_MODEL, KEY, ModelEndpoint
-from integration.models.samples import CHINESE_TEXT, IMPATIENT, TEXT, MakeModels, of, until
+from integration.models.samples import CHINESE_TEXT, IMPATIENT, TEXT, TIRELESS, MakeModels, of, until
 from model_answers import Fault, first_words, input_data
 
 from memotree.models.extractive import MADE_BY, SUMMARY_CHARS, digest_of, summary_of
@@ -91,54 +92,44 @@ async def test_a_caller_that_waits_for_a_cancelled_shared_call_makes_the_call_it
     assert len(endpoint.chat_calls) == 2
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        Fault.BUSY,
-        Fault.BROKEN,
-        Fault.CLOSED,
-        Fault.CUT_BODY,
-        Fault.HALF_JSON,
-        Fault.NO_JSON,
-        Fault.EMPTY_CHOICES,
-        Fault.PROSE,
-        Fault.CUT_OFF,
-        Fault.OTHER_LANGUAGE,
-    ],
+TEMPORARY = (
+    *(Fault.BUSY, Fault.BROKEN, Fault.CLOSED, Fault.CUT_BODY, Fault.HALF_JSON, Fault.NO_JSON, Fault.EMPTY_CHOICES),
+    *(Fault.PROSE, Fault.CUT_OFF, Fault.OTHER_LANGUAGE),
 )
-@pytest.mark.parametrize("text", [TEXT, CHINESE_TEXT], ids=["English", "Chinese"])
+OF_VECTORS_OR_LATE = {Fault.WRONG_DIMENSION, Fault.TOO_FEW, Fault.NAN, Fault.TOO_LONG, Fault.SLOW, Fault.RAW}
+
+
 async def test_after_a_temporary_fault_the_call_is_repeated_and_the_summary_is_made(
-    connect: MakeModels, endpoint: ModelEndpoint, meter: Meter, fault: Fault, text: str
+    connect: MakeModels, endpoint: ModelEndpoint, meter: Meter
 ) -> None:
     models = await connect()
-    endpoint.fail_next(fault)
-    summary = await models.summarise_text(text, meter)
-    assert (summary.text, summary.pending) == (first_words(text), False)
-    assert len(endpoint.chat_calls) == 2
+    for fault, language in product(TEMPORARY, (TEXT, CHINESE_TEXT)):
+        calls, text = len(endpoint.chat_calls), f"{language} {fault.name}"
+        endpoint.fail_next(fault)
+        summary = await models.summarise_text(text, meter)
+        assert (summary.text, summary.pending) == (first_words(text), False), text
+        assert len(endpoint.chat_calls) == calls + 2, text
     assert not meter.warnings
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        fault
-        for fault in Fault
-        if fault not in {Fault.WRONG_DIMENSION, Fault.TOO_FEW, Fault.NAN, Fault.TOO_LONG, Fault.SLOW, Fault.RAW}
-    ],
-)
 async def test_a_permanent_fault_leaves_a_pending_built_in_summary(
-    connect: MakeModels, endpoint: ModelEndpoint, meter: Meter, fault: Fault
+    connect: MakeModels, endpoint: ModelEndpoint
 ) -> None:
-    models = await connect()
-    endpoint.fail_always(fault)
-    summary = await models.summarise_text(TEXT, meter)
-    assert (summary.text, summary.made_by, summary.pending) == (summary_of("", TEXT), MADE_BY, True)
-    parent = await models.summarise_children([TEXT, "Another."], meter)
-    assert (parent.text, parent.pending) == (digest_of([TEXT, "Another."]), True)
-    assert meter.warnings
-    assert KEY not in str(meter.warnings)
+    models = await connect(TIRELESS)
+    texts = {fault: f"{TEXT} {fault.name}" for fault in Fault if fault not in OF_VECTORS_OR_LATE}
+    for fault, text in texts.items():
+        meter = Meter()
+        endpoint.fail_always(fault)
+        summary = await models.summarise_text(text, meter)
+        assert (summary.text, summary.made_by, summary.pending) == (summary_of("", text), MADE_BY, True), fault
+        parent = await models.summarise_children([text, "Another."], meter)
+        assert (parent.text, parent.pending) == (digest_of([text, "Another."]), True), fault
+        assert meter.warnings, fault
+        assert KEY not in str(meter.warnings), fault
     endpoint.recover()
-    assert not (await (await connect()).summarise_text(TEXT, meter)).pending, "a stand-in is never kept as the answer"
+    again = await connect()
+    for fault, text in texts.items():
+        assert not (await again.summarise_text(text, Meter())).pending, f"a stand-in was kept as the answer: {fault}"
 
 
 async def test_a_call_without_an_answer_times_out(connect: MakeModels, endpoint: ModelEndpoint, meter: Meter) -> None:
@@ -209,33 +200,33 @@ async def test_an_unavailable_endpoint_is_called_again_after_a_pause(
     assert not (await models.summarise_text(TEXT, meter)).pending
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        None,
-        [],
-        "text",
-        {},
-        {"choices": None},
-        {"choices": [{}]},
-        {"choices": [{"message": "text"}]},
-        {"choices": [{"message": {"content": [{"type": "text", "text": "{}"}]}}]},
-        {"choices": [{"message": {"content": '{"summary": 7, "summary": null}'}}], "usage": "many"},
-        {"error": {"message": "Overloaded."}},
-    ],
-    ids=str,
+ODD = (
+    None,
+    [],
+    "text",
+    {},
+    {"choices": None},
+    {"choices": [{}]},
+    {"choices": [{"message": "text"}]},
+    {"choices": [{"message": {"content": [{"type": "text", "text": "{}"}]}}]},
+    {"choices": [{"message": {"content": '{"summary": 7, "summary": null}'}}], "usage": "many"},
+    {"error": {"message": "Overloaded."}},
 )
+
+
 async def test_an_answer_of_any_form_causes_no_crash(
-    connect: MakeModels, endpoint: ModelEndpoint, meter: Meter, body: object
+    connect: MakeModels, endpoint: ModelEndpoint, meter: Meter
 ) -> None:
     models = await connect()
-    endpoint.reply_next(body)
-    summary = await models.summarise_text(TEXT, meter)
-    assert (summary.text, summary.pending) == (first_words(TEXT), False)
-    endpoint.reply_next(body)
-    assert (await models.embed(["one"], meter)).shape == (1, endpoint.dimensions)
-    endpoint.reply_next(body)
-    assert await models.rerank("apple", ["apple"], meter) == [1.0]
+    for number, body in enumerate(ODD):
+        text, word = f"{TEXT} {number}", f"apple{number}"
+        endpoint.reply_next(body)
+        summary = await models.summarise_text(text, meter)
+        assert (summary.text, summary.pending) == (first_words(text), False), body
+        endpoint.reply_next(body)
+        assert (await models.embed([word], meter)).shape == (1, endpoint.dimensions), body
+        endpoint.reply_next(body)
+        assert await models.rerank(word, [word], meter) == [1.0], body
     assert not meter.warnings
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from endpoints import EMBEDDING_MODEL, RERANK_MODEL, ModelEndpoint
-from integration.models.samples import TEXT, MakeModels, of
+from integration.models.samples import TEXT, TIRELESS, MakeModels, of
 from model_answers import Fault, hashed
 
 from memotree.models.embedding import BATCH_TEXTS, EmbeddingDimensionError
@@ -60,20 +60,21 @@ async def test_texts_embedded_before_an_outage_are_not_sent_again(
     assert len(endpoint.embedding_calls[before]["input"]) == BATCH_TEXTS
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [Fault.BUSY, Fault.BROKEN, Fault.CLOSED, Fault.CUT_BODY, Fault.HALF_JSON, Fault.NO_JSON, Fault.TOO_FEW, Fault.NAN],
-)
-async def test_a_broken_batch_is_requested_again(
-    connect: MakeModels, endpoint: ModelEndpoint, meter: Meter, fault: Fault
-) -> None:
-    models = await connect()
-    endpoint.fail_next(fault)
-    vectors = await models.embed(["one", "two"], meter)
-    np.testing.assert_allclose(vectors, [hashed(text, endpoint.dimensions) for text in ("one", "two")], atol=1e-6)
-    endpoint.fail_always(fault)
-    with pytest.raises(ModelUnavailableError, match="gave no usable answer in 4 attempts"):
-        await models.embed(["three"], meter)
+async def test_a_broken_batch_is_requested_again(connect: MakeModels, endpoint: ModelEndpoint, meter: Meter) -> None:
+    models = await connect(TIRELESS)
+    for fault in (
+        *(Fault.BUSY, Fault.BROKEN, Fault.CLOSED, Fault.CUT_BODY, Fault.HALF_JSON, Fault.NO_JSON),
+        *(Fault.TOO_FEW, Fault.NAN),
+    ):
+        texts = [f"one {fault.name}", f"two {fault.name}"]
+        endpoint.fail_next(fault)
+        vectors = await models.embed(texts, meter)
+        expected = [hashed(text, endpoint.dimensions) for text in texts]
+        np.testing.assert_allclose(vectors, expected, atol=1e-6, err_msg=fault.name)
+        endpoint.fail_always(fault)
+        with pytest.raises(ModelUnavailableError, match="gave no usable answer in 4 attempts"):
+            await models.embed([f"three {fault.name}"], meter)
+        endpoint.recover()
 
 
 async def test_vectors_of_another_length_are_refused_and_not_kept(
@@ -138,17 +139,16 @@ async def test_texts_are_ranked_by_the_endpoint_and_pairs_are_kept(
     assert await models.rerank("apple trees", [], meter) == []
 
 
-@pytest.mark.parametrize(
-    "fault", [Fault.BROKEN, Fault.CLOSED, Fault.HALF_JSON, Fault.TOO_FEW, Fault.NAN, Fault.UNAUTHORIZED]
-)
 async def test_the_built_in_ranking_replaces_a_failed_one_with_a_warning(
-    connect: MakeModels, endpoint: ModelEndpoint, meter: Meter, fault: Fault
+    connect: MakeModels, endpoint: ModelEndpoint
 ) -> None:
-    models = await connect()
-    endpoint.fail_always(fault, on="rerank")
-    near, far = await models.rerank("Who planted the apple trees?", [TEXT, "The stock market fell on Tuesday."], meter)
-    assert near > 0.5 > far
-    assert len(meter.warnings) == 1
+    models, texts = await connect(TIRELESS), [TEXT, "The stock market fell on Tuesday."]
+    for fault in (Fault.BROKEN, Fault.CLOSED, Fault.HALF_JSON, Fault.TOO_FEW, Fault.NAN, Fault.UNAUTHORIZED):
+        meter = Meter()
+        endpoint.fail_always(fault, on="rerank")
+        near, far = await models.rerank("Who planted the apple trees?", texts, meter)
+        assert near > 0.5 > far, fault
+        assert len(meter.warnings) == 1, fault
 
 
 async def test_the_full_url_of_the_rerank_call_is_accepted_too(
