@@ -4,7 +4,7 @@ import asyncio
 import os
 import shutil
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import psycopg
@@ -44,9 +44,14 @@ async def ask(url: str, statement: str) -> object:
         return row[0] if row else None
 
 
-@pytest.fixture(params=["bundled", pytest.param("system", marks=needs_system)])
-def binaries(request: pytest.FixtureRequest) -> Path | None:
+BINARIES = ["bundled", pytest.param("system", marks=needs_system)]
+
+
+def chosen(request: pytest.FixtureRequest) -> Path | None:
     return None if request.param == "bundled" else SYSTEM[-1].parent
+
+
+binaries = pytest.fixture(params=BINARIES)(chosen)
 
 
 async def test_it_starts_serves_and_starts_again_with_its_data(tmp_path: Path, binaries: Path | None) -> None:
@@ -58,6 +63,7 @@ async def test_it_starts_serves_and_starts_again_with_its_data(tmp_path: Path, b
     await server.stop()
     assert pid is not None
     assert not alive(pid)
+    assert not exists(Path(str(psycopg.conninfo.conninfo_to_dict(url)["host"])))
     await server.stop()
     again = EmbeddedPostgres(tmp_path / "postgres", binaries=binaries)
     try:
@@ -66,28 +72,34 @@ async def test_it_starts_serves_and_starts_again_with_its_data(tmp_path: Path, b
         await again.stop()
 
 
-async def test_it_is_durable_private_and_sorts_by_code_point(tmp_path: Path, binaries: Path | None) -> None:
-    server = EmbeddedPostgres(tmp_path / "postgres", binaries=binaries)
-    url = await server.start()
-    try:
-        for setting, value in (
-            ("fsync", "on"),
-            ("synchronous_commit", "on"),
-            ("full_page_writes", "on"),
-            ("data_checksums", "on"),
-            ("listen_addresses", ""),
-            ("server_encoding", "UTF8"),
-            ("TimeZone", "UTC"),
-        ):
-            assert await ask(url, f"SHOW {setting}") == value, setting
-        assert await ask(url, "SELECT string_agg(t, '' ORDER BY t) FROM unnest('{a,B,b,A,é,z}'::text[]) t") == "ABabzé"
-        assert await ask(url, "SELECT upper('é')") == "É"
-        sockets = Path(str(psycopg.conninfo.conninfo_to_dict(url)["host"]))
-        assert mode(sockets) == 0o700
-        assert mode(server.cluster) == 0o700
-    finally:
-        await server.stop()
-    assert not exists(sockets)
+@pytest.fixture(scope="module", params=BINARIES)
+async def served(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[EmbeddedPostgres]:
+    """A server with a new cluster; tests add tables to it and may kill it."""
+    server = EmbeddedPostgres(tmp_path_factory.mktemp("served") / "postgres", binaries=chosen(request))
+    await server.start()
+    yield server
+    await server.stop()
+
+
+async def test_it_is_durable_private_and_sorts_by_code_point(served: EmbeddedPostgres) -> None:
+    url = await served.start()
+    for setting, value in (
+        ("fsync", "on"),
+        ("synchronous_commit", "on"),
+        ("full_page_writes", "on"),
+        ("data_checksums", "on"),
+        ("listen_addresses", ""),
+        ("server_encoding", "UTF8"),
+        ("TimeZone", "UTC"),
+    ):
+        assert await ask(url, f"SHOW {setting}") == value, setting
+    assert await ask(url, "SELECT string_agg(t, '' ORDER BY t) FROM unnest('{a,B,b,A,é,z}'::text[]) t") == "ABabzé"
+    assert await ask(url, "SELECT upper('é')") == "É"
+    sockets = Path(str(psycopg.conninfo.conninfo_to_dict(url)["host"]))
+    assert mode(sockets) == 0o700
+    assert mode(served.cluster) == 0o700
 
 
 def size(folder: Path) -> int:
@@ -95,22 +107,18 @@ def size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-async def test_a_new_cluster_is_small_and_its_log_stays_so(tmp_path: Path, binaries: Path | None) -> None:
-    server = EmbeddedPostgres(tmp_path / "postgres", binaries=binaries)
-    url = await server.start()
-    try:
-        # Two databases beside ours that PostgreSQL copies new ones from; there is no third.
-        assert await ask(url, "SELECT string_agg(datname, ' ' ORDER BY datname) FROM pg_database") == (
-            "memotree template0 template1"
-        )
-        assert size(server.cluster) < 45 << 20
-        await ask(url, "CREATE TABLE filled (text text)")
-        await ask(url, "INSERT INTO filled SELECT repeat('x', 1000) FROM generate_series(1, 60000)")
-        assert await ask(url, "SELECT pg_current_wal_lsn() - '0/0'::pg_lsn > 60000000") is True
-        await ask(url, "CHECKPOINT")
-        assert size(server.cluster / "pg_wal") <= 12 << 20
-    finally:
-        await server.stop()
+async def test_a_new_cluster_is_small_and_its_log_stays_so(served: EmbeddedPostgres) -> None:
+    url = await served.start()
+    # Two databases beside ours that PostgreSQL copies new ones from; there is no third.
+    assert await ask(url, "SELECT string_agg(datname, ' ' ORDER BY datname) FROM pg_database") == (
+        "memotree template0 template1"
+    )
+    assert size(served.cluster) < 45 << 20
+    await ask(url, "CREATE TABLE filled (text text)")
+    await ask(url, "INSERT INTO filled SELECT repeat('x', 1000) FROM generate_series(1, 60000)")
+    assert await ask(url, "SELECT pg_current_wal_lsn() - '0/0'::pg_lsn > 60000000") is True
+    await ask(url, "CHECKPOINT")
+    assert size(served.cluster / "pg_wal") <= 12 << 20
 
 
 async def test_a_cluster_of_an_earlier_version_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,19 +142,15 @@ async def test_a_cluster_of_an_earlier_version_opens(tmp_path: Path, monkeypatch
         await server.stop()
 
 
-async def test_a_killed_server_restarts_under_the_same_address(tmp_path: Path, binaries: Path | None) -> None:
-    server = EmbeddedPostgres(tmp_path / "postgres", binaries=binaries)
-    url = await server.start()
-    try:
-        await ask(url, "CREATE TABLE kept AS SELECT 1 AS number")
-        back = asyncio.Event()
-        server.supervisor.on_restart(back.set)
-        assert server.supervisor.pid is not None
-        os.kill(server.supervisor.pid, signal.SIGKILL)
-        await asyncio.wait_for(back.wait(), 60)
-        assert await ask(url, "SELECT number FROM kept") == 1
-    finally:
-        await server.stop()
+async def test_a_killed_server_restarts_under_the_same_address(served: EmbeddedPostgres) -> None:
+    url = await served.start()
+    await ask(url, "CREATE TABLE kept AS SELECT 1 AS number")
+    back = asyncio.Event()
+    served.supervisor.on_restart(back.set)
+    assert served.supervisor.pid is not None
+    os.kill(served.supervisor.pid, signal.SIGKILL)
+    await asyncio.wait_for(back.wait(), 60)
+    assert await ask(url, "SELECT number FROM kept") == 1
 
 
 async def test_it_ends_with_its_server_and_the_next_one_finds_all_data(
@@ -214,9 +218,8 @@ async def test_a_stale_file_with_the_id_of_another_process_does_not_block_the_st
         await server.stop()
 
 
-@pytest.mark.parametrize("name", ["x" * 150, "with space, comma 'quote' and ünïcode"])
-async def test_any_folder_name_works(tmp_path: Path, name: str) -> None:
-    server = EmbeddedPostgres(tmp_path / name)
+async def test_any_folder_name_works(tmp_path: Path) -> None:
+    server = EmbeddedPostgres(tmp_path / f"with space, comma 'quote' and ünïcode{'x' * 120}")
     url = await server.start()
     try:
         assert await ask(url, "SELECT 1") == 1
@@ -224,18 +227,6 @@ async def test_any_folder_name_works(tmp_path: Path, name: str) -> None:
     finally:
         await server.stop()
     assert not exists(sockets)
-
-
-@needs_root
-async def test_root_may_use_a_data_folder_that_other_users_cannot_enter(tmp_path: Path) -> None:
-    closed = tmp_path / "closed"
-    closed.mkdir(mode=0o700)
-    server = EmbeddedPostgres(closed / "postgres")
-    try:
-        assert await ask(await server.start(), "SELECT 1") == 1
-        assert server.cluster.stat().st_uid != 0
-    finally:
-        await server.stop()
 
 
 @pytest.fixture
@@ -261,11 +252,18 @@ async def test_root_closes_the_folder_to_others_and_leaves_postgres_one_capabili
 
 
 @needs_root
-async def test_a_cluster_that_root_copied_is_given_to_its_user(tmp_path: Path) -> None:
-    server = EmbeddedPostgres(tmp_path / "postgres")
-    await server.start()
-    await server.stop()
-    copy = EmbeddedPostgres(tmp_path / "copy")
+async def test_root_may_use_a_folder_that_others_cannot_enter_and_a_copied_cluster_is_given_to_its_user(
+    tmp_path: Path,
+) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    server = EmbeddedPostgres(closed / "postgres")
+    try:
+        assert await ask(await server.start(), "SELECT 1") == 1
+        assert server.cluster.stat().st_uid != 0
+    finally:
+        await server.stop()
+    copy = EmbeddedPostgres(closed / "copy")
     shutil.copytree(server.cluster, copy.cluster)
     assert copy.cluster.stat().st_uid == 0
     try:
