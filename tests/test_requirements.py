@@ -6,7 +6,7 @@ Marks are read from the source (``ast``), so files need not be importable and a 
 import ast
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,6 +45,8 @@ def is_test(node: ast.AST) -> bool:
     if isinstance(node, ast.ClassDef):
         inherits = any(isinstance(base, ast.Name) and base.id.endswith("Suite") for base in node.bases)
         return inherits or any(is_test(child) for child in node.body)
+    if isinstance(node, ast.Assign):  # a test of another class
+        return any(isinstance(target, ast.Name) and target.id.startswith("test") for target in node.targets)
     return isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name.startswith("test")
 
 
@@ -52,33 +54,28 @@ def calls(node: ast.AST) -> Iterator[ast.Call]:
     return (child for child in ast.walk(node) if isinstance(child, ast.Call) and is_requirement(child))
 
 
-def marking_calls(tree: ast.Module) -> set[ast.Call]:
-    """The calls that mark a test: by decorator (also marks of a parameter), or for a whole class or module."""
-    found: set[ast.Call] = set()
-    for node in ast.walk(tree):
+def marking(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
+    """What marks a test: its decorators (also marks of a parameter), or the marks of a whole class or module."""
+    for node in nodes:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and is_test(node):
-            found.update(call for decorator in node.decorator_list for call in calls(decorator))
+            yield from node.decorator_list
         if isinstance(node, (ast.Module, ast.ClassDef)) and any(is_test(child) for child in node.body):
             for child in node.body:
                 targets = child.targets if isinstance(child, ast.Assign) else []
                 if any(isinstance(target, ast.Name) and target.id == "pytestmark" for target in targets):
-                    found.update(calls(child))
-    # Parameters that are listed outside of the decorator are marked where they are built.
-    params = (
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "param"
-    )
-    found.update(
-        call for param in params for keyword in param.keywords if keyword.arg == "marks" for call in calls(keyword)
-    )
-    return found
+                    yield child
+        # Parameters that are listed outside of the decorator are marked where they are built.
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "param":
+            yield from (keyword for keyword in node.keywords if keyword.arg == "marks")
 
 
 def marks_in(source: str, place: str) -> list[Mark]:
-    tree = ast.parse(source)
-    marking = marking_calls(tree)
-    return [Mark(f"{place}:{call.lineno}", literal_ids(call), call in marking) for call in calls(tree)]
+    if "requirement" not in source:
+        return []
+    nodes = list(ast.walk(ast.parse(source)))
+    on_tests = {call for node in marking(nodes) for call in calls(node)}
+    found = [node for node in nodes if isinstance(node, ast.Call) and is_requirement(node)]
+    return [Mark(f"{place}:{call.lineno}", literal_ids(call), call in on_tests) for call in found]
 
 
 def literal_ids(call: ast.Call) -> tuple[str, ...] | None:
@@ -138,6 +135,7 @@ def test_every_mark_can_be_read_and_is_on_a_test(marks: list[Mark]) -> None:
         ('@mark.requirement("A-1")\nasync def test_it(): ...', ("A-1",), True),
         ('@pytest.mark.requirement("A-1")\nclass TestIt:\n  def test_it(self): ...', ("A-1",), True),
         ('class Suite:\n  @pytest.mark.requirement("A-1")\n  def test_it(self): ...', ("A-1",), True),
+        ('@pytest.mark.requirement("A-1")\nclass TestIt:\n  test_it = Suite.test_it', ("A-1",), True),
         ('pytestmark = [pytest.mark.requirement("A-1")]\ndef test_it(): ...', ("A-1",), True),
         ('CASES = [pytest.param(1, marks=pytest.mark.requirement("A-1"))]', ("A-1",), True),
         ('@pytest.mark.requirement("A-1")\ndef helper(): ...', ("A-1",), False),

@@ -60,20 +60,16 @@ async def test_the_tools_are_listed_in_one_order_with_schema_and_annotations(eve
 
 
 @pytest.mark.requirement("FOREST-14", "CANVAS-7")
-@pytest.mark.parametrize("era", ERAS)
-async def test_a_session_of_work_from_the_first_node_to_its_history(server: Server, world: World, era: str) -> None:
+async def test_a_session_of_work_from_the_first_node_to_its_history(server: Server, world: World) -> None:
     place = {"workspace": world.workspace}
-    async with over_http(server, era) as client:
+    async with over_http(server) as client:
         session = (await done(client, "open_session", agent="planner", **place))["session"]["id"]
         inside = {"session_id": session, **place}
         archive = (await done(client, "create_archive", name="ideas", **inside))["archive"]["id"]
-        top = await done(
-            client, "create_node", title="Trees", content="A tree has no cycles.", archive_id=archive, **inside
-        )
-        node = top["node"]["id"]
-        child = (await done(client, "create_node", title="Oaks", content="They are trees.", parent_id=node, **inside))[
-            "node"
-        ]
+        top = {"title": "Trees", "content": "A tree has no cycles.", "archive_id": archive}
+        node = (await done(client, "create_node", **top, **inside))["node"]["id"]
+        below = {"title": "Oaks", "content": "They are trees.", "parent_id": node}
+        child = (await done(client, "create_node", **below, **inside))["node"]
         await done(client, "update_node", node_id=child["id"], tags=["green"], attributes={"a": "1"}, **inside)
         await done(client, "update_node", node_id=child["id"], tags=[], mode="REPLACE", **inside)
         relation = {"type": "EXTENDS", "target_id": node, "description": "An oak is a tree."}
@@ -104,14 +100,8 @@ async def test_a_session_of_work_from_the_first_node_to_its_history(server: Serv
 async def test_every_tool_reaches_its_operation(server: Server, world: World) -> None:
     """Called with only the required arguments, each tool returns a result or a refusal of its operation."""
     values = {"string": "zzzz", "integer": 1, "array": ["zzzz"], "object": {"type": "EXTENDS", "target_id": "zzzz"}}
-    values_of = {"reviewer": {"name": "ada"}, "verdict": "APPROVE", "target": {"text": "zzzz"}}
-    values_of |= {
-        "revision": "main",
-        "type": "EXTENDS",
-        "parts": [{"title": "a"}],
-        "changes": [{}],
-        "updates": {"name": "a"},
-    }
+    values_of = {"reviewer": {"name": "ada"}, "verdict": "APPROVE", "target": {"text": "zzzz"}, "revision": "main"}
+    values_of |= {"type": "EXTENDS", "parts": [{"title": "a"}], "changes": [{}], "updates": {"name": "a"}}
 
     def value_of(name: str, shape: dict[str, Any]) -> Any:
         value = values_of.get(name) or values[shape["type"]]
@@ -136,17 +126,10 @@ async def test_every_tool_reaches_its_operation(server: Server, world: World) ->
 @pytest.mark.requirement("CANVAS-7")
 async def test_every_fault_of_the_arguments_is_listed_with_its_path(server: Server) -> None:
     async with over_http(server) as client:
-        error, text = await refused(
-            client,
-            "split_node",
-            session_id="s",
-            parts=[{"title": "a"}, {"titel": "b"}, "c"],
-            as_children="yes",
-            request_id="r",
-        )
-        nested, _ = await refused(
-            client, "batch_change_nodes", session_id="s", changes=[{"create": {"title": 1}, "delete": {"node_id": "a"}}]
-        )
+        given = {"parts": [{"title": "a"}, {"titel": "b"}, "c"], "as_children": "yes", "request_id": "r"}
+        error, text = await refused(client, "split_node", session_id="s", **given)
+        changes = [{"create": {"title": 1}, "delete": {"node_id": "a"}}]
+        nested, _ = await refused(client, "batch_change_nodes", session_id="s", changes=changes)
     assert (error["code"], error["status"]) == ("INVALID_ARGUMENTS", "INVALID_ARGUMENT")
     faults = [fault["field"] for fault in error["details"]["violations"]]
     assert faults == ["parts[1].titel", "parts[2]", "as_children", "request_id", "node_id"]
@@ -233,11 +216,8 @@ async def test_one_fact_takes_one_call_and_its_author_is_the_program_that_calls(
         assert revised["node"]["id"] == made["node"]["id"]
         await done(client, "restore", node=made["node"]["id"], revision=made["commit_id"])
         log = (await done(client, "history", node_id=made["node"]["id"]))["commits"]
-    assert [commit["message"].partition("\n")[0] for commit in log] == [
-        "Restore: Budget",
-        "Revise: Budget",
-        "Remember: Budget",
-    ]
+    told = [commit["message"].partition("\n")[0] for commit in log]
+    assert told == ["Restore: Budget", "Revise: Budget", "Remember: Budget"]
     assert {commit["author"]["name"] for commit in log} == {"mcp"}
     assert world.repository.commit_info(made["commit_id"]).author.name == "mcp"
 
