@@ -29,7 +29,7 @@ pytestmark = pytest.mark.requirement("STORE-8")
 GET_SESSION = "/memotree.v1.SessionService/GetSession"
 REFLECTION = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 WATCH = "/grpc.health.v1.Health/Watch"
-CALLS = 64
+CALLS = 32
 """The calls that may run at once in these tests; a quarter of them on one connection."""
 
 

@@ -49,9 +49,10 @@ class Checked:
         return self.repository.write_commit(draft)
 
 
-@pytest.fixture(params=KINDS)
-def checked(request: pytest.FixtureRequest, tmp_path: Path) -> Checked:
-    return Checked(tmp_path, made(tmp_path / "key", request.param))
+@pytest.fixture(scope="module", params=KINDS)
+def checked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Checked:
+    folder = tmp_path_factory.mktemp("checked")
+    return Checked(folder, made(folder / "key", request.param))
 
 
 def test_git_verifies_commits_merges_and_tags(checked: Checked) -> None:
