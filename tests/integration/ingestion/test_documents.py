@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 from campaigns import budget
+from integration.damage import differences
 from integration.forests import Forest
 from integration.ingestion.documents import WORDS, pdf, prose
-from integration.worlds import World
-from memotree_storage.verify import Difference, verify
 from pypdf import PdfReader
 
 from memotree.canvas import ViewOperations
@@ -20,11 +19,6 @@ from memotree.forest.tree_building.merging import merge_now
 from memotree.models.extractive import digest_of
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import node_service_pb2, view_service_pb2
-
-
-async def differences(world: World) -> list[Difference]:
-    return [found async for found in verify(world.store, world.workspace) if isinstance(found, Difference)]
-
 
 # --- Every kind of document ------------------------------------------------------------------------------------------
 

@@ -2,15 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from endpoints import ModelEndpoint
 from integration.forests import SUCCEEDED, Forest, forest_of
-from integration.ingested_books import CHANGED, IngestedBook
+from integration.ingestion.books import CHANGED, IngestedBook, chapter_of, leaf_of
 from integration.statements import recorded
-from integration.test_reingestion import chapter_of, leaf_of
 from integration.worlds import World
 from memotree_storage.errors import MemoTreeError
 from memotree_storage.model.attribute_names import SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING
@@ -22,20 +21,8 @@ from memotree.models.extractive import MADE_BY
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import node_service_pb2 as nodes_pb
 
-CHILDREN, PENDING = pb.STALE_REASON_CHILDREN, pb.STALE_REASON_PENDING
-DEADLINE = 30
-
-
-@pytest.fixture
-async def forest(world: World) -> AsyncIterator[Forest]:
-    async with forest_of(world) as made:
-        yield made
-
-
-@pytest.fixture
-async def endpoint() -> AsyncIterator[ModelEndpoint]:
-    async with ModelEndpoint() as made:
-        yield made
+CHILDREN = pb.STALE_REASON_CHILDREN
+DEADLINE = 60
 
 
 @pytest.fixture
@@ -93,9 +80,7 @@ async def test_with_a_chat_model_built_in_summaries_follow_at_once_and_its_own_i
         assert all(each[SUMMARY_BY] not in {"verbatim", MADE_BY} for each in before.values())
         await forest.commit_change(nodes_pb.UpdateNodeRequest(node_id=ingested.leaf, content=CHANGED))
         assert forest.files() == {ingested.leaf: "M", ingested.chapter: "M"}
-        async with asyncio.timeout(DEADLINE):
-            while await forest.stale():  # noqa: ASYNC110 - a client can only look
-                await asyncio.sleep(0.01)
+        await until_none_is_stale(forest)
         assert forest.commits()[:2] == ["Renew 2 summaries", "Change something"]
         for key, attributes in before.items():
             now = (await forest.node(key)).attributes
@@ -103,20 +88,40 @@ async def test_with_a_chat_model_built_in_summaries_follow_at_once_and_its_own_i
             assert SUMMARY_PENDING not in now
 
 
+async def until_none_is_stale(forest: Forest) -> None:
+    async with asyncio.timeout(DEADLINE):
+        while await forest.stale():  # noqa: ASYNC110 - a client can only look
+            await asyncio.sleep(0.01)
+
+
 @pytest.mark.requirement("FOREST-5")
 @pytest.mark.usefixtures("without_following")
-async def test_the_background_renews_all_summaries_that_a_commit_made_stale_in_one_commit(world: World) -> None:
+async def test_the_background_renews_all_that_a_commit_made_stale_in_one_commit_also_after_an_outage(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with forest_of(world, background=True) as forest:
         ingested = await IngestedBook.of(forest)
         before = (await forest.node(ingested.chapter)).summary
         await forest.commit_change(nodes_pb.UpdateNodeRequest(node_id=ingested.leaf, content=CHANGED))
-        async with asyncio.timeout(DEADLINE):
-            while await forest.stale():  # noqa: ASYNC110 - a client can only look
-                await asyncio.sleep(0.01)
+        await until_none_is_stale(forest)
         assert forest.commits()[:2] == ["Renew 1 summary", "Change something"]
         assert forest.files() == {ingested.chapter: "M"}
         assert (await forest.node(ingested.chapter)).summary != before
         assert "engines" in (await forest.node(ingested.leaf)).summary
+
+        real, looks = forest.summaries._look, 0
+
+        async def away_at_first(*arguments: Any) -> None:
+            nonlocal looks
+            looks += 1
+            if looks == 1:
+                raise DatabaseUnavailableError("PostgreSQL does not answer.")
+            await real(*arguments)
+
+        monkeypatch.setattr(forest.summaries, "_look", away_at_first)
+        await forest.commit_change(nodes_pb.UpdateNodeRequest(node_id=ingested.leaf, content="Again. " * 60))
+        await until_none_is_stale(forest)
+        assert looks == 2
 
 
 @pytest.mark.requirement("FOREST-5")
@@ -139,56 +144,49 @@ async def test_a_look_at_many_commits_sends_as_few_statements_as_one_at_two(fore
 
 @pytest.mark.requirement("FOREST-5")
 @pytest.mark.usefixtures("without_following")
-@pytest.mark.parametrize("is_moved", [True, False])
 async def test_a_look_finds_what_nodes_were_moved_away_from_or_deleted_below(
-    forest: Forest, monkeypatch: pytest.MonkeyPatch, is_moved: bool
+    forest: Forest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ingested = await IngestedBook.of(forest)
     there = await chapter_of(forest, ingested.archive_id, "Chapter 3")
+    beside = await leaf_of(forest, ingested.archive_id, ingested.book.chapters["Chapter 1"][1])
     found: list[set[str]] = []
 
     async def submit(*_: object, inputs: Mapping[str, bytes], **__: object) -> None:
         found.append(set(json.loads(next(iter(inputs.values())))))
 
     monkeypatch.setattr(forest.summaries._runner, "submit", submit)
-    if is_moved:
-        await forest.commit_change(nodes_pb.MoveNodeRequest(node_id=ingested.leaf, parent_id=there))
-    else:
-        await forest.commit_change(nodes_pb.DeleteNodeRequest(node_id=ingested.leaf))
-    await forest.summaries._look(forest.world.workspace, "main", [await forest.world.head()])
-    assert found == [{ingested.chapter, there} if is_moved else {ingested.chapter}]
+    for change in (
+        nodes_pb.MoveNodeRequest(node_id=ingested.leaf, parent_id=there),
+        nodes_pb.DeleteNodeRequest(node_id=beside),
+    ):
+        await forest.commit_change(change)
+        await forest.summaries._look(forest.world.workspace, "main", [await forest.world.head()])
+    assert found == [{ingested.chapter, there}, {ingested.chapter}]
 
 
-@pytest.mark.usefixtures("without_following")
-async def test_a_background_check_that_fails_in_an_outage_is_repeated(
-    world: World, monkeypatch: pytest.MonkeyPatch
+async def test_without_the_background_summaries_stay_stale_until_they_are_asked_for(
+    forest: Forest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with forest_of(world, background=True) as forest:
-        ingested = await IngestedBook.of(forest)
-        real, looks = forest.summaries._look, 0
-
-        async def away_at_first(*arguments: Any) -> None:
-            nonlocal looks
-            looks += 1
-            if looks == 1:
-                raise DatabaseUnavailableError("PostgreSQL does not answer.")
-            await real(*arguments)
-
-        monkeypatch.setattr(forest.summaries, "_look", away_at_first)
-        await forest.commit_change(nodes_pb.UpdateNodeRequest(node_id=ingested.leaf, content=CHANGED))
-        async with asyncio.timeout(DEADLINE):
-            while await forest.stale():  # noqa: ASYNC110 - a client can only look
-                await asyncio.sleep(0.01)
-        assert looks == 2
-
-
-async def test_without_the_background_summaries_stay_stale_until_they_are_asked_for(forest: Forest) -> None:
     ingested = await IngestedBook.of(forest)
     await forest.commit_change(nodes_pb.UpdateNodeRequest(node_id=ingested.leaf, content=CHANGED))
     assert forest.summaries._noticed == {}, "nothing waits for anybody"
+    real, tries = forest.summaries._changes, 0
+
+    async def meanwhile(*arguments: Any) -> Any:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            await forest.commit_change(nodes_pb.UpdateNodeRequest(node_id=ingested.chapter, attributes={"seen": "yes"}))
+        return await real(*arguments)
+
+    monkeypatch.setattr(forest.summaries, "_changes", meanwhile)
     job = await forest.renew()
-    assert (job.state, job.renewal.renewed, job.renewal.pending) == (SUCCEEDED, 1, 0)
+    assert (job.state, tries) == (SUCCEEDED, 2), "it begins again when one of the nodes has changed"
+    assert (job.renewal.renewed, job.renewal.pending) == (1, 0)
     assert job.renewal.commit_id == await forest.world.head()
+    assert (await forest.node(ingested.chapter)).attributes["seen"] == "yes"
+    assert await forest.stale() == []
     again = await forest.renew()
     assert (again.renewal.renewed, again.renewal.commit_id) == (0, "")
 
@@ -206,8 +204,8 @@ async def test_a_commit_can_include_the_renewed_summaries(forest: Forest) -> Non
 @pytest.mark.requirement("FOREST-5", "CANVAS-6")
 async def test_a_partial_commit_renews_summaries_only_for_the_chosen_changes(forest: Forest) -> None:
     ingested = await IngestedBook.of(forest)
-    beside = await leaf_of(forest, ingested.archive_id, ingested.book.chapters["Chapter 1"][3])
-    elsewhere = await leaf_of(forest, ingested.archive_id, ingested.book.chapters["Chapter 2"][3])
+    beside = await leaf_of(forest, ingested.archive_id, ingested.book.chapters["Chapter 1"][1])
+    elsewhere = await leaf_of(forest, ingested.archive_id, ingested.book.chapters["Chapter 2"][1])
     session = await forest.session()
     await forest.change(
         session,
@@ -219,7 +217,7 @@ async def test_a_partial_commit_renews_summaries_only_for_the_chosen_changes(for
     await forest.commit(session, specific_nodes=[ingested.leaf[:8]], renew_summaries=True)
     assert forest.files() == {ingested.leaf: "M", ingested.chapter: "M"}
     assert await forest.stale() == [], "the summary is that of what was committed"
-    assert (await forest.node(beside)).content.strip() == ingested.book.chapters["Chapter 1"][3]
+    assert (await forest.node(beside)).content.strip() == ingested.book.chapters["Chapter 1"][1]
     await forest.commit(session, renew_summaries=True)
     assert await forest.stale() == []
     assert (await forest.node(beside)).content == "Not yet. " * 40
@@ -229,7 +227,7 @@ async def test_a_partial_commit_renews_summaries_only_for_the_chosen_changes(for
 @pytest.mark.requirement("FOREST-5")
 async def test_two_sessions_that_renew_the_same_summary_do_not_conflict(forest: Forest) -> None:
     ingested = await IngestedBook.of(forest)
-    beside = await leaf_of(forest, ingested.archive_id, ingested.book.chapters["Chapter 1"][3])
+    beside = await leaf_of(forest, ingested.archive_id, ingested.book.chapters["Chapter 1"][1])
     first, second = await forest.session(), await forest.session()
     await forest.change(first, nodes_pb.UpdateNodeRequest(node_id=ingested.leaf, content=CHANGED))
     await forest.change(second, nodes_pb.UpdateNodeRequest(node_id=beside, content="Mine. " * 60))
@@ -245,27 +243,25 @@ async def test_two_sessions_that_renew_the_same_summary_do_not_conflict(forest: 
 
 
 @pytest.mark.requirement("FOREST-5")
-async def test_a_summary_written_by_a_person_is_never_renewed(forest: Forest) -> None:
+async def test_what_a_person_wrote_is_never_renewed(forest: Forest) -> None:
+    """A summary stays; beside a brief, the summary is renewed."""
     ingested = await IngestedBook.of(forest)
+    other = await chapter_of(forest, ingested.archive_id, "Chapter 2")
+    below = await leaf_of(forest, ingested.archive_id, ingested.book.chapters["Chapter 2"][2])
+    before = (await forest.node(other)).summary
     await forest.commit_change(
-        nodes_pb.UpdateNodeRequest(node_id=ingested.chapter, summary="My own words.", brief="My brief.")
+        nodes_pb.UpdateNodeRequest(node_id=ingested.chapter, summary="My own words.", brief="My brief."),
+        nodes_pb.UpdateNodeRequest(node_id=other, brief="My brief."),
     )
     assert SUMMARY_OF not in (await forest.node(ingested.chapter)).attributes
-    await forest.commit_change(nodes_pb.UpdateNodeRequest(node_id=ingested.leaf, content=CHANGED), renew_summaries=True)
+    changes = [nodes_pb.UpdateNodeRequest(node_id=leaf, content=CHANGED) for leaf in (ingested.leaf, below)]
+    await forest.commit_change(*changes, renew_summaries=True)
     assert await forest.stale() == []
     await forest.renew()
-    node = await forest.node(ingested.chapter)
+    node, renewed = await forest.node(ingested.chapter), await forest.node(other)
     assert (node.summary, node.brief) == ("My own words.", "My brief.")
-
-
-async def test_a_brief_written_by_a_person_is_kept_when_the_summary_is_renewed(forest: Forest) -> None:
-    ingested = await IngestedBook.of(forest)
-    before = (await forest.node(ingested.chapter)).summary
-    await forest.commit_change(nodes_pb.UpdateNodeRequest(node_id=ingested.chapter, brief="My brief."))
-    await forest.commit_change(nodes_pb.UpdateNodeRequest(node_id=ingested.leaf, content=CHANGED), renew_summaries=True)
-    node = await forest.node(ingested.chapter)
-    assert node.brief == "My brief."
-    assert node.summary != before
+    assert renewed.brief == "My brief."
+    assert renewed.summary != before
 
 
 async def test_a_person_who_writes_a_summary_while_it_is_renewed_wins(forest: Forest) -> None:
@@ -277,26 +273,6 @@ async def test_a_person_who_writes_a_summary_while_it_is_renewed_wins(forest: Fo
     node = await forest.node(ingested.chapter)
     assert node.summary == "My own words."
     assert not {SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING} & node.attributes.keys()
-
-
-async def test_renewal_begins_again_when_somebody_changes_one_of_the_nodes(
-    forest: Forest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ingested = await IngestedBook.of(forest)
-    await forest.commit_change(nodes_pb.UpdateNodeRequest(node_id=ingested.leaf, content=CHANGED))
-    real, tries = forest.summaries._changes, 0
-
-    async def meanwhile(*arguments: Any) -> Any:
-        nonlocal tries
-        tries += 1
-        if tries == 1:
-            await forest.commit_change(nodes_pb.UpdateNodeRequest(node_id=ingested.chapter, attributes={"seen": "yes"}))
-        return await real(*arguments)
-
-    monkeypatch.setattr(forest.summaries, "_changes", meanwhile)
-    assert ((await forest.renew()).state, tries) == (SUCCEEDED, 2)
-    assert (await forest.node(ingested.chapter)).attributes["seen"] == "yes"
-    assert await forest.stale() == []
 
 
 async def test_a_forged_summary_attribute_does_not_fail_the_renewal(forest: Forest) -> None:

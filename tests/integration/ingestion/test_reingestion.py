@@ -1,13 +1,13 @@
 """A new version of a document: unchanged parts keep their nodes and ids; only changed parts are new."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from io import BytesIO
 from typing import Any
 
 import pytest
 from endpoints import ModelEndpoint
 from integration.forests import SUCCEEDED, Forest, forest_of
+from integration.ingestion.books import CHUNK, Book, above, chapter_of, leaf_of
 from integration.ingestion.documents import paragraphs, pdf
 from integration.worlds import World
 from memotree_storage.model.attribute_names import SUMMARY_BY
@@ -20,132 +20,45 @@ from memotree.v1 import node_service_pb2 as nodes_pb
 
 pytestmark = pytest.mark.requirement("FOREST-5")
 
-CHUNK = 300
 
-
-@pytest.fixture
-async def forest(world: World) -> AsyncIterator[Forest]:
-    async with forest_of(world) as made:
-        yield made
-
-
-@pytest.fixture
-async def endpoint() -> AsyncIterator[ModelEndpoint]:
-    async with ModelEndpoint() as made:
-        yield made
-
-
-class Book:
-    """A Markdown document of chapters with paragraphs of one leaf each."""
-
-    def __init__(self, chapters: int = 4, each: int = 5) -> None:
-        every = iter(paragraphs(chapters * each))
-        self.chapters = {f"Chapter {number}": [next(every) for _ in range(each)] for number in range(chapters)}
-
-    @property
-    def text(self) -> str:
-        return "".join(
-            f"# {title}\n\n" + "".join(f"{paragraph}\n\n" for paragraph in below)
-            for title, below in self.chapters.items()
-        )
-
-    async def put(self, forest: Forest, **fields: Any) -> Any:
-        result = await forest.ingest(
-            self.text, document_id="book", media_type="text/markdown", chunk_size=CHUNK, **fields
-        )
-        assert await forest.text(result.archive_id) == self.text
-        assert await forest.stale() == []
-        versions = await forest.versions(result.archive_id)
-        below = {version.parent_id for version in versions}
-        assert all(version.entry_id in below for version in versions if version.type == "summary_node")
-        return result
-
-
-async def above(forest: Forest, node_id: str) -> list[str]:
-    """The ids of the nodes above, nearest first."""
-    found = []
-    node = await forest.node(node_id)
-    while node.parent_id:
-        found.append(node.parent_id)
-        node = await forest.node(node.parent_id)
-    return found
-
-
-async def leaf_of(forest: Forest, archive_id: str, text: str) -> str:
-    """The id of the leaf that has a text."""
-    (found,) = [node_id for node_id, content in (await forest.leaves(archive_id)).items() if text in content]
-    return found
-
-
-async def chapter_of(forest: Forest, archive_id: str, title: str) -> str:
-    """The id of the section that has a title."""
-    (found,) = [
-        node.entry_id
-        for node in await forest.versions(archive_id)
-        if node.title == title and node.type == "summary_node"
-    ]
-    return found
-
-
-async def test_a_new_paragraph_is_one_file_and_the_summaries_above_it(forest: Forest) -> None:
+async def test_each_change_of_a_paragraph_changes_its_leaf_and_what_is_above_alone(forest: Forest) -> None:
     book = Book()
-    first = await book.put(forest, similarity_threshold=1.0)
-    before = await forest.leaves(first.archive_id)
+    archive = (await book.put(forest, similarity_threshold=1.0)).archive_id
     new = "A wholly new paragraph: " + "pelican violin " * 15
+    before = await forest.leaves(archive)
     book.chapters["Chapter 2"].insert(2, new)
-    second = await book.put(forest)
-    assert (second.created_leaves, second.kept_leaves, second.removed_leaves) == (1, len(before), 0)
-    after = await forest.leaves(first.archive_id)
-    assert before.items() <= after.items()
-    leaf = await leaf_of(forest, first.archive_id, new)
-    files = forest.files()
-    assert files == {leaf: "A", first.archive_id: "M", **dict.fromkeys(await above(forest, leaf), "M")}
-    assert len(files) == 3
-    assert second.commit_id == await forest.world.head()
+    result = await book.put(forest)
+    assert (result.created_leaves, result.kept_leaves, result.removed_leaves) == (1, len(before), 0)
+    assert before.items() <= (await forest.leaves(archive)).items()
+    leaf = await leaf_of(forest, archive, new)
+    (chapter,) = await above(forest, leaf)
+    assert forest.files() == {leaf: "A", archive: "M", chapter: "M"}
+    assert result.commit_id == await forest.world.head()
 
-
-async def test_a_changed_paragraph_replaces_the_old_one_at_its_position(forest: Forest) -> None:
-    book = Book()
-    first = await book.put(forest, similarity_threshold=1.0)
-    old = await leaf_of(forest, first.archive_id, book.chapters["Chapter 1"][3])
-    book.chapters["Chapter 1"][3] = "Changed: " + "kettle harbour " * 15
+    book.chapters["Chapter 2"][2] = "Changed: " + "kettle harbour " * 15
     await book.put(forest)
-    new = await leaf_of(forest, first.archive_id, "Changed: ")
-    files = forest.files()
-    assert (files[old], files[new]) == ("D", "A")
-    assert set(files) == {old, new, first.archive_id, *await above(forest, new)}
+    changed = await leaf_of(forest, archive, "Changed: ")
+    assert forest.files() == {leaf: "D", changed: "A", archive: "M", chapter: "M"}
 
+    del book.chapters["Chapter 2"][2]
+    result = await book.put(forest)
+    assert (result.created_leaves, result.removed_leaves) == (0, 1)
+    assert forest.files() == {changed: "D", archive: "M", chapter: "M"}
 
-async def test_the_leaf_of_a_removed_paragraph_is_deleted(forest: Forest) -> None:
-    book = Book()
-    first = await book.put(forest, similarity_threshold=1.0)
-    old = await leaf_of(forest, first.archive_id, book.chapters["Chapter 3"][1])
-    way = await above(forest, old)
-    del book.chapters["Chapter 3"][1]
-    second = await book.put(forest)
-    assert (second.created_leaves, second.removed_leaves) == (0, 1)
-    assert set(forest.files()) == {old, first.archive_id, *way}
-
-
-async def test_a_moved_paragraph_leaves_all_others_as_they_are(forest: Forest) -> None:
-    book = Book()
-    first = await book.put(forest, similarity_threshold=1.0)
-    moving = book.chapters["Chapter 0"].pop(1)
-    book.chapters["Chapter 3"].insert(2, moving)
-    before = await forest.leaves(first.archive_id)
-    second = await book.put(forest)
-    assert second.kept_leaves == len(before) - 1
-    assert second.created_leaves + second.removed_leaves == 2
+    book.chapters["Chapter 3"].insert(2, book.chapters["Chapter 0"].pop(1))
+    result = await book.put(forest)
+    assert result.kept_leaves == len(before) - 1
+    assert result.created_leaves + result.removed_leaves == 2
     assert len(forest.files()) == 5, "the leaf that goes, the one that comes, two chapters, the archive"
 
 
 async def test_only_the_ancestors_of_a_change_get_new_summaries(world: World, endpoint: ModelEndpoint) -> None:
     async with forest_of(world, endpoint) as forest:
-        book = Book(6, 6)
+        book = Book(3, 4)
         first = await book.put(forest, similarity_threshold=-1.0)
         before = len(endpoint.chat_calls)
         new = "A wholly new paragraph: " + "pelican violin " * 15
-        book.chapters["Chapter 2"].insert(3, new)
+        book.chapters["Chapter 2"].insert(2, new)
         await book.put(forest)
         leaf = await leaf_of(forest, first.archive_id, new)
         way = await above(forest, leaf)
@@ -193,7 +106,7 @@ async def test_notes_below_a_deleted_node_move_up_with_all_their_fields(forest: 
     removed = book.chapters.pop("Chapter 2")
     assert removed
     second = await forest.ingest(book.text, document_id="book", media_type="text/markdown")
-    assert second.removed_leaves == 5
+    assert second.removed_leaves == 3
     for node_id, content in (
         ("mynet00000000000", "My own words."),
         ("mynet11111111111", "More of them."),
@@ -209,46 +122,39 @@ async def test_notes_below_a_deleted_node_move_up_with_all_their_fields(forest: 
     assert await forest.text(first.archive_id) == book.text
 
 
-async def test_the_node_of_a_renamed_chapter_gets_the_new_title(forest: Forest) -> None:
-    book = Book()
+async def test_renamed_and_moved_chapters_keep_their_nodes_and_removed_ones_lose_them(forest: Forest) -> None:
+    book = Book(5, 3)
     first = await book.put(forest, similarity_threshold=1.0)
-    old = await chapter_of(forest, first.archive_id, "Chapter 1")
-    book.chapters = {("Renamed" if title == "Chapter 1" else title): below for title, below in book.chapters.items()}
+
+    async def chapters() -> dict[str, str]:
+        found = await forest.versions(first.archive_id)
+        return {node.title: node.entry_id for node in found if node.type != "leaf_chunk"}
+
+    before = await chapters()
+    book.chapters = {title.replace("Chapter 1", "Renamed"): below for title, below in book.chapters.items()}
     await book.put(forest)
-    assert (await forest.node(old)).title == "Renamed"
+    named = {title.replace("Chapter 1", "Renamed"): node_id for title, node_id in before.items()}
+    assert await chapters() == named
     assert len(forest.files()) == 4, "the archive, the chapter, and its first leaf, old and new, which has the heading"
 
-
-async def test_moved_chapters_keep_their_nodes(forest: Forest) -> None:
-    book = Book(5, 4)
-    first = await book.put(forest, similarity_threshold=1.0)
-    before = {
-        node.title: node.entry_id for node in await forest.versions(first.archive_id) if node.type != "leaf_chunk"
-    }
-    chapters = list(book.chapters.items())
-    book.chapters = dict([chapters[0], chapters[3], chapters[1], chapters[2], chapters[4]])
+    texts = list(book.chapters.items())
+    book.chapters = dict([texts[0], texts[3], texts[1], texts[2], texts[4]])
     await book.put(forest)
-    after = [node for node in await forest.versions(first.archive_id) if node.type != "leaf_chunk"]
-    assert [node.title for node in after] == list(book.chapters)
-    assert {node.title: node.entry_id for node in after} == before
-    unmoved = {before[title] for title in ("Chapter 0", "Chapter 1", "Chapter 2", "Chapter 4")}
-    assert not unmoved & forest.files().keys()
+    after = await chapters()
+    assert list(after) == list(book.chapters)
+    assert after == named
+    assert not {node_id for title, node_id in named.items() if title != "Chapter 3"} & forest.files().keys()
 
-
-async def test_the_node_of_a_removed_chapter_is_deleted(forest: Forest) -> None:
-    book = Book()
-    first = await book.put(forest, similarity_threshold=1.0)
     del book.chapters["Chapter 3"]
-    second = await book.put(forest)
-    assert second.removed_leaves == 5
-    assert second.roots == first.roots - 1
-    assert sorted(forest.files().values()) == ["D"] * 6 + ["M"]
+    last = await book.put(forest)
+    assert (last.removed_leaves, last.roots) == (3, first.roots - 1)
+    assert sorted(forest.files().values()) == ["D"] * 4 + ["M"]
 
 
 async def test_settings_and_tags_are_kept_from_version_to_version(forest: Forest) -> None:
     book = Book()
     first = await book.put(forest, similarity_threshold=0.25, merge_limit=5000, tags=["paper"])
-    book.chapters["Chapter 1"].append("Appended: " + "kettle harbour " * 60)
+    book.chapters["Chapter 1"].append("Appended: " + "kettle harbour " * 40)
     result = await forest.ingest(book.text, document_id="book", media_type="text/markdown")
     assert result.created_leaves > 2, "still cut at 300 characters"
     told = (await forest.archive(first.archive_id)).attributes
@@ -289,12 +195,12 @@ async def test_a_conversation_grows_by_its_new_turns(forest: Forest) -> None:
             ]
         )
 
-    first = await forest.ingest(conversation=turns(35), document_id="chat", name="chat", similarity_threshold=1.0)
+    first = await forest.ingest(conversation=turns(14), document_id="chat", name="chat", similarity_threshold=1.0)
     before = await forest.leaves(first.archive_id)
-    second = await forest.ingest(conversation=turns(42), document_id="chat")
-    assert (second.created_leaves, second.kept_leaves, second.removed_leaves) == (7, 35, 0)
+    second = await forest.ingest(conversation=turns(21), document_id="chat")
+    assert (second.created_leaves, second.kept_leaves, second.removed_leaves) == (7, 14, 0)
     after = await forest.leaves(first.archive_id)
-    assert list(after)[:35] == list(before)
+    assert list(after)[:14] == list(before)
     files = forest.files()
     assert sorted(files.values()) == ["A"] * 8 + ["M"] * 2, "seven turns and a day; the archive and the day that grew"
     assert await forest.stale() == []
@@ -399,17 +305,17 @@ async def test_a_document_is_replaced_by_another_one_altogether(forest: Forest) 
 
 
 async def test_documents_that_change_at_the_same_time_do_not_disturb_each_other(forest: Forest) -> None:
-    books = [Book(3, 3) for _ in range(4)]
+    books = [Book(2, 3) for _ in range(3)]
 
     async def put(number: int, **fields: Any) -> Any:
         return await forest.ingest(
             books[number].text, document_id=f"book {number}", name=f"book {number}", chunk_size=CHUNK, **fields
         )
 
-    first = await asyncio.gather(*(put(number) for number in range(4)))
+    first = await asyncio.gather(*(put(number) for number in range(3)))
     for number, book in enumerate(books):
         book.chapters["Chapter 1"].insert(number % 3, f"New in {number}: " + "violin pelican " * 12)
-    await asyncio.gather(*(put(number) for number in range(4)))
+    await asyncio.gather(*(put(number) for number in range(3)))
     for book, result in zip(books, first, strict=True):
         assert await forest.text(result.archive_id) == book.text
     assert await forest.stale() == []

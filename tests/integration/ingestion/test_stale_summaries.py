@@ -1,24 +1,13 @@
 """What makes a summary stale, and what does not."""
 
-from collections.abc import AsyncIterator
-
 import pytest
-from integration.forests import SUCCEEDED, Forest, forest_of
-from integration.ingested_books import CHANGED, IngestedBook
-from integration.test_reingestion import above, chapter_of
-from integration.worlds import World
+from integration.forests import SUCCEEDED, Forest
+from integration.ingestion.books import CHANGED, IngestedBook, above, chapter_of
 
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import node_service_pb2 as nodes_pb
 
-CHILDREN, PENDING = pb.STALE_REASON_CHILDREN, pb.STALE_REASON_PENDING
-DEADLINE = 30
-
-
-@pytest.fixture
-async def forest(world: World) -> AsyncIterator[Forest]:
-    async with forest_of(world) as made:
-        yield made
+CHILDREN = pb.STALE_REASON_CHILDREN
 
 
 @pytest.mark.requirement("FOREST-5")
