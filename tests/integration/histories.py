@@ -66,3 +66,7 @@ def git(world: World, *arguments: str) -> str:
 async def branch(history: HistoryOperations, world: World, name: str, revision: str = "") -> str:
     request = pb.CreateBranchRequest(workspace=world.workspace, name=name, revision=revision)
     return (await history.create_branch(request)).branch.commit_id
+
+
+async def delete_branch(history: HistoryOperations, world: World, name: str) -> pb.DeleteBranchResponse:
+    return await history.delete_branch(pb.DeleteBranchRequest(workspace=world.workspace, name=name))

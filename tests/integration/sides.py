@@ -1,5 +1,6 @@
 """Two branches of one world, and the calls that bring changes from one into the other."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -13,6 +14,39 @@ from memotree_storage.ports import CommitDraft, FileContent, Signature
 
 from memotree.history import HistoryOperations
 from memotree.v1 import history_service_pb2 as pb
+from memotree.v1 import session_service_pb2 as sessions_pb
+from memotree.v1 import types_pb2
+
+
+async def conflicts(world: World, session_id: str) -> list[types_pb2.Conflict]:
+    """The conflicts that a session keeps."""
+    request = sessions_pb.ListConflictsRequest(workspace=world.workspace, session_id=session_id)
+    return list((await world.sessions.list_conflicts(request)).conflicts)
+
+
+async def resolve(
+    world: World, session_id: str, *resolutions: Mapping[str, Any], others: int = 0
+) -> sessions_pb.Session:
+    """Resolve conflicts of a session by name, and the others by a side."""
+    request = sessions_pb.ResolveConflictsRequest(
+        workspace=world.workspace,
+        session_id=session_id,
+        resolutions=resolutions,  # type: ignore[arg-type]  # as mappings
+        others=others,  # type: ignore[arg-type]  # any number
+    )
+    return (await world.sessions.resolve_conflicts(request)).session
+
+
+async def rebase(world: World, session_id: str) -> sessions_pb.Session:
+    """Carry a session over to the head of its branch; conflicts are kept."""
+    request = sessions_pb.RebaseSessionRequest(workspace=world.workspace, session_id=session_id, keep_conflicts=True)
+    return (await world.sessions.rebase_session(request)).session
+
+
+async def changes(world: World, session_id: str) -> list[sessions_pb.StagedChange]:
+    """What a session has staged."""
+    request = sessions_pb.ListChangesRequest(workspace=world.workspace, session_id=session_id)
+    return list((await world.sessions.list_changes(request)).changes)
 
 
 class Sides:

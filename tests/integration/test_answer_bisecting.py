@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from integration.pushes import push
 from integration.sides import Sides
+from integration.worlds import World
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.model.node import Node, Source
 
@@ -28,8 +29,7 @@ def note(sides: Sides, title: str, text: str) -> Node:
     return replace(sides.world.node(title), content=text, summary=text)
 
 
-async def test_each_change_of_the_answer_is_found_and_nothing_else(sides: Sides) -> None:
-    world = sides.world
+async def test_each_change_of_the_answer_is_found_and_nothing_else(world: World, sides: Sides) -> None:
     five = note(sides, "Five", "A failed payment is sent again at most five times.")
     await world.put(note(sides, "Deployments", "We deploy on Tuesdays."))
     made = [await world.put(five, author="ann")]
@@ -51,8 +51,7 @@ async def test_each_change_of_the_answer_is_found_and_nothing_else(sides: Sides)
     assert (said(some), some.complete) == (said(found)[:2], False)
 
 
-async def test_another_note_that_answers_better_is_a_change(sides: Sides) -> None:
-    world = sides.world
+async def test_another_note_that_answers_better_is_a_change(world: World, sides: Sides) -> None:
     vague = note(sides, "Vague", "Payments may fail, and are sent again.")
     exact = note(sides, "Exact", "How often a failed payment is sent again: three times.")
     await world.put(vague)
@@ -61,8 +60,7 @@ async def test_another_note_that_answers_better_is_a_change(sides: Sides) -> Non
     assert said(await bisect(sides))[:2] == [("Exact", "Vague"), ("Vague", "Exact")]
 
 
-async def test_an_answer_that_a_merge_brought(sides: Sides) -> None:
-    world = sides.world
+async def test_an_answer_that_a_merge_brought(world: World, sides: Sides) -> None:
     five = note(sides, "Five", "A failed payment is sent again at most five times.")
     await sides.fork(five)
     three = replace(five, title="Three", content=five.content.replace("five", "three"), summary="Three times.")
@@ -82,8 +80,7 @@ async def test_a_question_that_nothing_answers_and_one_that_is_refused(sides: Si
         await bisect(sides, " ")
 
 
-async def test_many_versions_of_a_note_are_one_answer(sides: Sides) -> None:
-    world = sides.world
+async def test_many_versions_of_a_note_are_one_answer(world: World, sides: Sides) -> None:
     five = note(sides, "Five", "How often a failed payment is sent again: five times.")
     vague = note(sides, "Vague", "Payments may fail, and are sent again.")
     await world.put(vague)
@@ -97,8 +94,7 @@ async def test_many_versions_of_a_note_are_one_answer(sides: Sides) -> None:
     assert found.answer.title == "Five"
 
 
-async def test_what_was_not_looked_at_is_told(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = sides.world
+async def test_what_was_not_looked_at_is_told(world: World, sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
     five = note(sides, "Five", "A failed payment is sent again at most five times.")
     await world.put(five)
     for number in range(5):
@@ -112,8 +108,7 @@ async def test_what_was_not_looked_at_is_told(sides: Sides, monkeypatch: pytest.
         await bisect(sides, max_changes=-1)
 
 
-async def test_the_reason_is_that_of_the_note_that_went(sides: Sides) -> None:
-    world = sides.world
+async def test_the_reason_is_that_of_the_note_that_went(world: World, sides: Sides) -> None:
     exact = note(sides, "Exact", "How often a failed payment is sent again: three times.")
     await world.put(note(sides, "Vague", "Payments may fail, and are sent again."), exact)
     session_id = await world.open()

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from integration.sides import Sides
 from integration.wires import Wire
+from integration.worlds import World
 from memotree_storage.errors import InvalidInputError, NotFoundError
 from memotree_storage.model.node import Node, Source
 
@@ -33,8 +34,7 @@ def titles(found: list[pb.ValueChange]) -> list[tuple[str, str]]:
     return [(field.old_value, field.new_value) for change in found for field in change.fields]
 
 
-async def test_each_change_of_a_field_is_found_there_and_back_again(sides: Sides) -> None:
-    world = sides.world
+async def test_each_change_of_a_field_is_found_there_and_back_again(world: World, sides: Sides) -> None:
     one = replace(world.node("Five"), tags=("kept",))
     made = [
         await world.put(one, author="ann"),
@@ -57,8 +57,7 @@ async def test_each_change_of_a_field_is_found_there_and_back_again(sides: Sides
     assert titles(await bisect(sides, one, "title", revision=made[1])) == [("Five", "Three"), ("", "Five")]
 
 
-async def test_a_change_on_a_merged_branch_is_found_with_the_merge_that_brought_it(sides: Sides) -> None:
-    world = sides.world
+async def test_a_change_on_a_merged_branch_is_found_with_the_merge_that_brought_it(world: World, sides: Sides) -> None:
     one = world.node("Five")
     await sides.fork(one)
     theirs = await world.put(replace(one, title="Three"), branch="side", author="bob")
@@ -71,8 +70,7 @@ async def test_a_change_on_a_merged_branch_is_found_with_the_merge_that_brought_
     assert sorted(titles(found)) == [("", "Five"), ("Five", "Three"), ("Five", "Three")]
 
 
-async def test_a_deletion_and_what_was_deleted(sides: Sides) -> None:
-    world = sides.world
+async def test_a_deletion_and_what_was_deleted(world: World, sides: Sides) -> None:
     one = world.node("Five")
     await world.put(one)
     gone = await world.put(delete=[one])
@@ -81,8 +79,7 @@ async def test_a_deletion_and_what_was_deleted(sides: Sides) -> None:
     assert titles(found) == [("Five", ""), ("", "Five")]
 
 
-async def test_the_source_and_the_place(sides: Sides) -> None:
-    world = sides.world
+async def test_the_source_and_the_place(world: World, sides: Sides) -> None:
     one = replace(world.node("Five"), source=Source("manual.md", 3, 9))
     two = world.node("Two")
     await world.put(one, two)
@@ -105,10 +102,9 @@ async def test_the_reason_is_what_the_call_has_said(wire: Wire) -> None:
 
 
 async def test_many_versions_that_do_not_matter_are_passed_page_by_page(
-    sides: Sides, monkeypatch: pytest.MonkeyPatch
+    world: World, sides: Sides, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("memotree.history.bisecting._MOST_COMPARED", 4)
-    world = sides.world
     one = world.node("Five")
     await world.put(one)
     for number in range(10):

@@ -10,6 +10,7 @@ from campaigns import budget
 from integration.histories import branch
 from integration.pushes import PERSON
 from integration.sides import Sides
+from integration.worlds import World
 from memotree_storage.commit.merge_commit import MergeConflictError
 from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Node
@@ -30,8 +31,7 @@ async def blame(sides: Sides, node: Node, revision: str = "", *, by_sentences: b
     return [(line.text, answer.commits[line.commit_index].id) for line in answer.lines]
 
 
-async def test_lines_that_a_merge_brought_are_of_the_commits_of_the_branch(sides: Sides) -> None:
-    world = sides.world
+async def test_lines_that_a_merge_brought_are_of_the_commits_of_the_branch(world: World, sides: Sides) -> None:
     one = replace(world.node("Five"), content="a\n\nb\n\nc")
     base = await sides.fork(one)
     theirs = await world.put(replace(one, content="a\n\nb\n\ntheirs"), branch="side", author="bob")
@@ -44,16 +44,14 @@ async def test_lines_that_a_merge_brought_are_of_the_commits_of_the_branch(sides
     assert [text for text, _ in await blame(sides, one, ours)] == ["ours", "", "b", "", "c"]
 
 
-async def test_a_fast_forward_of_another_branch_changes_no_blame(sides: Sides) -> None:
-    world = sides.world
+async def test_a_fast_forward_of_another_branch_changes_no_blame(world: World, sides: Sides) -> None:
     one = replace(world.node("Five"), content="a")
     base = await sides.fork(one)
     theirs = await world.put(replace(one, content="a\nb"), branch="side")
     assert await blame(sides, one, "side") == [("a", base), ("b", theirs)]
 
 
-async def test_sentences_of_one_line_have_the_commits_that_wrote_them(sides: Sides) -> None:
-    world = sides.world
+async def test_sentences_of_one_line_have_the_commits_that_wrote_them(world: World, sides: Sides) -> None:
     one = replace(world.node("Five"), content="Bake at five. Cool for an hour. Sell it.")
     base = await sides.fork(one)
     theirs = await world.put(
@@ -68,8 +66,7 @@ async def test_sentences_of_one_line_have_the_commits_that_wrote_them(sides: Sid
     ]
 
 
-async def test_a_node_that_only_a_merged_branch_had_is_of_its_commits(sides: Sides) -> None:
-    world = sides.world
+async def test_a_node_that_only_a_merged_branch_had_is_of_its_commits(world: World, sides: Sides) -> None:
     await sides.fork(world.node("Base"))
     new = replace(world.node("New"), content="a")
     first = await world.put(new, branch="side")
@@ -80,10 +77,9 @@ async def test_a_node_that_only_a_merged_branch_had_is_of_its_commits(sides: Sid
 
 
 async def test_the_newest_of_many_versions_is_read_though_its_commit_is_dated_long_ago(
-    sides: Sides, monkeypatch: pytest.MonkeyPatch
+    world: World, sides: Sides, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blames, "MOST_REVISIONS", 3)
-    world = sides.world
     one = replace(world.node("Five"), content="0")
     for number in range(5):
         await world.put(replace(one, content="\n".join(map(str, range(number + 1)))))
@@ -100,8 +96,7 @@ async def test_the_newest_of_many_versions_is_read_though_its_commit_is_dated_lo
     assert "Only the last 3 versions" in answer.warnings[0]
 
 
-async def test_a_session_has_the_blame_of_its_base(sides: Sides) -> None:
-    world = sides.world
+async def test_a_session_has_the_blame_of_its_base(world: World, sides: Sides) -> None:
     one = replace(world.node("Five"), content="a")
     base = await sides.fork(one)
     session = await world.open()
@@ -115,8 +110,7 @@ async def test_a_session_has_the_blame_of_its_base(sides: Sides) -> None:
     assert await blame(sides, one, again) == []
 
 
-async def test_a_criss_cross_and_a_side_without_the_node(sides: Sides) -> None:
-    world = sides.world
+async def test_a_criss_cross_and_a_side_without_the_node(world: World, sides: Sides) -> None:
     other = world.node("Other")
     await sides.fork(other)
     one = replace(world.node("Five"), content="a")

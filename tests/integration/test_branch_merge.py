@@ -7,6 +7,7 @@ from integration.damage import differences
 from integration.histories import git, kinds
 from integration.sides import Sides
 from integration.wires import Wire
+from integration.worlds import World
 from memotree_storage.commit.branch_merge import NotFastForwardError
 from memotree_storage.commit.refs import BranchNotFoundError
 from memotree_storage.conflicts import Absence, Place
@@ -49,17 +50,6 @@ async def test_edits_of_different_nodes_and_fields_merge_into_a_commit_with_both
     assert await differences(world) == []
 
 
-async def test_the_message_names_both_sides_and_lists_what_changed(sides: Sides) -> None:
-    world = sides.world
-    one = world.node("A harbour")
-    await sides.fork(one)
-    await world.put(world.node())
-    await world.put(replace(one, content="Another text."), branch="side")
-    await sides.merge()
-    message = git(world, "log", "-1", "--format=%B", "main")
-    assert message.startswith("Merge side into main\n\nChanged:\n- A harbour")
-
-
 @pytest.mark.requirement("STORE-5")
 async def test_what_a_merge_brings_is_found_on_the_branch_and_not_before_it(wire: Wire) -> None:
     node = await wire.create("Lighthouse", content="It stands on a cliff.")
@@ -78,54 +68,51 @@ async def test_what_a_merge_brings_is_found_on_the_branch_and_not_before_it(wire
     assert await wire.search("sandbank", merged.commit_id) == ["Lighthouse"]
 
 
-async def test_two_values_for_one_field_are_a_conflict_with_all_three(sides: Sides) -> None:
-    world = sides.world
-    one = world.node("Base")
-    await sides.fork(one)
-    await world.put(replace(one, title="Ours"))
-    await world.put(replace(one, title="Theirs"), branch="side")
+async def test_each_kind_of_conflict_is_told_with_the_values_of_both_sides(world: World, sides: Sides) -> None:
+    two_titles, gone_there, gone_here, same_there, same_here, one, two, above_here, above_there = world.nodes(9)
+    both = world.node("Made on both sides")
+    await sides.fork(two_titles, gone_there, gone_here, same_there, same_here, one, two, above_here, above_there)
+    await world.put(
+        replace(two_titles, title="Ours"),
+        replace(gone_there, title="Changed"),
+        replace(same_there, content="Its file has the same name, since its title is the same."),
+        replace(one, parent_id=two.id),
+        world.node("Below", parent=above_there),
+        Archive(new_id(), "plans", "an-agent", ""),
+        both,
+        delete=[gone_here, same_here, above_here],
+    )
+    plans, below = Archive(new_id(), "plans", "an-agent", ""), world.node("Below", parent=above_here)
+    await world.put(
+        replace(two_titles, title="Theirs"),
+        replace(gone_here, title="Changed"),
+        replace(same_here, content="Changed."),
+        replace(two, parent_id=one.id),
+        below,
+        plans,
+        replace(both, content="Another text."),
+        delete=[gone_there, same_there, above_there],
+        branch="side",
+    )
     found = await sides.conflicts()
-    assert list(found) == [(one.id, "title")]
-    conflict = found[one.id, "title"]
-    assert (conflict.base, conflict.ours, conflict.theirs) == ("Base", "Ours", "Theirs")
+    gone = (gone_there, gone_here, same_there, same_here, above_there)
+    fields = {(two_titles.id, "title"), (two.id, "parent"), (below.id, "parent"), (plans.id, "name")}
+    assert set(found) == {*fields, (both.id, "content"), *((node.id, "") for node in gone)}
+    titles = found[two_titles.id, "title"]
+    assert (titles.base, titles.ours, titles.theirs) == (two_titles.title, "Ours", "Theirs")
+    for node in (gone_there, same_there):
+        assert found[node.id, ""].theirs == Absence.DELETED
+    for node in (gone_here, same_here):
+        assert found[node.id, ""].ours == Absence.DELETED
+    cycle = found[two.id, "parent"]
+    assert "cycle" in cycle.description
+    assert isinstance(cycle.ours, Place)
+    assert isinstance(cycle.theirs, Place)
+    assert (cycle.ours.parent_id, cycle.theirs.parent_id) == ("", one.id)
 
 
-async def test_a_deletion_against_a_change_is_a_conflict_both_ways(sides: Sides) -> None:
-    world = sides.world
-    one, two = world.nodes(2)
-    await sides.fork(one, two)
-    await world.put(replace(one, title="Changed"), delete=[two])
-    await world.put(replace(two, title="Changed"), branch="side", delete=[one])
-    found = await sides.conflicts()
-    assert (found[one.id, ""].theirs, found[two.id, ""].ours) == (Absence.DELETED, Absence.DELETED)
-
-
-async def test_a_deletion_against_a_change_in_the_same_file_is_a_conflict_of_the_node(sides: Sides) -> None:
-    """Its title is the same, so its file has the same name on the side that changed it."""
-    world = sides.world
-    one, two = world.nodes(2)
-    await sides.fork(one, two)
-    await world.put(replace(one, content="Changed."), delete=[two])
-    await world.put(replace(two, content="Changed."), branch="side", delete=[one])
-    assert set(await sides.conflicts()) == {(one.id, ""), (two.id, "")}
-
-
-async def test_moves_that_make_a_cycle_together_are_a_conflict(sides: Sides) -> None:
-    world = sides.world
-    one, two = world.nodes(2)
-    await sides.fork(one, two)
-    await world.put(replace(one, parent_id=two.id))
-    await world.put(replace(two, parent_id=one.id), branch="side")
-    conflict = (await sides.conflicts())[two.id, "parent"]
-    assert "cycle" in conflict.description
-    assert isinstance(conflict.ours, Place)
-    assert isinstance(conflict.theirs, Place)
-    assert (conflict.ours.parent_id, conflict.theirs.parent_id) == ("", one.id)
-
-
-async def test_new_nodes_that_are_below_each_other_are_a_conflict(sides: Sides) -> None:
+async def test_new_nodes_that_are_below_each_other_are_a_conflict(world: World, sides: Sides) -> None:
     """Somebody has committed them with git; the branch must not get such a tree."""
-    world = sides.world
     await sides.fork(world.node())
     await world.put(world.node())
     one, two = world.nodes(2)
@@ -134,41 +121,14 @@ async def test_new_nodes_that_are_below_each_other_are_a_conflict(sides: Sides) 
     assert set(await sides.conflicts()) == {(one.id, "parent"), (two.id, "parent")}
 
 
-async def test_a_node_below_one_that_the_other_side_deleted_is_a_conflict_both_ways(sides: Sides) -> None:
-    world = sides.world
-    one, two = world.nodes(2)
-    await sides.fork(one, two)
-    await world.put(world.node("Below", parent=two), delete=[one])
-    below = world.node("Below", parent=one)
-    await world.put(below, branch="side", delete=[two])
-    assert set(await sides.conflicts()) == {(below.id, "parent"), (two.id, "")}
-
-
-async def test_one_name_for_two_archives_is_a_conflict(sides: Sides) -> None:
-    world = sides.world
-    await sides.fork(world.node())
-    ours, theirs = Archive(new_id(), "plans", "an-agent", ""), Archive(new_id(), "plans", "an-agent", "")
-    await world.put(ours)
-    await world.put(theirs, branch="side")
-    assert set(await sides.conflicts()) == {(theirs.id, "name")}
-
-
-async def test_one_id_created_on_both_sides_conflicts_where_it_differs(sides: Sides) -> None:
-    world = sides.world
-    await sides.fork(world.node())
-    one = world.node("One")
-    await world.put(one)
-    await world.put(replace(one, content="Another text."), branch="side")
-    assert set(await sides.conflicts()) == {(one.id, "content")}
-
-
-async def test_a_merge_that_was_made_is_not_made_again(sides: Sides) -> None:
-    world = sides.world
-    one = world.node()
+async def test_a_merge_that_was_made_is_not_made_again(world: World, sides: Sides) -> None:
+    one = world.node("A harbour")
     await sides.fork(one)
     await world.put(world.node())
-    await world.put(replace(one, title="Theirs"), branch="side")
+    await world.put(replace(one, content="Another text."), branch="side")
     made = await sides.merge()
+    message = git(world, "log", "-1", "--format=%B", "main")
+    assert message.startswith("Merge side into main\n\nChanged:\n- A harbour")
     again = await sides.merge()
     assert (again.commit_id, again.already_merged, again.change_count) == (made.commit_id, True, 0)
     assert (await sides.preview()).already_merged
@@ -177,8 +137,7 @@ async def test_a_merge_that_was_made_is_not_made_again(sides: Sides) -> None:
 
 
 @pytest.mark.requirement("GIT-3")
-async def test_a_fast_forward_moves_the_branch_and_only_when_nothing_is_lost(sides: Sides) -> None:
-    world = sides.world
+async def test_a_fast_forward_moves_the_branch_and_only_when_nothing_is_lost(world: World, sides: Sides) -> None:
     one = world.node()
     await sides.fork(one)
     theirs = await world.put(replace(one, title="Theirs"), branch="side")
@@ -203,8 +162,7 @@ async def test_without_another_style_a_commit_is_made_where_a_fast_forward_is_po
     assert sides.at(one.id) == replace(one, title="Theirs")
 
 
-async def test_a_squashed_merge_has_the_changes_and_not_the_history(sides: Sides) -> None:
-    world = sides.world
+async def test_a_squashed_merge_has_the_changes_and_not_the_history(world: World, sides: Sides) -> None:
     one = world.node()
     await sides.fork(one)
     ours = await world.put(world.node())
@@ -218,8 +176,7 @@ async def test_a_squashed_merge_has_the_changes_and_not_the_history(sides: Sides
 
 
 @pytest.mark.requirement("STORE-2")
-async def test_a_repeated_request_has_the_first_answer(sides: Sides) -> None:
-    world = sides.world
+async def test_a_repeated_request_has_the_first_answer(world: World, sides: Sides) -> None:
     one = world.node()
     await sides.fork(one)
     await world.put(world.node())
@@ -254,8 +211,7 @@ async def test_branches_that_merged_each_other_crosswise_merge_from_the_merge_of
     assert await differences(world) == []
 
 
-async def test_where_crosswise_bases_conflict_their_resolutions_conflict(sides: Sides) -> None:
-    world = sides.world
+async def test_where_crosswise_bases_conflict_their_resolutions_conflict(world: World, sides: Sides) -> None:
     one = world.node("Start")
     base = await sides.fork(one)
     ours = await world.put(replace(one, title="Ours"))
@@ -269,33 +225,27 @@ async def test_where_crosswise_bases_conflict_their_resolutions_conflict(sides: 
     assert set(await sides.conflicts()) == {(one.id, "title")}
 
 
-async def test_files_that_are_no_nodes_come_along(sides: Sides) -> None:
-    world = sides.world
+async def test_files_that_are_no_nodes_come_along(world: World, sides: Sides) -> None:
+    stray = node_path(new_id())
+    await sides.write({stray: b"what is this?\n"}, "main")
     await sides.fork(world.node())
     await world.put(world.node())
-    await sides.write({"LICENSE": b"Do as you like.\n", "docs/how.md": b"Like this.\n"}, "side")
+    readme = git(world, "show", "side:README.md").encode() + b"\nAsk Anna.\n"
+    others: dict[str, FileContent | None] = {"LICENSE": b"As you like.\n", "docs/how.md": b"Like this.\n"}
+    await sides.write({**others, "README.md": readme, stray: None}, "side")
     await sides.merge()
-    assert git(world, "show", "main:LICENSE") == "Do as you like.\n"
-    assert git(world, "show", "main:docs/how.md") == "Like this.\n"
+    for path, data in {**others, "README.md": readme}.items():
+        assert git(world, "show", f"main:{path}").encode() == data
+    assert stray not in git(world, "ls-tree", "-r", "--name-only", "main")
+    assert await differences(world) == []
     await sides.write({"LICENSE": b"Ours.\n"}, "main")
     await sides.write({"LICENSE": b"Theirs.\n"}, "side")
     with pytest.raises(FileConflictError, match="LICENSE"):
         await sides.merge()
 
 
-async def test_an_edit_of_the_readme_comes_along(sides: Sides) -> None:
-    world = sides.world
-    await sides.fork(world.node())
-    await world.put(world.node())
-    readme = git(world, "show", "side:README.md").encode() + b"\nAsk Anna.\n"
-    await sides.write({"README.md": readme}, "side")
-    await sides.merge()
-    assert git(world, "show", "main:README.md").encode() == readme
-
-
-async def test_a_node_whose_file_was_only_renamed_is_no_obstacle(sides: Sides) -> None:
+async def test_a_node_whose_file_was_only_renamed_is_no_obstacle(world: World, sides: Sides) -> None:
     """A name may say anything; the blob is the same."""
-    world = sides.world
     one, two = world.nodes(2)
     await sides.fork(one, two)
     await world.put(world.node())
@@ -306,21 +256,8 @@ async def test_a_node_whose_file_was_only_renamed_is_no_obstacle(sides: Sides) -
     assert await differences(world) == []
 
 
-async def test_the_removal_of_a_file_that_is_no_node_comes_along(sides: Sides) -> None:
-    world = sides.world
-    stray = node_path(new_id())
-    await sides.write({stray: b"what is this?\n"}, "main")
-    await sides.fork(world.node())
-    await world.put(world.node())
-    await sides.write({stray: None}, "side")
-    await sides.merge()
-    assert stray not in git(world, "ls-tree", "-r", "--name-only", "main")
-    assert await differences(world) == []
-
-
-async def test_of_three_merge_bases_none_wins_alone(sides: Sides) -> None:
+async def test_of_three_merge_bases_none_wins_alone(world: World, sides: Sides) -> None:
     """From one base a side has changed nothing, from another one it has; which is right cannot be told."""
-    world = sides.world
     one = world.node("Base")
     first = await sides.fork(one)
     by = world.repository.commit_info(first).author
@@ -341,8 +278,7 @@ async def test_of_three_merge_bases_none_wins_alone(sides: Sides) -> None:
     assert set(await sides.conflicts()) == {(one.id, "title")}
 
 
-async def test_what_exceeds_a_limit_only_together_is_told_by_the_preview(sides: Sides) -> None:
-    world = sides.world
+async def test_what_exceeds_a_limit_only_together_is_told_by_the_preview(world: World, sides: Sides) -> None:
     one = world.node()
     await sides.fork(one)
     first, second = (tuple(f"{side}{number:02}" for number in range(60)) for side in ("a", "b"))
@@ -353,8 +289,7 @@ async def test_what_exceeds_a_limit_only_together_is_told_by_the_preview(sides: 
             await call()
 
 
-async def test_files_of_nodes_that_cannot_be_read_are_not_merged(sides: Sides) -> None:
-    world = sides.world
+async def test_files_of_nodes_that_cannot_be_read_are_not_merged(world: World, sides: Sides) -> None:
     one = world.node()
     await sides.fork(one)
     await sides.write({node_path(new_id()): b"what is this?\n"}, "side")
@@ -362,8 +297,7 @@ async def test_files_of_nodes_that_cannot_be_read_are_not_merged(sides: Sides) -
         await sides.merge()
 
 
-async def test_histories_without_a_common_commit_are_refused(sides: Sides) -> None:
-    world = sides.world
+async def test_histories_without_a_common_commit_are_refused(world: World, sides: Sides) -> None:
     await sides.fork(world.node())
     by = world.repository.commit_info(sides.commit("main")).author
     root = world.repository.write_commit(CommitDraft(None, {"README": b"Other\n"}, "Other\n", by, by)).commit_id
@@ -373,8 +307,7 @@ async def test_histories_without_a_common_commit_are_refused(sides: Sides) -> No
         await sides.merge()
 
 
-async def test_pages_of_a_preview_have_every_change_and_conflict(sides: Sides) -> None:
-    world = sides.world
+async def test_pages_of_a_preview_have_every_change_and_conflict(world: World, sides: Sides) -> None:
     nodes = world.nodes(7)
     await sides.fork(*nodes)
     await world.put(*(replace(node, title="Ours") for node in nodes[:5]))
@@ -403,8 +336,7 @@ async def test_unknown_names_are_refused(sides: Sides) -> None:
         await sides.preview("main", "nowhere")
 
 
-async def test_a_session_goes_on_after_its_branch_was_merged_into(sides: Sides) -> None:
-    world = sides.world
+async def test_a_session_goes_on_after_its_branch_was_merged_into(world: World, sides: Sides) -> None:
     one, two = world.nodes(2)
     await sides.fork(one, two)
     session = await world.open()

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from integration.histories import branch
 from integration.sides import Sides
+from integration.worlds import World
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.mirror.change_selection import NoSuchChangeError
 from memotree_storage.mirror.tree_check import IncompleteChoiceError
@@ -40,8 +41,7 @@ CASES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-async def test_only_the_chosen_changes_come(sides: Sides) -> None:
-    world = sides.world
+async def test_only_the_chosen_changes_come(world: World, sides: Sides) -> None:
     entries = dict(zip(("root", "below", "one", "two"), await forked(sides), strict=True))
     ids = {name: entry.id for name, entry in entries.items()} | {"archive": world.archive.id}
     for number, (only, expected) in enumerate(CASES):
@@ -72,8 +72,7 @@ async def test_a_pick_and_a_revert_of_one_node(sides: Sides) -> None:
     assert (sides.at(below.id), sides.at(root.id)) == (below, replace(root, title="Node 0, changed"))
 
 
-async def test_a_choice_that_needs_others_names_them(sides: Sides) -> None:
-    world = sides.world
+async def test_a_choice_that_needs_others_names_them(world: World, sides: Sides) -> None:
     await sides.fork(world.node())
     parent = world.node("Parent")
     child = world.node("Child", parent=parent)

@@ -6,6 +6,7 @@ import pytest
 from integration.damage import differences
 from integration.histories import git, kinds
 from integration.sides import Sides
+from integration.worlds import World
 from memotree_storage.commit.commit_pick import NoParentError
 from memotree_storage.commit.merge_commit import MergeConflictError
 from memotree_storage.commit.session_commit import NothingToCommitError
@@ -18,8 +19,7 @@ from memotree.v1 import types_pb2
 pytestmark = pytest.mark.requirement("GIT-7")
 
 
-async def test_a_revert_takes_back_what_a_commit_changed_and_nothing_else(sides: Sides) -> None:
-    world = sides.world
+async def test_a_revert_takes_back_what_a_commit_changed_and_nothing_else(world: World, sides: Sides) -> None:
     one, two, three = world.nodes(3)
     await world.put(one, two, three)
     new = world.node("New")
@@ -37,8 +37,7 @@ async def test_a_revert_takes_back_what_a_commit_changed_and_nothing_else(sides:
     assert await differences(world) == []
 
 
-async def test_undoing_an_undo_brings_the_changes_back(sides: Sides) -> None:
-    world = sides.world
+async def test_undoing_an_undo_brings_the_changes_back(world: World, sides: Sides) -> None:
     one, two = world.nodes(2)
     await world.put(one, two)
     await world.put(replace(one, content="Changed."), delete=[two])
@@ -50,8 +49,7 @@ async def test_undoing_an_undo_brings_the_changes_back(sides: Sides) -> None:
     assert git(world, "log", "-1", "--format=%s", "main").strip() == subject
 
 
-async def test_what_was_changed_again_since_is_a_conflict(sides: Sides) -> None:
-    world = sides.world
+async def test_what_was_changed_again_since_is_a_conflict(world: World, sides: Sides) -> None:
     one = world.node("Before")
     await world.put(one)
     changed = await world.put(replace(one, title="Wrong"))
@@ -64,20 +62,19 @@ async def test_what_was_changed_again_since_is_a_conflict(sides: Sides) -> None:
     assert git(world, "log", "--format=%s", "main").count("\n") == 5
 
 
-async def test_taking_a_creation_back_from_under_later_children_is_a_conflict(sides: Sides) -> None:
-    world = sides.world
+async def test_taking_a_creation_back_from_under_later_children_is_a_conflict(world: World, sides: Sides) -> None:
     one = world.node()
     made = await world.put(one)
-    below = world.node("Below", parent=one)
-    await world.put(below)
+    await world.put(world.node("Below", parent=one))
     with pytest.raises(MergeConflictError) as caught:
         await sides.revert(made)
     (conflict,) = caught.value.conflicts
     assert (conflict.node_id, conflict.theirs) == (one.id, Absence.DELETED)
 
 
-async def test_only_telling_writes_nothing(sides: Sides) -> None:
-    world = sides.world
+async def test_a_preview_writes_nothing_and_what_has_nothing_left_or_before_it_is_refused(
+    world: World, sides: Sides
+) -> None:
     one = world.node()
     await world.put(one)
     head = await world.put(replace(one, title="Changed"))
@@ -86,26 +83,13 @@ async def test_only_telling_writes_nothing(sides: Sides) -> None:
     assert await world.head() == head
     made = await sides.revert()
     assert kinds(made.changes) == kinds(told.changes)
-
-
-async def test_a_commit_of_which_nothing_is_left_cannot_be_reverted(sides: Sides) -> None:
-    world = sides.world
-    one = world.node()
-    await world.put(one)
-    changed = await world.put(replace(one, title="Changed"))
-    await world.put(one)
     with pytest.raises(NothingToCommitError):
-        await sides.revert(changed)
-
-
-async def test_the_first_commit_has_nothing_before_it(sides: Sides) -> None:
-    first = git(sides.world, "rev-list", "--max-parents=0", "main").strip()
+        await sides.revert(head)
     with pytest.raises(NoParentError):
-        await sides.revert(first)
+        await sides.revert(git(world, "rev-list", "--max-parents=0", "main").strip())
 
 
-async def test_a_merge_is_reverted_against_one_of_its_parents(sides: Sides) -> None:
-    world = sides.world
+async def test_a_merge_is_reverted_against_one_of_its_parents(world: World, sides: Sides) -> None:
     one, two = world.nodes(2)
     await sides.fork(one, two)
     ours = await world.put(replace(one, title="Ours"))
@@ -123,8 +107,7 @@ async def test_a_merge_is_reverted_against_one_of_its_parents(sides: Sides) -> N
     )
 
 
-async def test_a_picked_commit_brings_its_changes_and_keeps_its_author(sides: Sides) -> None:
-    world = sides.world
+async def test_a_picked_commit_brings_its_changes_and_keeps_its_author(world: World, sides: Sides) -> None:
     one, two = world.nodes(2)
     await sides.fork(one, two)
     await world.put(replace(one, title="Ours"))
@@ -147,8 +130,7 @@ async def test_a_picked_commit_brings_its_changes_and_keeps_its_author(sides: Si
 
 
 @pytest.mark.requirement("STORE-2")
-async def test_a_repeated_request_has_the_first_answer(sides: Sides) -> None:
-    world = sides.world
+async def test_a_repeated_request_has_the_first_answer(world: World, sides: Sides) -> None:
     one = world.node()
     await world.put(one)
     changed = await world.put(replace(one, title="Changed"))

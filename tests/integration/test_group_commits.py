@@ -10,6 +10,7 @@ from unittest.mock import AsyncMock
 
 import psycopg
 import pytest
+from integration.histories import branch
 from integration.pushes import differences, push
 from integration.statements import recorded
 from integration.worlds import World
@@ -27,7 +28,6 @@ from memotree_storage.postgres.database import DatabaseUnavailableError
 from memotree_storage.postgres.tree import Snapshot, State
 
 from memotree.history import HistoryOperations
-from memotree.v1 import history_service_pb2 as history_pb
 from memotree.v1 import session_service_pb2 as sessions_pb
 
 pytestmark = pytest.mark.requirement("CANVAS-8")
@@ -340,7 +340,7 @@ async def test_branches_and_tags_and_what_comes_after_much_work_have_groups_of_t
     world: World, finished: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history = HistoryOperations(world.store, world.pages, world.limits)
-    await history.create_branch(history_pb.CreateBranchRequest(workspace=world.workspace, name="side"))
+    await branch(history, world, "side")
     main = await staged_sessions(world, world.nodes(4))
     side = await staged_sessions(world, world.nodes(2), "side")
     finished.clear()

@@ -93,6 +93,11 @@ async def test_the_history_of_a_deleted_node_is_found_by_a_prefix(world: World, 
 async def test_a_deleted_node_names_a_commit_that_still_has_it(world: World, history: HistoryOperations) -> None:
     node = world.node("Gone", content="A line.")
     made = await world.put(node)
+    session = await world.open()
+    await world.stage(session, delete=[node])
+    request = pb.BlameNodeRequest(workspace=world.workspace, node_id=node.id, revision=session)
+    with pytest.raises(NodeNotFoundError, match=made):  # the base of the session that deleted it
+        await history.blame_node(request)
     gone = await world.put(delete=[node])
     await world.put(world.node("Later"))
     for name in (node.id, node.id[:10]):
@@ -104,17 +109,6 @@ async def test_a_deleted_node_names_a_commit_that_still_has_it(world: World, his
         request.revision = made
         assert [line.text for line in (await history.blame_node(request)).lines] == ["A line."]
     assert await log(history, world, subtree_id=node.id, revision=made) != []
-
-
-@pytest.mark.requirement("GIT-5")
-async def test_a_node_that_its_session_deleted_names_the_base(world: World, history: HistoryOperations) -> None:
-    node = world.node("Going")
-    base = await world.put(node)
-    session = await world.open()
-    await world.stage(session, delete=[node])
-    request = pb.BlameNodeRequest(workspace=world.workspace, node_id=node.id, revision=session)
-    with pytest.raises(NodeNotFoundError, match=base):
-        await history.blame_node(request)
 
 
 async def test_an_author_is_found_by_a_part_of_the_name_in_any_case(world: World, history: HistoryOperations) -> None:
@@ -140,24 +134,20 @@ async def test_a_log_is_limited_in_time(world: World, history: HistoryOperations
 
 
 @pytest.mark.requirement("GIT-4")
-async def test_a_log_takes_a_branch_a_tag_a_commit_a_prefix_and_a_session(
+async def test_a_log_takes_a_branch_a_tag_a_commit_a_prefix_and_a_session_and_has_the_tags_of_commits(
     world: World, history: HistoryOperations
 ) -> None:
-    first = await world.put(world.node(), tag="v1")
+    first = await world.put(world.node(), tag="v2")
+    await history.create_tag(pb.CreateTagRequest(workspace=world.workspace, name="v1", revision=first))
     whole = await log(history, world)
+    response = await history.list_commits(pb.ListCommitsRequest(workspace=world.workspace, page_size=2))
+    assert [list(commit.tags) for commit in response.commits] == [["v1", "v2"], []]
     session = await world.open()
     await world.put(world.node())
     for revision in ("v1", "refs/tags/v1", first, first[:10], session):
         assert await log(history, world, revision=revision) == whole
     with pytest.raises(RevisionNotFoundError):
         await log(history, world, revision="nowhere")
-
-
-async def test_commits_carry_their_tags(world: World, history: HistoryOperations) -> None:
-    commit_id = await world.put(world.node(), tag="v2")
-    await history.create_tag(pb.CreateTagRequest(workspace=world.workspace, name="v1", revision=commit_id))
-    response = await history.list_commits(pb.ListCommitsRequest(workspace=world.workspace, page_size=2))
-    assert [list(commit.tags) for commit in response.commits] == [["v1", "v2"], []]
 
 
 async def test_bad_pages_are_refused(world: World, history: HistoryOperations) -> None:
@@ -194,12 +184,19 @@ async def test_a_commit_lists_the_change_of_each_entry(world: World, history: Hi
     }
 
 
-async def test_the_first_commit_of_all_and_the_head_can_be_read(world: World, history: HistoryOperations) -> None:
+async def test_the_first_commit_of_all_and_the_head_are_read_as_commits_and_a_session_is_not(
+    world: World, history: HistoryOperations
+) -> None:
     root = (await log(history, world))[-1]
     response = await history.get_commit(pb.GetCommitRequest(workspace=world.workspace, revision=root))
     assert (response.change_count, list(response.commit.parent_ids)) == (0, [])
     head = await history.get_commit(pb.GetCommitRequest(workspace=world.workspace))
     assert [change.is_archive for change in head.changes] == [True]
+    session = await world.open()
+    with pytest.raises(SessionIsNoCommitError):
+        await history.get_commit(pb.GetCommitRequest(workspace=world.workspace, revision=session))
+    with pytest.raises(SessionIsNoCommitError):
+        await branch(history, world, "feature", session)
 
 
 async def test_a_big_commit_lists_a_thousand_changes_and_counts_all(
@@ -212,21 +209,18 @@ async def test_a_big_commit_lists_a_thousand_changes_and_counts_all(
     assert (len(response.changes), response.change_count) == (5, 8)
 
 
-async def test_a_session_cannot_be_read_as_a_commit(world: World, history: HistoryOperations) -> None:
-    session = await world.open()
-    with pytest.raises(SessionIsNoCommitError):
-        await history.get_commit(pb.GetCommitRequest(workspace=world.workspace, revision=session))
-    with pytest.raises(SessionIsNoCommitError):
-        await branch(history, world, "feature", session)
-
-
 # --- the life of a node ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.requirement("GIT-5")
 async def test_the_revisions_of_a_node_cover_its_whole_history(world: World, history: HistoryOperations) -> None:
-    node = world.node("First", summary="A summary.")
+    node = world.node("First", brief="A brief.", summary="A summary.")
     born = await world.put(node)
+    shown = []
+    for level in ("TITLE", "BRIEF", "SUMMARY", "DETAIL"):
+        (one,) = await life(history, world, node, level=f"LEVEL_OF_DETAIL_{level}")
+        shown.append([text for text in (one.node.title, one.node.brief, one.node.summary, one.node.content) if text])
+    assert [len(texts) for texts in shown] == [1, 2, 3, 4]
     await world.put(world.node("Another"))
     grown = await world.put(replace(node, title="Second", content="More."))
     gone = await world.put(delete=[node])
@@ -246,16 +240,6 @@ async def test_the_revisions_of_a_node_cover_its_whole_history(world: World, his
         (one.commit.id, one.kind) for one in found
     ]
     assert [one.commit.id for one in await life(history, world, node, revision=grown)] == [grown, born]
-
-
-async def test_revisions_have_the_requested_fields(world: World, history: HistoryOperations) -> None:
-    node = world.node("Title", brief="Brief.", summary="Summary.")
-    await world.put(node)
-    shown = []
-    for level in ("TITLE", "BRIEF", "SUMMARY", "DETAIL"):
-        (one,) = await life(history, world, node, level=f"LEVEL_OF_DETAIL_{level}")
-        shown.append([text for text in (one.node.title, one.node.brief, one.node.summary, one.node.content) if text])
-    assert [len(texts) for texts in shown] == [1, 2, 3, 4]
 
 
 async def test_revisions_made_on_another_branch_after_the_fork_are_not_listed(

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import memotree_storage
 import pytest
-from integration.histories import branch
+from integration.histories import branch, delete_branch
 from integration.pushes import push_files
 from integration.statements import recorded
 from integration.worlds import World
@@ -130,7 +130,7 @@ async def test_what_is_deleted_or_renamed_is_not_found_under_its_name(
     await branch(history, world, "side")
     for revision in ("side", commit_id, commit_id[:12]):
         assert [await title(nodes, node.id, revision) for _ in range(2)] == ["first", "first"]
-    await history.delete_branch(history_service_pb2.DeleteBranchRequest(workspace=world.workspace, name="side"))
+    await delete_branch(history, world, "side")
     with pytest.raises(NotFoundError):
         await title(nodes, node.id, "side")
     assert await title(nodes, node.id) == "first"
@@ -181,10 +181,10 @@ async def test_rows_of_a_workspace_are_written_only_while_it_is_held(
     await world.commit(session)
     memory = MemoryOperations(world.store, world.limits)
     await memory.remember(memory_service_pb2.RememberRequest(workspace=world.workspace, text="A fact."))
-    await history.create_branch(history_service_pb2.CreateBranchRequest(workspace=world.workspace, name="side"))
+    await branch(history, world, "side")
     await history.create_tag(history_service_pb2.CreateTagRequest(workspace=world.workspace, name="v1", message="One"))
     await history.delete_tag(history_service_pb2.DeleteTagRequest(workspace=world.workspace, name="v1"))
-    await history.delete_branch(history_service_pb2.DeleteBranchRequest(workspace=world.workspace, name="side"))
+    await delete_branch(history, world, "side")
     push_files(world, {entry_path(node): None})
     await world.store.catch_up(world.workspace)
     await world.store.rebuild(world.workspace)

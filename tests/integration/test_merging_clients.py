@@ -112,15 +112,6 @@ async def test_clients_compare_by_words_below_a_node_and_blame_sentences(place: 
     assert "It waits five seconds." in out
 
 
-async def test_python_has_the_conflicts_of_a_merge(place: Place) -> None:
-    await place.change("main", "Nothing of it is left.")
-    with pytest.raises(AbortedError, match="preview_merge") as caught:
-        await place.workspace.merge("idea")
-    assert [conflict.field for conflict in caught.value.conflicts] == ["content"]
-    told = await place.workspace.preview_merge("idea")
-    assert [(one.base, one.ours, one.theirs) for one in told.conflicts] == [(TEXT, "Nothing of it is left.", THEIRS)]
-
-
 async def test_python_reverts_and_picks(place: Place) -> None:
     workspace = place.workspace
     told = await workspace.revert("main", preview=True)
@@ -143,17 +134,6 @@ async def test_the_terminal_previews_and_merges(place: Place) -> None:
     assert await place.content() == OURS.replace("Nobody", "Anna")
     _, err = await place.run("branch", "merge", "idea")
     assert "has all of idea already" in err
-
-
-async def test_the_terminal_shows_both_sides_of_a_conflict(place: Place) -> None:
-    await place.change("main", "Nothing of it is left.")
-    _, err = await place.run("branch", "merge", "idea", code=1)
-    assert "memotree branch merge --preview" in err
-    assert "On the other side" in err
-    out, _ = await place.run("branch", "merge", "idea", "--preview")
-    assert "1 conflict." in out
-    out, _ = await place.run("branch", "merge", "idea", "--json", code=1)
-    assert '"MERGE_CONFLICT"' in out
 
 
 async def test_the_terminal_undoes_the_last_commit_of_an_agent(place: Place) -> None:
@@ -194,8 +174,13 @@ async def test_the_terminal_reverts_and_picks(place: Place) -> None:
     assert out
 
 
-async def test_python_resolves_a_merge_in_a_session(place: Place) -> None:
+async def test_python_has_the_conflicts_of_a_merge_and_resolves_them_in_a_session(place: Place) -> None:
     await place.change("main", "Nothing of it is left.")
+    with pytest.raises(AbortedError, match="preview_merge") as caught:
+        await place.workspace.merge("idea")
+    assert [conflict.field for conflict in caught.value.conflicts] == ["content"]
+    told = await place.workspace.preview_merge("idea")
+    assert [(one.base, one.ours, one.theirs) for one in told.conflicts] == [(TEXT, "Nothing of it is left.", THEIRS)]
     async with await place.workspace.session(agent="anna") as session:
         staged = await session.merge_branch("idea")
         assert (staged.change_count, staged.conflict_count) == (0, 1)
@@ -238,10 +223,15 @@ async def test_python_keeps_the_conflicts_of_a_stale_session(place: Place) -> No
     assert (await place.workspace.node(place.node_id)).title == "Both"
 
 
-async def test_the_terminal_resolves_a_merge_in_a_session(place: Place) -> None:
+async def test_the_terminal_shows_both_sides_of_a_conflict_and_resolves_it_in_a_session(place: Place) -> None:
     await place.change("main", "Nothing of it is left.")
     _, err = await place.run("branch", "merge", "idea", code=1)
-    assert "--resolve" in err
+    for said in ("memotree branch merge --preview", "On the other side", "--resolve"):
+        assert said in err
+    out, _ = await place.run("branch", "merge", "idea", "--preview")
+    assert "1 conflict." in out
+    out, _ = await place.run("branch", "merge", "idea", "--json", code=1)
+    assert '"MERGE_CONFLICT"' in out
     _, err = await place.run("branch", "merge", "idea", "--resolve", "-m", "m", code=2)
     assert "memotree commit" in err
     out, err = await place.run("branch", "merge", "idea", "--resolve")

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 import pytest
+from integration.histories import delete_branch
 from integration.worlds import World
 from memotree_storage.index import search
 from memotree_storage.index.search import SearchQuery
@@ -17,7 +18,7 @@ from memotree_storage.postgres.tree import Snapshot, State
 from memotree.history.operations import HistoryOperations
 from memotree.v1 import history_service_pb2
 
-_MANY: Final = 150
+_MANY: Final = 45
 _QUERY: Final = SearchQuery("apple", 1, meaning=True)
 
 
@@ -88,8 +89,8 @@ async def test_an_older_commit_of_a_branch_finds_what_the_branch_overrode_later(
 ) -> None:
     *others, last = await _apples(world)
     await _branch(world, "side")
-    first = await world.put(delete=others[:100], branch="side")
-    await world.put(*(replace(node, title="plum", content="a plum") for node in others[100:]), branch="side")
+    first = await world.put(delete=others[:30], branch="side")
+    await world.put(*(replace(node, title="plum", content="a plum") for node in others[30:]), branch="side")
     await world.store.rebuild(world.workspace)
     await world.store.indexer.drain(world.workspace)
     counted = _Counted(world, monkeypatch)
@@ -98,6 +99,7 @@ async def test_an_older_commit_of_a_branch_finds_what_the_branch_overrode_later(
     assert len(counted.asked) == 4
 
 
+@pytest.mark.own_store
 async def test_hits_that_the_index_has_not_heard_of_use_up_no_answer(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,18 +147,18 @@ async def test_a_branch_that_goes_on_from_a_deleted_one_takes_its_line(world: Wo
     for number in range(5):
         await world.put(replace(node, title=f"Step {number}"), branch=f"step-{number}")
         await _branch(world, f"step-{number + 1}", f"step-{number}")
-        request = history_service_pb2.DeleteBranchRequest(workspace=world.workspace, name=f"step-{number}")
-        await history.delete_branch(request)
+        await delete_branch(history, world, f"step-{number}")
     assert await _lineage(world, "step-5") == 2
 
 
+@pytest.mark.own_store
 async def test_a_collected_line_overrides_nothing_any_more(world: World) -> None:
     *others, _ = await _apples(world)
     await _branch(world, "side")
     await world.put(delete=others, branch="side")
     await world.store.indexer.drain(world.workspace)
     history = HistoryOperations(world.store, world.pages, world.limits)
-    await history.delete_branch(history_service_pb2.DeleteBranchRequest(workspace=world.workspace, name="side"))
+    await delete_branch(history, world, "side")
     lock = world.store.locks.workspaces.of(world.workspace)
     assert len(await collect_unreachable_lines(world.store.database, world.workspace, world.repository, lock)) == 1
     async with world.store.database.connection() as conn:

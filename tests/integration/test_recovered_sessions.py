@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from integration.pushes import OpenAgain
+from integration.sides import changes
 from integration.worlds import World
 from memotree_storage.commit.transaction import WorkspaceTransaction
 from memotree_storage.commit.write_path import PendingCommits
@@ -43,8 +44,7 @@ async def commit_and_lose(world: World, session_id: str, monkeypatch: pytest.Mon
 
 
 async def staged(world: World, session_id: str) -> list[str]:
-    request = session_service_pb2.ListChangesRequest(workspace=world.workspace, session_id=session_id)
-    return [change.title for change in (await world.sessions.list_changes(request)).changes]
+    return [change.title for change in await changes(world, session_id)]
 
 
 async def retitle(world: World, session_id: str, node: Node, title: str) -> None:
@@ -73,14 +73,7 @@ async def test_a_merged_change_is_settled_and_a_later_edit_does_not_conflict_wit
     if restarted:
         await world.store.close()
         async with again() as store:
-            after = replace(
-                world,
-                store=store,
-                sessions=SessionOperations(
-                    store, world.pages, world.limits, resolver=ConflictResolution(store, world.limits)
-                ),
-            )
-            await edited_again(after, session_id, node)
+            await edited_again(world.on(store), session_id, node)
     else:
         await edited_again(world, session_id, node)
 
@@ -106,8 +99,7 @@ async def test_a_change_that_does_not_fit_a_recovered_commit_is_marked(
     await world.put(replace(two, parent_id=one.id))
     await commit_and_lose(world, session_id, monkeypatch, specific_nodes=[other.id])
     await world.store.catch_up(world.workspace)
-    request = session_service_pb2.ListChangesRequest(workspace=world.workspace, session_id=session_id)
-    (change,) = (await world.sessions.list_changes(request)).changes
+    (change,) = await changes(world, session_id)
     assert change.node_id == one.id
     assert ["cycle" in found.description for found in change.conflicts] == [True]
 
@@ -167,23 +159,20 @@ async def test_a_repeated_commit_with_new_summaries_leaves_nothing_staged(world:
     assert await staged(world, session_id) == []
 
 
-@pytest.mark.parametrize("committed", ["as it is staged", "as it was before its last edit", "with another value"])
-async def test_settling_removes_only_what_the_commit_contains(world: World, committed: str) -> None:
+async def test_settling_removes_only_what_the_commit_contains(world: World) -> None:
     """A row that was edited again stays, and counts as derived from the commit."""
-    (node,) = world.nodes(1)
-    base = await world.put(node)
+    nodes = world.nodes(3)
+    base = await world.put(*nodes)
     session_id = await world.open()
-    first, last, other = (replace(node, title=title) for title in ("First", "Last", "Other"))
-    await world.stage(session_id, first)
-    await world.stage(session_id, last)
-    entry = {"as it is staged": last, "as it was before its last edit": first, "with another value": other}[committed]
-    blob = staging.blob_id(encode_entry(entry))
+    for title in ("First", "Last"):
+        await world.stage(session_id, *(replace(node, title=title) for node in nodes))
+    committed = [replace(node, title=title) for node, title in zip(nodes, ("Last", "First", "Other"), strict=True)]
+    blobs = {entry.id: staging.blob_id(encode_entry(entry)) for entry in committed}
     async with world.store.database.transaction() as conn:
-        await staging.settle(conn, world.workspace, session_id, base, [EntryChange(node.id, blob, entry)])
-        rows = await staging.staged(conn, session_id)
-    if entry is last:
-        assert rows == []
-    else:
-        (row,) = rows
-        assert row.version.title == "Last"
-        assert (row.derived_blob == blob) is (entry is first)
+        settled = [EntryChange(entry.id, blobs[entry.id], entry) for entry in committed]
+        await staging.settle(conn, world.workspace, session_id, base, settled)
+        rows = {row.entry_id: row for row in await staging.staged(conn, session_id)}
+    _as_staged, edited_again, otherwise = nodes
+    assert {key: row.version.title for key, row in rows.items()} == {edited_again.id: "Last", otherwise.id: "Last"}
+    assert rows[edited_again.id].derived_blob == blobs[edited_again.id]
+    assert rows[otherwise.id].derived_blob != blobs[otherwise.id]

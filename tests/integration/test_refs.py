@@ -1,7 +1,7 @@
 """Branches and tags."""
 
 import pytest
-from integration.histories import branch, git
+from integration.histories import branch, delete_branch, git
 from integration.worlds import World
 from memotree_storage.commit.refs import (
     BranchExistsError,
@@ -33,11 +33,11 @@ async def test_branches_are_created_listed_and_deleted(world: World, history: Hi
     found = [(one.name, one.commit_id, one.protected) for one in [*page.branches, *rest.branches]]
     assert found == [("a/b", first, False), ("main", head, True), ("side", head, False)]
     assert git(world, "rev-parse", "refs/heads/a/b").strip() == first
-    await history.delete_branch(pb.DeleteBranchRequest(workspace=world.workspace, name="a/b"))
+    await delete_branch(history, world, "a/b")
     assert len((await history.list_branches(pb.ListBranchesRequest(workspace=world.workspace))).branches) == 2
     assert "a/b" not in git(world, "branch", "--list")
     with pytest.raises(BranchNotFoundError):
-        await history.delete_branch(pb.DeleteBranchRequest(workspace=world.workspace, name="a/b"))
+        await delete_branch(history, world, "a/b")
 
 
 async def test_a_branch_that_exists_is_not_made_again(world: World, history: HistoryOperations) -> None:
@@ -69,7 +69,7 @@ async def test_names_that_git_refuses_or_that_look_like_other_revisions_are_refu
 @pytest.mark.requirement("GIT-3")
 async def test_the_default_branch_cannot_be_deleted(world: World, history: HistoryOperations) -> None:
     with pytest.raises(BranchProtectedError):
-        await history.delete_branch(pb.DeleteBranchRequest(workspace=world.workspace, name="main"))
+        await delete_branch(history, world, "main")
 
 
 @pytest.mark.requirement("GIT-3")
@@ -77,7 +77,7 @@ async def test_deleting_a_branch_detaches_its_sessions(world: World, history: Hi
     await branch(history, world, "side")
     on_side, on_main = await world.open("side"), await world.open("main")
     await world.stage(on_side, world.node())
-    response = await history.delete_branch(pb.DeleteBranchRequest(workspace=world.workspace, name="side"))
+    response = await delete_branch(history, world, "side")
     assert response.detached_sessions == 1
     await branch(history, world, "side")
     for session, state in ((on_side, "DETACHED"), (on_main, "OPEN")):

@@ -99,7 +99,7 @@ async def test_a_late_write_of_the_old_points_does_not_outlive_them(
         with pytest.raises(TransactionRacedError):
             await store.indexer.drain(world.workspace)
     await erase(world, "tulip")
-    asyncio.get_running_loop().call_later(0.1, may_write.set)
+    asyncio.get_running_loop().call_later(0.5, may_write.set)
     await asyncio.gather(store.index_rows(world.workspace), carrying[0])
     assert order == ["written", "deleted"]
     assert await store.index.count(world.workspace) == 1

@@ -262,15 +262,6 @@ async def test_wrong_fields_are_named_as_the_request_names_them(memory: Memory) 
         assert await memory.world.head() == note.commit_id
 
 
-async def test_a_stale_etag_refuses_the_change(memory: Memory) -> None:
-    made = await memory.remember("The budget is 40k.")
-    await memory.revise(node_id=made.node.id, text="The budget is 45k.")
-    with pytest.raises(StaleEtagError):
-        await memory.revise(node_id=made.node.id, text="The budget is 50k.", etag=made.node.etag)
-    with pytest.raises(StaleEtagError):
-        await memory.forget(made.node.id, etag=made.node.etag)
-
-
 async def test_unknown_places_are_not_found(memory: Memory) -> None:
     with pytest.raises(BranchNotFoundError):
         await memory.remember("x", branch="nowhere")
@@ -332,38 +323,47 @@ async def test_a_call_sees_what_was_pushed_a_moment_ago(memory: Memory) -> None:
     assert made.node.title == "Pushed"
 
 
-async def test_what_one_batch_forgets_restores_and_forgets_again_is_gone(memory: Memory) -> None:
-    made = await memory.remember("Tea is green.")
+async def test_the_changes_of_a_batch_to_one_note_follow_each_other(memory: Memory) -> None:
+    made, note = await memory.remember("Tea is green."), await memory.remember("As it was.")
     change, back = pb.ForgetRequest(node_id=made.node.id), pb.RestoreRequest(node_id=made.node.id)
     done = await memory.change(
-        pb.MemoryChange(forget=change), pb.MemoryChange(restore=back), pb.MemoryChange(forget=change)
+        *(pb.MemoryChange(forget=change), pb.MemoryChange(restore=back), pb.MemoryChange(forget=change)),
+        pb.MemoryChange(revise=pb.ReviseRequest(node_id=note.node.id, text="As it was at last.")),
+        pb.MemoryChange(forget=pb.ForgetRequest(node_id=note.node.id)),
     )
-    assert made.node.id not in await memory.world.alive(done.commit_id)
+    assert not {made.node.id, note.node.id} & (await memory.world.alive(done.commit_id)).keys()
+    assert [result.node.summary for result in done.results[3:]] == ["As it was at last."] * 2, "as it was forgotten"
 
 
-async def test_a_revision_that_changes_nothing_says_so(memory: Memory) -> None:
-    note = await memory.remember("What counts.")
+async def test_a_revision_that_changes_nothing_or_has_a_stale_etag_is_refused(memory: Memory) -> None:
+    note = (await memory.remember("What counts.")).node
     with pytest.raises(InvalidInputError) as refused:
-        await memory.revise(node_id=note.node.id)
+        await memory.revise(node_id=note.id)
     assert refused.value.violations[0].field == "text"
     with pytest.raises(NothingToCommitError) as same:
-        await memory.revise(node_id=note.node.id, text="What counts.")
+        await memory.revise(node_id=note.id, text="What counts.")
     assert "session" not in same.value.message
-
-
-async def test_names_of_archives_that_look_alike_are_one(memory: Memory) -> None:
-    notes = [await memory.remember("Espresso.", archive=name) for name in ("caf\u00e9", "cafe\u0301", " caf\u00e9 ")]
-    assert len({note.node.archive_id for note in notes}) == 1
+    await memory.revise(node_id=note.id, text="What counts now.")
+    for call in (
+        memory.revise(node_id=note.id, text="Otherwise.", etag=note.etag),
+        memory.forget(note.id, etag=note.etag),
+    ):
+        with pytest.raises(StaleEtagError):
+            await call
 
 
 @pytest.mark.requirement("STORE-8")
-async def test_the_name_of_an_archive_that_is_too_long_is_refused_before_its_letters_are_composed(
+async def test_names_of_archives_that_look_alike_are_one_and_wrong_ones_are_refused_before_they_are_composed(
     memory: Memory,
 ) -> None:
-    with sorted_marks() as lengths, pytest.raises(InvalidInputError, match="over the limit of 200") as refused:
-        await memory.remember("Espresso.", archive="a" + "\u0301\u0323" * 40_000)
-    assert refused.value.violations[0].field == "archive"
-    assert lengths == []
+    notes = [await memory.remember("Espresso.", archive=name) for name in ("caf\u00e9", "cafe\u0301", " caf\u00e9 ")]
+    assert len({note.node.archive_id for note in notes}) == 1
+    too_long, like_an_id = "a" + "\u0301\u0323" * 40_000, "researchnews2024"
+    for name, why in ((too_long, "over the limit of 200"), (like_an_id, "form of an id")):
+        with sorted_marks() as lengths, pytest.raises(InvalidInputError, match=why) as refused:
+            await memory.remember("Espresso.", archive=name)
+        assert refused.value.violations[0].field == "archive"
+        assert lengths == []
     with sorted_marks() as lengths:
         kept = [await memory.remember("Latte.", archive="a" + "\u0323\u0301" * 99 + end) for end in ("b", "b ")]
     assert len({note.node.archive_id for note in kept}) == 1
@@ -398,13 +398,6 @@ async def test_what_is_too_long_or_too_much_is_refused_before_it_is_read(
         assert refused.value.violations[0].field == name
 
 
-async def test_a_name_like_an_id_makes_no_archive_and_says_why(memory: Memory) -> None:
-    with pytest.raises(InvalidInputError) as refused:
-        await memory.remember("A paper.", archive="researchnews2024")
-    assert refused.value.violations[0].field == "archive"
-    assert "form of an id" in refused.value.message
-
-
 async def test_a_valid_time_that_was_wrong_is_taken_back(memory: Memory) -> None:
     def given(answer: pb.ReviseResponse) -> dict[str, str]:
         return {name: value for name, value in answer.node.attributes.items() if not name.startswith("summary_")}
@@ -418,12 +411,3 @@ async def test_a_valid_time_that_was_wrong_is_taken_back(memory: Memory) -> None
     last = await memory.revise(node_id=note.node.id, valid_to="", text="The office is open.")
     assert given(last) == {"source": "mail"}
     assert await memory.content(note.node.id) == "The office is open."
-
-
-async def test_a_note_that_a_batch_revises_and_forgets_is_shown_as_it_was_forgotten(memory: Memory) -> None:
-    note = await memory.remember("As it was.")
-    done = await memory.change(
-        pb.MemoryChange(revise=pb.ReviseRequest(node_id=note.node.id, text="As it was at last.")),
-        pb.MemoryChange(forget=pb.ForgetRequest(node_id=note.node.id)),
-    )
-    assert [result.node.summary for result in done.results] == ["As it was at last."] * 2
