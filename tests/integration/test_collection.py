@@ -30,15 +30,26 @@ pytestmark = pytest.mark.own_store  # a collection is of the whole store
 # --- lines that went, and their points -------------------------------------------------------------------------------
 
 
+async def _forget(world: World, branch: str) -> None:
+    """Delete a branch with git, and let the store see it."""
+    ref = f"refs/heads/{branch}"
+    assert world.repository.move_ref(ref, world.repository.ref(ref), None)
+    await world.store.catch_up(world.workspace)
+
+
+async def _lose(world: World, branch: str, title: str, parent: str) -> None:
+    """Push a branch with a node on a commit, and delete it when it is indexed."""
+    push(world, branch, world.node(title, content="apple"), parent=parent)
+    await world.store.catch_up(world.workspace)
+    await world.store.indexer.drain(world.workspace)
+    await _forget(world, branch)
+
+
 async def _lose_a_line(world: World) -> str:
     """Delete a branch with a commit with git; return the commit that it forked from."""
     start = await world.put(world.node("Start"))
     await world.put(world.node("Onwards"))
-    push(world, "side", world.node("Aside"), parent=start)
-    await world.store.catch_up(world.workspace)
-    await world.store.indexer.current(world.workspace)
-    assert world.repository.move_ref("refs/heads/side", world.repository.refs()["refs/heads/side"], None)
-    await world.store.catch_up(world.workspace)
+    await _lose(world, "side", "Aside", start)
     return start
 
 
@@ -156,8 +167,7 @@ async def _lose_words(world: World, indexed: int) -> str:
         await world.store.catch_up(world.workspace)
     if indexed == len(apples):
         await world.store.indexer.current(world.workspace)
-    assert world.repository.move_ref("refs/heads/side", world.repository.refs()["refs/heads/side"], None)
-    await world.store.catch_up(world.workspace)
+    await _forget(world, "side")
     return start
 
 
@@ -316,19 +326,11 @@ async def _come_back(world: World, _: str) -> None:
 
 
 async def _grow(world: World, _: str) -> None:
-    push(world, "more", world.node("More", content="apple"), parent=await _only_child(world))
-    await world.store.catch_up(world.workspace)
-    await world.store.indexer.drain(world.workspace)
-    assert world.repository.move_ref("refs/heads/more", world.repository.refs()["refs/heads/more"], None)
-    await world.store.catch_up(world.workspace)
+    await _lose(world, "more", "More", await _only_child(world))
 
 
 async def _lose_another(world: World, start: str) -> None:
-    push(world, "other", world.node("Other", content="apple"), parent=start)
-    await world.store.catch_up(world.workspace)
-    await world.store.indexer.drain(world.workspace)
-    assert world.repository.move_ref("refs/heads/other", world.repository.refs()["refs/heads/other"], None)
-    await world.store.catch_up(world.workspace)
+    await _lose(world, "other", "Other", start)
 
 
 async def _come_back_beside_another(world: World, start: str) -> None:

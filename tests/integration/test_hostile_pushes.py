@@ -57,6 +57,13 @@ def commit_by_hand(repository: GitRepository, message: str, *, name: str = "A pe
     return made
 
 
+async def mend(world: World, bad: str, good: str) -> None:
+    """Move main back with git, which the errors name as the way out; then all is as it was."""
+    assert world.repository.move_ref("refs/heads/main", bad, good)
+    assert await world.put(world.node())
+    assert await differences(world.store, world.workspace) == []
+
+
 async def reasons(store: Store, limits: object) -> dict[str, str]:
     """What `GetStatus` says about workspaces that take no changes."""
     status = await MaintenanceOperations(store, PageTokens(), limits).get_status(maintenance_pb.GetStatusRequest())  # type: ignore[arg-type]
@@ -205,10 +212,8 @@ async def test_a_commit_that_postgresql_refuses_sets_only_its_workspace_aside(wo
     async with again() as store:
         assert set(store.set_aside) == {world.workspace}
         assert await other.on(store).put(other.node())
-    assert world.repository.move_ref("refs/heads/main", bad, before)  # the way out that the error names
-    assert await world.put(world.node())
+    await mend(world, bad, before)
     assert await reasons(world.store, world.limits) == {}
-    assert await differences(world.store, world.workspace) == []
 
 
 async def test_a_small_tree_that_stands_for_a_thousand_million_files_is_walked_once(
@@ -240,9 +245,7 @@ async def test_a_file_where_the_nodes_are_kept_is_told_as_a_state_to_be_mended(w
     made = push_tree(world.repository, "nodes", lambda _, blob: blob, mode=b"100644")
     with pytest.raises(PathTakenError, match="'nodes' is a file where a folder is needed"):
         await world.put(world.node())
-    assert world.repository.move_ref("refs/heads/main", made, head)
-    assert await world.put(world.node())
-    assert await differences(world.store, world.workspace) == []
+    await mend(world, made, head)
 
 
 async def test_folders_that_list_too_much_set_the_workspace_aside(
@@ -258,9 +261,7 @@ async def test_folders_that_list_too_much_set_the_workspace_aside(
     asked = maintenance_pb.ListFaultsRequest(workspace=world.workspace)
     with pytest.raises(diff.TreeTooLargeError, match="list more than"):
         await MaintenanceOperations(world.store, world.pages, world.limits).list_faults(asked)
-    assert world.repository.move_ref("refs/heads/main", made, head)
-    assert await world.put(world.node())
-    assert await differences(world.store, world.workspace) == []
+    await mend(world, made, head)
 
 
 TWO = [one + two for one in ID_ALPHABET for two in ID_ALPHABET]
@@ -345,8 +346,7 @@ async def test_a_text_under_many_names_sets_the_workspace_aside(world: World, mo
     with pytest.raises(entry_files.CommitTooLargeError, match="more than 100,000 bytes together"):
         await world.put(world.node())
     assert set(await reasons(world.store, world.limits)) == {world.workspace}
-    assert world.repository.move_ref("refs/heads/main", made, before)
-    assert await world.put(world.node())
+    await mend(world, made, before)
 
 
 async def test_the_tokens_of_a_long_text_are_counted_outside_the_event_loop(
