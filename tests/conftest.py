@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import certifi
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+from memotree_storage.qdrant.package import leave_models_unbuilt
 
 pytest_plugins = ["campaigns", "reporting"]
 
@@ -29,10 +31,22 @@ def pytest_configure(config: pytest.Config) -> None:
 
     The tests sync thousands of commits that nothing needs after the run.
     """
+    leave_models_unbuilt()
     if config.option.randomly_seed == "default":
         config.option.randomly_seed = config.pluginmanager.get_plugin("campaigns").SEED
     if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Trust one authority instead of the hundred of the package, which each client of HTTP would read again."""
+    file = tmp_path_factory.mktemp("authority") / "one.pem"
+    first, end, _ = Path(certifi.where()).read_text(encoding="utf-8").partition("-----END CERTIFICATE-----\n")
+    file.write_text(first + end, encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(file))
+        yield
 
 
 @pytest.fixture(autouse=True)

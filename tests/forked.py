@@ -28,14 +28,6 @@ from memotree_storage import faults
 
 from memotree.local import server_process
 
-_SERVERS.set_forkserver_preload(
-    [
-        *("memotree.server.starting", "memotree.composition.root", "memotree.composition.observers"),
-        *("memotree.cli.app", "memotree.cli.commands.serving"),
-        *("memotree.gateways.stdio", "memotree.gateways.http_server"),
-    ]
-)
-
 _STREAMS: Final = (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w"))
 
 

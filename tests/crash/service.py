@@ -34,7 +34,11 @@ Loading the modules takes longer than all else that a server does at its start. 
 tried by the tests of the terminal and of the documentation.
 """
 _SERVERS.set_forkserver_preload(
-    ["memotree.server.starting", "memotree.composition.root", "memotree.composition.observers"]
+    [
+        *("memotree.server.starting", "memotree.composition.root", "memotree.composition.observers"),
+        *("memotree.cli.app", "memotree.cli.commands.serving"),
+        *("memotree.gateways.stdio", "memotree.gateways.http_server"),
+    ]
 )
 
 
