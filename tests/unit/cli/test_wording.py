@@ -1,8 +1,10 @@
 """Messages of the server name commands when they are shown at the command line."""
 
 import ast
+import pkgutil
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import grpc
@@ -13,27 +15,9 @@ from unit.cli.conftest import CommandLine
 from unit.client.fake_state import RefusedError
 
 import memotree
+from memotree import v1
 from memotree.cli.app import load
 from memotree.cli.wording import COMMANDS, in_commands, in_options
-from memotree.v1 import (
-    access_service_pb2,
-    audit_service_pb2,
-    erase_service_pb2,
-    forest_service_pb2,
-    history_service_pb2,
-    index_service_pb2,
-    job_service_pb2,
-    maintenance_service_pb2,
-    memory_service_pb2,
-    node_service_pb2,
-    query_service_pb2,
-    review_service_pb2,
-    session_service_pb2,
-    settings_service_pb2,
-    tool_service_pb2,
-    view_service_pb2,
-    workspace_service_pb2,
-)
 
 pytestmark = pytest.mark.requirement("SERVE-4")
 
@@ -45,20 +29,11 @@ ROOMS = [Path(package.__path__[0]) for package in (memotree, memotree_storage)]
 
 def rpcs() -> set[str]:
     found = set()
-    for module in (
-        *(forest_service_pb2, history_service_pb2, job_service_pb2, maintenance_service_pb2, node_service_pb2),
-        *(session_service_pb2, view_service_pb2, workspace_service_pb2, memory_service_pb2, review_service_pb2),
-        audit_service_pb2,
-        erase_service_pb2,
-        index_service_pb2,
-        query_service_pb2,
-        settings_service_pb2,
-        tool_service_pb2,
-        access_service_pb2,
-    ):
-        file = descriptor_pb2.FileDescriptorProto()
-        module.DESCRIPTOR.CopyToProto(file)
-        found |= {method.name for service in file.service for method in service.method}
+    for each in pkgutil.iter_modules(v1.__path__):
+        if each.name.endswith("_service_pb2"):
+            file = descriptor_pb2.FileDescriptorProto()
+            import_module(f"{v1.__name__}.{each.name}").DESCRIPTOR.CopyToProto(file)
+            found |= {method.name for service in file.service for method in service.method}
     return found - ORDINARY_WORDS
 
 

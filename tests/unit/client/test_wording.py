@@ -2,8 +2,10 @@
 
 import ast
 import inspect
+import pkgutil
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import grpc
@@ -15,27 +17,10 @@ from unit.client.fake_memotree import FakeMemoTree
 from unit.client.fake_state import RefusedError
 
 import memotree
+from memotree import v1
 from memotree.client import AsyncClient, Client, InvalidArgumentError, NotFoundError, Session, View, Workspace
 from memotree.client.wording import METHODS, ORDINARY_WORDS, argument, in_python
-from memotree.v1 import (
-    access_service_pb2,
-    audit_service_pb2,
-    erase_service_pb2,
-    forest_service_pb2,
-    history_service_pb2,
-    index_service_pb2,
-    job_service_pb2,
-    maintenance_service_pb2,
-    memory_service_pb2,
-    node_service_pb2,
-    query_service_pb2,
-    review_service_pb2,
-    session_service_pb2,
-    settings_service_pb2,
-    tool_service_pb2,
-    view_service_pb2,
-    workspace_service_pb2,
-)
+from memotree.v1 import job_service_pb2
 
 pytestmark = pytest.mark.requirement("USE-7")
 
@@ -67,17 +52,8 @@ SERVER = [
 
 def requests() -> dict[str, Descriptor]:
     """The request message of each RPC."""
-    modules = (
-        *(forest_service_pb2, history_service_pb2, job_service_pb2, maintenance_service_pb2, memory_service_pb2),
-        audit_service_pb2,
-        erase_service_pb2,
-        index_service_pb2,
-        query_service_pb2,
-        settings_service_pb2,
-        tool_service_pb2,
-        access_service_pb2,
-        *(node_service_pb2, review_service_pb2, session_service_pb2, view_service_pb2, workspace_service_pb2),
-    )
+    names = [each.name for each in pkgutil.iter_modules(v1.__path__) if each.name.endswith("_service_pb2")]
+    modules = [import_module(f"{v1.__name__}.{name}") for name in names]
     services = [service for module in modules for service in module.DESCRIPTOR.services_by_name.values()]
     return {method.name: method.input_type for service in services for method in service.methods}
 
