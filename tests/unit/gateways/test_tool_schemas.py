@@ -71,25 +71,8 @@ def test_a_tool_is_described_by_the_contract(tool: Tool) -> None:
 
 def test_every_rpc_is_marked_repeatable_or_not_and_every_read_as_read_only() -> None:
     reads = (
-        "Get",
-        "BackUp",
-        "CheckMemory",
-        "CheckPush",
-        "List",
-        "Search",
-        "Diff",
-        "Bisect",
-        "Blame",
-        "Preview",
-        "Render",
-        "ResolveNode",
-        "Recall",
-        "DrillDown",
-        "Ask",
-        "Suggest",
-        "Watch",
-        "Verify",
-        "PlanQuery",
+        *("Get", "BackUp", "CheckMemory", "CheckPush", "List", "Search", "Diff", "Bisect", "Blame", "Preview"),
+        *("Render", "ResolveNode", "Recall", "DrillDown", "Ask", "Suggest", "Watch", "Verify", "PlanQuery"),
     )
     for service in contract().values():
         for method in service.methods:

@@ -51,14 +51,7 @@ async def test_it_works_without_a_network_and_leaves_logging_alone() -> None:
 
 async def test_every_text_gives_a_unit_vector(embedder: WordllamaEmbedder) -> None:
     texts = [
-        "",
-        " ",
-        "\n",
-        "\0",
-        "\ud800",
-        "\U0001f600",
-        "\u0e01",
-        "\ue000",
+        *("", " ", "\n", "\0", "\ud800", "\U0001f600", "\u0e01", "\ue000"),
         "a" * 200_000,
         "word " * 100_000,
         "-" * 5000,
@@ -86,12 +79,9 @@ async def test_a_vector_does_not_depend_on_its_batch(embedder: WordllamaEmbedder
 async def test_texts_of_similar_meaning_are_near(embedder: WordllamaEmbedder) -> None:
     query, near, far, chinese, like, unlike = await embedder.embed(
         [
-            "How do I fix a broken car engine?",
-            "Repairing the motor of an automobile",
-            "A recipe for apple pie with cinnamon",
-            "\u673a\u5668\u5b66\u4e60\u6a21\u578b",
-            "\u6df1\u5ea6\u5b66\u4e60\u7684\u6a21\u578b",
-            "\u4eca\u5929\u5929\u6c14\u5f88\u597d",
+            *("How do I fix a broken car engine?", "Repairing the motor of an automobile"),
+            *("A recipe for apple pie with cinnamon", "\u673a\u5668\u5b66\u4e60\u6a21\u578b"),
+            *("\u6df1\u5ea6\u5b66\u4e60\u7684\u6a21\u578b", "\u4eca\u5929\u5929\u6c14\u5f88\u597d"),
         ]
     )
     assert query @ near > query @ far + 0.1

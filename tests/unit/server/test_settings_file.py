@@ -70,12 +70,7 @@ def test_the_names_of_the_tool_design_are_tables_of_the_file() -> None:
 
 def test_unknown_names_in_tables_are_refused_with_their_line() -> None:
     found = faults('[postgres]\nulr = "x"\n["a b"]\nc = 1\n[nothing]\n[recall]\n[log.level]\n')
-    assert found.keys() == {
-        "postgres.ulr, line 2",
-        '"a b".c, line 4',
-        "nothing, line 5",
-        "log.level, line 7",
-    }
+    assert found.keys() == {"postgres.ulr, line 2", '"a b".c, line 4', "nothing, line 5", "log.level, line 7"}
     assert "did you mean postgres_url?" in found["postgres.ulr, line 2"]
 
 

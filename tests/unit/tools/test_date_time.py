@@ -75,16 +75,8 @@ async def test_the_difference_of_two_times() -> None:
 @pytest.mark.parametrize(
     "zone",
     [
-        "Nowhere/City",
-        "../../../etc/passwd",
-        "/etc/localtime",
-        "Europe",
-        "Europe/../UTC",
-        "tzdata.zi",
-        "leapseconds",
-        "posixrules/..",
-        "+25:00",
-        "\x00",
+        *("Nowhere/City", "../../../etc/passwd", "/etc/localtime", "Europe", "Europe/../UTC", "tzdata.zi"),
+        *("leapseconds", "posixrules/..", "+25:00", "\x00"),
         "a" * 64,
         "Ünited/Kingdom",
     ],

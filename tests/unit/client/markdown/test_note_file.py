@@ -84,14 +84,7 @@ def test_an_archive_is_read_as_it_was_written(stored: StoredArchive) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        "",
-        "\n",
-        "\n\n",
-        "a",
-        "a\n",
-        "a\n\n\n",
-        "\r\n",
-        "a\r\nb\n",
+        *("", "\n", "\n\n", "a", "a\n", "a\n\n\n", "\r\n", "a\r\nb\n"),
         BEGIN,
         f"a\n{BEGIN}\n- x\n{END}\nb",
         f"{END}\n",

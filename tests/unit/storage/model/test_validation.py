@@ -121,16 +121,8 @@ def test_tabs_and_line_breaks_are_kept_in_content_and_refused_in_a_title(charact
 @pytest.mark.parametrize(
     "text",
     [
-        "---",
-        "a: b",
-        "- [x] #y",
-        "\U0001f600\ufe0f",
-        "\u202eabc\u202c",
-        "\u200f\u05e9",
-        "\ufeffa",
-        "\ufffe",
-        "'\"\\",
-        "../..",
+        *("---", "a: b", "- [x] #y", "\U0001f600\ufe0f", "\u202eabc\u202c", "\u200f\u05e9", "\ufeffa", "\ufffe"),
+        *("'\"\\", "../.."),
     ],
 )
 def test_awkward_but_legal_text_is_accepted(text: str) -> None:
@@ -250,22 +242,8 @@ def test_good_workspace_names_are_accepted(name: str) -> None:
     "name",
     [
         *(
-            "",
-            " ",
-            "..",
-            ".",
-            "a..b",
-            ".hidden",
-            "-a",
-            "_a",
-            "a.",
-            "/etc",
-            "a/b",
-            "a\\b",
-            "C:",
-            "c:\\x",
-            "\\\\host",
-            "a b",
+            *("", " ", "..", ".", "a..b", ".hidden", "-a", "_a", "a.", "/etc", "a/b", "a\\b", "C:", "c:\\x"),
+            *("\\\\host", "a b"),
         ),
         *("~", "$HOME", "con", "NUL", "com1.txt", "lpt\u00b9", "x" * 65, "a\n", "a\0", "a\ud800", "\u4e2d" * 64 + "x"),
         *("cafe\u0301", "\U00020000" * 64, "a*b", "a\u202eb", "\U0001f600", "%2e%2e", "a:b"),
