@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from integration.damage import differences
 from integration.pushes import push, push_files
 from integration.worlds import World
 from memotree_storage.commit.direct_import import commit_entries
@@ -19,8 +20,6 @@ from memotree_storage.postgres import misplaced, views
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.postgres.views import ViewKey
 from memotree_storage.verify import trees
-from memotree_storage.verify.report import Difference
-from memotree_storage.verify.run import verify
 
 from memotree.canvas import NodeOperations, view_rendering
 from memotree.maintenance import MaintenanceOperations
@@ -36,10 +35,6 @@ def run_git(folder: Path, *arguments: str) -> None:
     identity = ("-c", "user.name=A person", "-c", "user.email=a@example.org")
     command = ["git", *identity, "-C", str(folder), *arguments]
     subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - our own
-
-
-async def faults(world: World) -> list[Difference]:
-    return [found async for found in verify(world.store, world.workspace) if isinstance(found, Difference)]
 
 
 async def pushed(world: World, *entries: Entry, branch: str = "main") -> None:
@@ -90,7 +85,7 @@ async def test_a_child_whose_parent_a_merge_deleted_is_named_and_can_be_moved(wo
     git("push", "-q", "origin", "main")
     await world.store.catch_up(world.workspace)
 
-    (found,) = await faults(world)
+    (found,) = await differences(world)
     assert (found.store, found.what, found.node_id, found.commit_id) == ("git", "tree", child.id, await world.head())
     assert f"stands below {parent.id}" in found.description
     assert f"({entry_path(child)}:4)" in found.description
@@ -107,7 +102,7 @@ async def test_a_child_whose_parent_a_merge_deleted_is_named_and_can_be_moved(wo
     assert [(each.workspace_id, each.count) for each in status.faults] == [(world.workspace, 1)]
     broken = await world.head()
     await move(world, node_id=child.id, parent_id="", archive_id=world.archive.id)
-    assert await faults(world) == []
+    assert await differences(world) == []
     assert not (await listed_faults(world)).faults
     assert (await listed_faults(world, revision=broken)).faults, "of another commit"
 
@@ -125,10 +120,10 @@ async def test_a_new_child_below_a_node_without_its_parent_stands_where_that_is_
     seen = (await nodes.get_node(node_service_pb2.GetNodeRequest(workspace=world.workspace, node_id=made.id))).node
     assert list(seen.path) == [orphan.id], "what is gone is in no path"
     assert orphan.id in await roots(world)
-    assert [each.node_id for each in await faults(world)] == [orphan.id]
+    assert [each.node_id for each in await differences(world)] == [orphan.id]
     assert [each.node_id for each in (await listed_faults(world)).faults] == [orphan.id]
     await move(world, node_id=orphan.id, archive_id=world.archive.id)
-    assert await faults(world) == []
+    assert await differences(world) == []
 
 
 async def test_what_stands_nowhere_can_be_edited_before_it_is_moved(world: World) -> None:
@@ -139,15 +134,15 @@ async def test_what_stands_nowhere_can_be_edited_before_it_is_moved(world: World
     orphan, lost = world.node("Orphan", parent=world.node("Never there")), world.node("Lost", archive_id=gone.id)
     elsewhere = replace(world.node("Elsewhere", parent=parent), archive_id=gone.id)
     await pushed(world, parent, child, orphan, lost, elsewhere)
-    told = await faults(world)
+    told = await differences(world)
     assert {each.node_id for each in told} == {orphan.id, lost.id, elsewhere.id}
     edited = [replace(node, content="Edited.") for node in (orphan, lost, elsewhere)]
     await world.put(*edited)
-    assert {each.node_id for each in await faults(world)} == {orphan.id, lost.id, elsewhere.id}
+    assert {each.node_id for each in await differences(world)} == {orphan.id, lost.id, elsewhere.id}
     await move(world, node_id=lost.id, position=0)
     await move(world, node_id=orphan.id, position=0)
     assert (await roots(world))[:2] == [orphan.id, lost.id]
-    assert {each.node_id for each in await faults(world)} == {elsewhere.id}
+    assert {each.node_id for each in await differences(world)} == {elsewhere.id}
     session_id = await world.open()
     await world.stage(session_id, replace(child, content="Edited."), delete=[parent])
     with pytest.raises(ConflictError):
@@ -168,7 +163,7 @@ async def test_each_kind_of_fault_is_named_once_with_its_line_and_a_way_out(worl
         Archive(new_id(), other.name),
     )
     told: dict[str, list[str]] = {}
-    for found in await faults(world):
+    for found in await differences(world):
         told.setdefault(found.node_id, []).append(found.description)
     assert all(len(sentences) == 1 for sentences in told.values())
     said = {node.title: told[node.id][0] for node in (one, two, below, lost, astray)}
@@ -183,21 +178,12 @@ async def test_each_kind_of_fault_is_named_once_with_its_line_and_a_way_out(worl
     assert [fault.title for fault in taken] == [other.name] * 2
 
 
-async def test_a_cycle_is_mended_by_moving_one_of_its_nodes(world: World) -> None:
-    one, two = world.node("One"), world.node("Two")
-    await world.put(one, two)
-    await pushed(world, replace(one, parent_id=two.id), replace(two, parent_id=one.id))
-    assert {found.node_id for found in await faults(world)} == {one.id, two.id}
-    await move(world, node_id=one.id, parent_id="", archive_id=world.archive.id)
-    assert await faults(world) == []
-
-
 async def test_a_fault_of_two_branches_at_one_commit_is_told_once(world: World) -> None:
     (node,) = world.nodes(1)
     await pushed(world, replace(node, parent_id=new_id()))
     assert world.repository.move_ref("refs/heads/side", None, await world.head())
     await world.store.catch_up(world.workspace)
-    (found,) = await faults(world)
+    (found,) = await differences(world)
     assert "on main, side" in found.description
 
 
@@ -272,7 +258,9 @@ async def test_a_view_shows_what_stands_nowhere_where_listings_have_it(world: Wo
         assert shown.gone == []
 
 
-async def test_of_a_cycle_one_node_is_shown_as_a_root_and_the_others_below_it(world: World) -> None:
+async def test_of_a_cycle_one_node_is_shown_as_a_root_and_ends_it_when_it_is_moved(
+    world: World,
+) -> None:
     one, two, three = sorted(world.nodes(3), key=lambda node: node.id)
     await world.put(one, two, three)
     await pushed(
@@ -285,7 +273,9 @@ async def test_of_a_cycle_one_node_is_shown_as_a_root_and_the_others_below_it(wo
     assert await roots(world, revision=session_id) == [one.id], "an edit alone takes it nowhere"
     await world.store.rebuild(world.workspace)
     assert await roots(world) == [one.id]
-    assert {found.node_id for found in await faults(world)} == {one.id, two.id, three.id}
+    assert {found.node_id for found in await differences(world)} == {one.id, two.id, three.id}
+    await move(world, node_id=one.id, parent_id="", archive_id=world.archive.id)
+    assert await differences(world) == []
 
 
 async def test_files_that_cannot_be_read_are_listed_as_long_as_they_are_there(world: World) -> None:
@@ -328,9 +318,10 @@ async def test_a_commit_looks_only_at_those_that_depend_on_it(world: World) -> N
     ]
     listed = await listed_faults(world, page_size=1000)
     assert {fault.node_id for fault in listed.faults} == {node.id for node in orphans}
-    assert {found.node_id for found in await faults(world)} == {node.id for node in orphans}
+    assert {found.node_id for found in await differences(world)} == {node.id for node in orphans}
 
 
+@pytest.mark.own_store
 @pytest.mark.requirement("STORE-6")
 async def test_no_hash_table_is_made_for_the_rows_that_postgresql_expects_of_a_recursion(world: World) -> None:
     """It expects trillions of some thousand nodes, and a table with room for them takes minutes to make."""

@@ -280,11 +280,6 @@ async def test_reserved_attributes_are_refused_and_kept(wire: Wire) -> None:
     assert dict(without.attributes) == {**node.attributes, "j": "w"}
 
 
-async def test_a_node_with_a_content_becomes_no_summary_node(wire: Wire) -> None:
-    node = await wire.create("Note", content="Mine.")
-    assert (await wire.refused("UpdateNode", node_id=node.id, type="summary_node")).reason == "DERIVED_CONTENT"
-
-
 async def test_the_parts_of_a_split_leaf_record_the_provenance_of_their_summaries(world: World) -> None:
     made = with_provenance({"speaker": "Ada"}, "gpt-x leaf_summary@1", "0" * 16, "content")
     leaf = world.node("Leaf", type="leaf_chunk", content="One. Two.", attributes=made)

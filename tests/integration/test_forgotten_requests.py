@@ -10,17 +10,13 @@ from by_hand import file_changes
 from integration.histories import branch
 from integration.pushes import PERSON
 from integration.worlds import World
-from memotree_storage.model.node import Archive, new_id
 from memotree_storage.ports import CommitDraft
 from memotree_storage.postgres.requests import RequestIdReusedError
 from memotree_storage.postgres.sessions import SessionNotFoundError
 
-from memotree.forest.joining.join import ArchiveJoin
 from memotree.history import HistoryOperations
 from memotree.memory import MemoryOperations
-from memotree.models.cache import AnswerCache
-from memotree.models.gateway import Models
-from memotree.v1 import forest_service_pb2, memory_service_pb2, session_service_pb2, workspace_service_pb2
+from memotree.v1 import memory_service_pb2, session_service_pb2, workspace_service_pb2
 from memotree.workspaces import WorkspaceOperations
 
 pytestmark = pytest.mark.requirement("STORE-2")
@@ -34,9 +30,10 @@ async def forget(world: World) -> None:
         await conn.execute("delete from work.request")
 
 
-async def test_a_commit_of_a_session_is_not_the_answer_to_another_call(world: World) -> None:
-    session_id = await world.open()
+async def test_a_commit_of_a_session_is_the_answer_to_the_same_call_alone(world: World) -> None:
+    session_id, other = await world.open(), await world.open()
     await world.stage(session_id, world.node("First"))
+    await world.stage(other, world.node("Of another session"))
 
     def call(message: str) -> session_service_pb2.CommitChangesRequest:
         return session_service_pb2.CommitChangesRequest(
@@ -47,34 +44,17 @@ async def test_a_commit_of_a_session_is_not_the_answer_to_another_call(world: Wo
     assert "MemoTree-Request-Digest: " in world.repository.commit_info(first.commit_id).message
     await world.stage(session_id, second := world.node("Second"))
     await forget(world)
-    with pytest.raises(RequestIdReusedError):
-        await world.sessions.commit_changes(call("Second"))
+    note = memory_service_pb2.RememberRequest(workspace=world.workspace, text="Another.", request_id="once")
+    for wrong in (
+        world.sessions.commit_changes(call("Second")),
+        world.commit(other, "First", request_id="once"),
+        MemoryOperations(world.store, world.limits).remember(note),
+    ):
+        with pytest.raises(RequestIdReusedError):
+            await wrong
     assert await world.head() == first.commit_id
     assert second.id in await world.alive(first.commit_id, session_id), "the change is still staged"
     assert (await world.sessions.commit_changes(call("First"))).commit_id == first.commit_id
-
-
-async def test_a_commit_of_a_session_is_not_made_again_by_another_session(world: World) -> None:
-    one, two = await world.open(), await world.open()
-    await world.stage(one, world.node("First"))
-    await world.stage(two, world.node("Second"))
-    first = await world.commit(one, request_id="once")
-    await forget(world)
-    with pytest.raises(RequestIdReusedError):
-        await world.commit(two, request_id="once")
-    assert await world.head() == first
-
-
-async def test_a_note_is_not_kept_under_the_request_id_of_a_session(world: World) -> None:
-    session_id = await world.open()
-    await world.stage(session_id, world.node("First"))
-    first = await world.commit(session_id, request_id="once")
-    await forget(world)
-    with pytest.raises(RequestIdReusedError):
-        await MemoryOperations(world.store, world.limits).remember(
-            memory_service_pb2.RememberRequest(workspace=world.workspace, text="Another.", request_id="once")
-        )
-    assert await world.head() == first
 
 
 async def test_a_note_is_not_kept_again_on_another_branch(world: World, history: HistoryOperations) -> None:
@@ -126,21 +106,6 @@ async def test_a_commit_is_the_answer_also_if_its_session_is_lost(world: World) 
         await world.sessions.commit_changes(request)
 
 
-async def test_a_note_is_not_the_answer_to_another_note(world: World) -> None:
-    memory = MemoryOperations(world.store, world.limits)
-
-    async def remember(text: str) -> memory_service_pb2.RememberResponse:
-        request = memory_service_pb2.RememberRequest(workspace=world.workspace, text=text, request_id="once")
-        return await memory.remember(request)
-
-    first = await remember("Retries stop after five tries.")
-    await forget(world)
-    with pytest.raises(RequestIdReusedError):
-        await remember("Logs are kept for a week.")
-    assert await world.head() == first.commit_id
-    assert (await remember("Retries stop after five tries.")).commit_id == first.commit_id
-
-
 async def test_a_workspace_is_not_the_answer_to_another_description(world: World) -> None:
     operations = WorkspaceOperations(world.store, world.pages, world.limits)
 
@@ -153,25 +118,6 @@ async def test_a_workspace_is_not_the_answer_to_another_description(world: World
     with pytest.raises(RequestIdReusedError):
         await create("Stones.")
     assert (await create("Sand.")).workspace.id == first.workspace.id
-
-
-async def test_a_joined_archive_is_not_the_answer_to_another_join(world: World) -> None:
-    others = [Archive(new_id(), name, world.archive.model_id) for name in ("one", "two", "three")]
-    await world.put(*others, *(world.node(archive_id=other.id) for other in others))
-    joining = ArchiveJoin(world.store, Models(AnswerCache(world.store.database)), world.limits)
-
-    async def join(*names: str) -> forest_service_pb2.MergeArchivesResponse:
-        request = forest_service_pb2.MergeArchivesRequest(
-            workspace=world.workspace, archives=names, name="both", request_id="once"
-        )
-        return await joining.merge_archives(request)
-
-    first = await join("one", "two")
-    await forget(world)
-    with pytest.raises(RequestIdReusedError):
-        await join("one", "three")
-    assert await world.head() == first.commit_id
-    assert (await join("one", "two")).commit_id == first.commit_id
 
 
 async def test_a_commit_from_before_digests_answers_as_it_did(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from integration.forests import loaded
+from integration.histories import branch
 from integration.worlds import World
 from memotree_storage.errors import (
     AbortedError,
@@ -66,7 +68,7 @@ async def library(world: World) -> Library:
 
 @pytest.fixture
 def joining(world: World) -> ArchiveJoin:
-    return ArchiveJoin(world.store, Models(AnswerCache(world.store.database)), world.limits)
+    return ArchiveJoin(world.store, loaded(Models(AnswerCache(world.store.database)), world), world.limits)
 
 
 async def join(world: World, joining: ArchiveJoin, *archives: str, **fields: Any) -> pb.MergeArchivesResponse:
@@ -93,22 +95,19 @@ async def entries(world: World, branch: str = "main") -> dict[str, Version]:
 async def test_archives_of_one_model_with_similar_roots_are_suggested(
     world: World, library: Library, joining: ArchiveJoin
 ) -> None:
-    assert library
     ((names, similarity),) = await suggested(world, joining)
     assert names == ["stone.md", "wood.md"], "not the one of another model, nor what is about something else"
     assert 0.6 <= similarity <= 1.0
-
-
-async def test_the_threshold_and_the_model_narrow_what_is_suggested(
-    world: World, library: Library, joining: ArchiveJoin
-) -> None:
-    assert library
     assert await suggested(world, joining, threshold=0.999) == []
     assert await suggested(world, joining, model_id="another") == []
     assert len(await suggested(world, joining, model_id="scout")) == 1
     for wrong in (-0.1, 1.1, float("nan")):
         with pytest.raises(InvalidInputError):
             await suggested(world, joining, threshold=wrong)
+    before = await world.head()
+    await world.put(delete=[library.wood, library.wood_root, library.wood_second])
+    assert await suggested(world, joining) == []
+    assert len(await suggested(world, joining, revision=before)) == 1
 
 
 async def test_the_most_similar_archives_come_first(world: World, library: Library, joining: ArchiveJoin) -> None:
@@ -118,13 +117,6 @@ async def test_the_most_similar_archives_come_first(world: World, library: Libra
     found = await suggested(world, joining)
     assert [names for names, _ in found] == [["bread.md", "twin 0", "twin 1"], ["stone.md", "wood.md"]]
     assert found[0][1] > found[1][1]
-
-
-async def test_suggestions_are_those_of_the_revision(world: World, library: Library, joining: ArchiveJoin) -> None:
-    before = await world.head()
-    await world.put(delete=[library.wood, library.wood_root, library.wood_second])
-    assert await suggested(world, joining) == []
-    assert len(await suggested(world, joining, revision=before)) == 1
 
 
 # --- Joining ---
@@ -162,11 +154,11 @@ async def test_joined_archives_stand_below_a_new_root_in_one_commit(
     assert {now[node.id].archive_id for node in moved} == {answer.archive.id}
 
 
-@pytest.mark.requirement("FOREST-11", "FOREST-5")
-async def test_a_joined_archive_keeps_its_attributes_so_that_its_document_can_be_updated(
+@pytest.mark.requirement("FOREST-11", "FOREST-5", "GIT-5")
+async def test_nodes_keep_their_ids_texts_and_history_and_archives_the_attributes_of_their_documents(
     world: World, library: Library, joining: ArchiveJoin
 ) -> None:
-    await join(world, joining, "stone.md", "wood.md")
+    answer = await join(world, joining, "stone.md", "wood.md", author=types_pb2.CommitAuthor(name="Ann"))
     found = {each.title: each.attributes for each in (await entries(world)).values() if not each.is_archive}
     assert found["stone.md"]["document_id"] == "d-stone"
     assert found["stone.md"]["sha256"] == "ab"
@@ -174,21 +166,13 @@ async def test_a_joined_archive_keeps_its_attributes_so_that_its_document_can_be
     assert found["stone.md"][JOINED_FROM] == library.stone.id
     assert found["wood.md"]["document_id"] == "d-wood"
     assert {SUMMARY_BY, SUMMARY_OF} <= found["bridges"].keys()
-
-
-@pytest.mark.requirement("FOREST-11", "GIT-5")
-async def test_nodes_keep_their_ids_texts_and_history(world: World, library: Library, joining: ArchiveJoin) -> None:
-    answer = await join(world, joining, "stone.md", "wood.md", author=types_pb2.CommitAuthor(name="Ann"))
     history = HistoryOperations(world.store, world.pages, world.limits)
     nodes = NodeOperations(world.store, world.pages, world.limits)
-    revisions = await history.list_node_revisions(
-        history_service_pb2.ListNodeRevisionsRequest(workspace=world.workspace, node_id=library.stone_leaf.id)
-    )
+    leaf = {"workspace": world.workspace, "node_id": library.stone_leaf.id}
+    revisions = await history.list_node_revisions(history_service_pb2.ListNodeRevisionsRequest(**leaf))
     assert revisions.revisions[0].commit.id == answer.commit_id
     assert len(revisions.revisions) == 2
-    read = await nodes.get_node(
-        node_service_pb2.GetNodeRequest(workspace=world.workspace, node_id=library.stone_leaf.id)
-    )
+    read = await nodes.get_node(node_service_pb2.GetNodeRequest(**leaf))
     assert read.node.content == library.stone_leaf.content
     assert len(read.node.path) == 3
     info = world.repository.commit_info(answer.commit_id)
@@ -198,24 +182,19 @@ async def test_nodes_keep_their_ids_texts_and_history(world: World, library: Lib
     assert not [one async for one in verify(world.store, world.workspace) if isinstance(one, Difference)]
 
 
-async def test_the_joined_archive_may_have_the_name_of_one_of_the_archives(
-    world: World, library: Library, joining: ArchiveJoin
+@pytest.mark.usefixtures("library")
+async def test_a_joined_archive_can_have_the_name_of_one_of_them_and_be_joined_again(
+    world: World, joining: ArchiveJoin
 ) -> None:
-    assert library
     answer = await join(world, joining, "stone.md", "wood.md", name="stone.md")
     assert answer.archive.name == "stone.md"
     with pytest.raises(AlreadyExistsError) as refused:
         await join(world, joining, "stone.md", "bread.md", name="notes")
     assert refused.value.reason == "ARCHIVE_NAME_TAKEN"
-
-
-async def test_a_joined_archive_can_be_joined_again(world: World, library: Library, joining: ArchiveJoin) -> None:
-    assert library
-    await join(world, joining, "stone.md", "wood.md")
-    answer = await join(world, joining, "bridges", "bread.md", name="town")
+    answer = await join(world, joining, answer.archive.id, "bread.md", name="town")
     assert answer.moved_nodes == 1 + 2 + 4 + 1
     titles = {each.title for each in (await entries(world)).values()}
-    assert {"town", "bridges", "stone.md", "wood.md", "bread.md"} <= titles
+    assert {"town", "stone.md", "wood.md", "bread.md"} <= titles
 
 
 async def test_archives_without_nodes_are_joined_too(world: World, joining: ArchiveJoin) -> None:
@@ -247,28 +226,20 @@ async def test_an_impossible_join_is_refused_and_nothing_is_committed(
 
 
 @pytest.mark.requirement("STORE-2")
-async def test_a_repeated_request_is_answered_by_the_first_result(
-    world: World, library: Library, joining: ArchiveJoin
+@pytest.mark.usefixtures("library")
+async def test_a_repeated_request_is_answered_by_the_first_result_or_if_that_was_lost_from_its_commit(
+    world: World, joining: ArchiveJoin
 ) -> None:
-    assert library
     first, second = await asyncio.gather(
-        join(world, joining, "stone.md", "wood.md", request_id="r1"),
-        join(world, joining, "stone.md", "wood.md", request_id="r1"),
+        *(join(world, joining, "stone.md", "wood.md", request_id="r1") for _ in range(2))
     )
-    assert first == second
-    assert first == await join(world, joining, "stone.md", "wood.md", request_id="r1")
+    assert first == second == await join(world, joining, "stone.md", "wood.md", request_id="r1")
     with pytest.raises(RequestIdReusedError):
         await join(world, joining, "bread.md", "wood.md", request_id="r1")
-
-
-@pytest.mark.requirement("STORE-2")
-async def test_a_request_whose_answer_was_lost_is_answered_from_its_commit(
-    world: World, library: Library, joining: ArchiveJoin
-) -> None:
-    assert library
-    first = await join(world, joining, "stone.md", "wood.md", request_id="r1")
     async with world.store.database.transaction() as conn:
         await conn.execute("delete from work.request")
+    with pytest.raises(RequestIdReusedError):
+        await join(world, joining, "stone.md", "bread.md", request_id="r1")
     assert await join(world, joining, "stone.md", "wood.md", request_id="r1") == first
     assert await world.head() == first.commit_id
 
@@ -295,33 +266,26 @@ async def test_an_edit_made_meanwhile_is_never_lost(
     assert [entry.content for entry in read if isinstance(entry, Node)] == ["Eight arches."]
 
 
-async def test_a_session_that_has_edited_a_node_commits_its_edit_in_the_joined_archive(
+async def test_a_session_commits_an_edit_in_the_joined_archive_and_is_refused_a_new_root_in_one_that_is_gone(
     world: World, library: Library, joining: ArchiveJoin
 ) -> None:
-    session = await world.open()
+    session, other = await world.open(), await world.open()
     await world.stage(session, replace(library.stone_leaf, content="Nine arches."))
+    await world.stage(other, world.node("New", archive_id=library.stone.id, position="a7"))
     answer = await join(world, joining, "stone.md", "wood.md")
     await world.commit(session)
     now = (await entries(world))[library.stone_leaf.id]
     assert now.archive_id == answer.archive.id
     node = await world.store.entries.node(world.workspace, now)
     assert node.content == "Nine arches."
-
-
-async def test_a_session_with_a_new_root_in_a_joined_archive_gets_an_error_that_it_is_gone(
-    world: World, library: Library, joining: ArchiveJoin
-) -> None:
-    session = await world.open()
-    await world.stage(session, world.node("New", archive_id=library.stone.id, position="a7"))
-    await join(world, joining, "stone.md", "wood.md")
     with pytest.raises(AbortedError) as refused:
-        await world.commit(session)
+        await world.commit(other)
     assert any("archive" in conflict.description for conflict in refused.value.conflicts)
 
 
 async def test_joining_does_not_change_other_branches(world: World, library: Library, joining: ArchiveJoin) -> None:
     history = HistoryOperations(world.store, world.pages, world.limits)
-    await history.create_branch(history_service_pb2.CreateBranchRequest(workspace=world.workspace, name="side"))
+    await branch(history, world, "side")
     answer = await join(world, joining, "stone.md", "wood.md", branch="side")
     assert library.stone.id in await entries(world)
     assert answer.archive.id in await entries(world, "side")

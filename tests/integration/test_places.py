@@ -176,8 +176,9 @@ async def test_workspaces_are_read_renamed_and_deleted_into_the_trash(wire: Wire
 
 @pytest.mark.requirement("CANVAS-7")
 async def test_the_content_of_a_summary_node_is_derived_and_cannot_be_edited(wire: Wire) -> None:
-    node = await wire.create("Parent", type="summary_node")
+    node, note = await wire.create("Parent", type="summary_node"), await wire.create("Note", content="Mine.")
     for method, fields in (
+        ("UpdateNode", {"node_id": note.id, "type": "summary_node"}),
         ("UpdateNode", {"node_id": node.id, "content": "mine"}),
         ("CreateNode", {"archive_id": "notes", "title": "x", "type": "summary_node", "content": "mine"}),
         ("SplitNode", {"node_id": node.id, "parts": [pb.SplitPart(title="a"), pb.SplitPart(title="b")]}),

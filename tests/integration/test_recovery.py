@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from integration.histories import branch, delete_branch
 from integration.pushes import DEADLINE, PERSON, OpenAgain, differences, push, run, session_of
 from integration.worlds import World
 from memotree_storage import store as opened_store
@@ -130,10 +131,15 @@ async def test_of_two_workspaces_of_one_name_the_registered_or_older_one_keeps_i
             assert await names(store) == expected
 
 
+def _last(table: str, column: str) -> str:
+    chosen = f"select max({column}) from mirror.{table} where ITS"  # noqa: S608 - names of ours
+    return f"delete from mirror.{table} where ITS and {column} = ({chosen})"  # noqa: S608
+
+
 LOST_ROWS = {
-    "versions": "delete from mirror.version where version_id = (select max(version_id) from mirror.version where ITS)",
-    "placements": "delete from mirror.placement where ITS and position = (select max(position) from mirror.placement)",
-    "commits": "delete from mirror.commit where ITS and seq = (select max(seq) from mirror.commit where ITS)",
+    "versions": _last("version", "version_id"),
+    "placements": _last("placement", "position"),
+    "commits": _last("commit", "seq"),
     "branches": "delete from mirror.ref where workspace_id = %s",
     "terms": "delete from mirror.term where workspace_id = %s",
     "leaf features": "delete from mirror.passage where version_id in (select version_id from mirror.version where ITS)",
@@ -410,7 +416,7 @@ async def test_refs_are_packed_in_the_background_when_they_are_many_files(
 
     monkeypatch.setattr(GitRepository, "pack_refs", telling)
     for name in ("one", "two", "three"):
-        await history.create_branch(history_pb.CreateBranchRequest(workspace=world.workspace, name=name))
+        await branch(history, world, name)
     await world.put(world.node())
     await asyncio.wait_for(packed.wait(), DEADLINE)
     assert not (world.repository.path / "refs" / "heads" / "one").exists()
@@ -442,11 +448,11 @@ async def test_after_both_mirrors_are_lost_no_ref_of_a_lost_session_is_left(
     world: World, history: HistoryOperations, again: OpenAgain
 ) -> None:
     """Its base was reached by that ref alone, so each rebuild mirrored it and each start collected it again."""
-    await history.create_branch(history_pb.CreateBranchRequest(workspace=world.workspace, name="side"))
+    await branch(history, world, "side")
     await world.put(world.node("On main"))  # so that the side has a line of its own
     await world.put(world.node("On the side"), branch="side")
     await world.open("side")
-    await history.delete_branch(history_pb.DeleteBranchRequest(workspace=world.workspace, name="side"))
+    await delete_branch(history, world, "side")
     await run(world.store, "drop schema mirror, work cascade")
     await world.store.index.delete(world.workspace)
     for _ in range(2):

@@ -4,17 +4,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from integration.damage import differences
 from integration.histories import git
-from integration.sides import Sides
+from integration.sides import Sides, changes
 from integration.worlds import World
 from memotree_storage.commit.merge_commit import MergeConflictError
 from memotree_storage.commit.session_commit import NothingToCommitError
 from memotree_storage.errors import InvalidInputError, NotFoundError
 from memotree_storage.model.node import Archive, Node, new_id
-from memotree_storage.verify import Difference, verify
 
 from memotree.v1 import history_service_pb2 as pb
-from memotree.v1 import session_service_pb2, types_pb2
+from memotree.v1 import types_pb2
 
 pytestmark = pytest.mark.requirement("GIT-7")
 
@@ -33,12 +33,7 @@ def family(world: World) -> tuple[Node, Node, Node]:
     return root, child, world.node("Leaf", parent=child)
 
 
-async def faults(world: World) -> list[Difference]:
-    return [found async for found in verify(world.store, world.workspace) if isinstance(found, Difference)]
-
-
-async def test_a_changed_node_is_as_it_was_and_the_rest_stays(sides: Sides) -> None:
-    world = sides.world
+async def test_a_changed_node_is_as_it_was_and_the_rest_stays(world: World, sides: Sides) -> None:
     one, two = world.nodes(2)
     before = await world.put(one, two)
     await world.put(replace(one, title="Changed", tags=("new",)), replace(two, title="Changed"))
@@ -56,31 +51,23 @@ async def test_a_changed_node_is_as_it_was_and_the_rest_stays(sides: Sides) -> N
     assert sides.at(one.id) == replace(one, title="Changed", tags=("new",))
 
 
-async def test_a_subtree_comes_back_as_it_was(sides: Sides) -> None:
-    world = sides.world
+async def test_a_subtree_comes_back_as_it_was_and_what_did_not_stand_there_goes_if_that_is_wanted(
+    world: World, sides: Sides
+) -> None:
     root, child, leaf = family(world)
     before = await world.put(root, child, leaf)
-    newer = world.node("Newer", parent=root)
-    await world.put(replace(root, title="Changed"), newer, delete=[child, leaf])
+    newer, elsewhere = world.node("Newer", parent=root), world.node("Elsewhere")
+    await world.put(replace(root, title="Changed"), newer, elsewhere, delete=[child, leaf])
     made = await restore(sides, before, root, recursive=True)
     assert made.change_count == 3
     assert [sides.at(one.id) for one in (root, child, leaf, newer)] == [root, child, leaf, newer]
-    assert await faults(world) == []
-
-
-async def test_what_did_not_stand_there_is_deleted_if_that_is_wanted(sides: Sides) -> None:
-    world = sides.world
-    root, child, leaf = family(world)
-    before = await world.put(root, child, leaf)
-    newer, below = world.node("Newer", parent=root), world.node("Below", parent=leaf)
-    elsewhere = world.node("Elsewhere")
-    await world.put(newer, below, elsewhere, delete=[])
+    await world.put(below := world.node("Below", parent=leaf))
     await restore(sides, before, root, recursive=True, delete_others=True)
     assert [sides.at(one.id) for one in (newer, below, elsewhere)] == [None, None, elsewhere]
+    assert await differences(world) == []
 
 
-async def test_what_is_missing_above_comes_back_too(sides: Sides) -> None:
-    world = sides.world
+async def test_what_is_missing_above_comes_back_too(world: World, sides: Sides) -> None:
     archive = Archive(new_id(), "plans", "an-agent")
     root = replace(world.node("Root"), archive_id=archive.id)
     child = replace(world.node("Child", parent=root), archive_id=archive.id)
@@ -90,11 +77,10 @@ async def test_what_is_missing_above_comes_back_too(sides: Sides) -> None:
     made = await restore(sides, before, child)
     assert made.change_count == 3
     assert [sides.at(one.id) for one in (archive, root, child, other)] == [archive, root, child, None]
-    assert await faults(world) == []
+    assert await differences(world) == []
 
 
-async def test_a_whole_archive(sides: Sides) -> None:
-    world = sides.world
+async def test_a_whole_archive(world: World, sides: Sides) -> None:
     root, child, leaf = family(world)
     before = await world.put(root, child, leaf)
     await world.put(replace(child, parent_id=None), delete=[leaf])
@@ -102,8 +88,7 @@ async def test_a_whole_archive(sides: Sides) -> None:
     assert [sides.at(one.id) for one in (root, child, leaf)] == [root, child, leaf]
 
 
-async def test_a_node_that_moved_goes_back_and_a_cycle_is_a_conflict(sides: Sides) -> None:
-    world = sides.world
+async def test_a_node_that_moved_goes_back_and_a_cycle_is_a_conflict(world: World, sides: Sides) -> None:
     one, two = world.nodes(2)
     below = replace(two, parent_id=one.id)
     before = await world.put(one, below)
@@ -115,8 +100,7 @@ async def test_a_node_that_moved_goes_back_and_a_cycle_is_a_conflict(sides: Side
     assert (sides.at(one.id), sides.at(two.id)) == (one, below)
 
 
-async def test_in_a_session_with_what_is_staged_there(sides: Sides) -> None:
-    world = sides.world
+async def test_in_a_session_with_what_is_staged_there(world: World, sides: Sides) -> None:
     one, two = world.nodes(2)
     before = await world.put(one, two)
     await world.put(replace(one, title="Changed"), delete=[two])
@@ -124,9 +108,7 @@ async def test_in_a_session_with_what_is_staged_there(sides: Sides) -> None:
     await world.stage(session_id, replace(one, title="Staged"))
     made = await restore(sides, before, one, two, session_id=session_id)
     assert (made.commit_id, made.change_count, made.conflict_count) == ("", 2, 0)
-    request = session_service_pb2.ListChangesRequest(workspace=world.workspace, session_id=session_id)
-    changes = (await world.sessions.list_changes(request)).changes
-    assert {change.node_id: change.kind for change in changes} == {
+    assert {change.node_id: change.kind for change in await changes(world, session_id)} == {
         one.id: types_pb2.CHANGE_KIND_UPDATED,
         two.id: types_pb2.CHANGE_KIND_CREATED,
     }
@@ -136,8 +118,7 @@ async def test_in_a_session_with_what_is_staged_there(sides: Sides) -> None:
         await restore(sides, before, one, session_id=session_id)
 
 
-async def test_from_another_branch_onto_another(sides: Sides) -> None:
-    world = sides.world
+async def test_from_another_branch_onto_another(world: World, sides: Sides) -> None:
     one = world.node()
     await sides.fork(one)
     await world.put(replace(one, title="Of the side"), branch="side")
@@ -146,8 +127,7 @@ async def test_from_another_branch_onto_another(sides: Sides) -> None:
     assert sides.at(one.id, "side") == replace(one, title="Of main")
 
 
-async def test_what_is_refused(sides: Sides) -> None:
-    world = sides.world
+async def test_what_is_refused(world: World, sides: Sides) -> None:
     one, later = world.nodes(2)
     before = await world.put(one)
     await world.put(later)

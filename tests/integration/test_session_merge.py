@@ -1,13 +1,12 @@
 """A merge, revert or cherry-pick with conflicts is kept in a session; its commit is the merge commit."""
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Any
 
 import pytest
-from integration.histories import git
-from integration.sides import Sides
+from integration.damage import differences
+from integration.histories import delete_branch, git
+from integration.pushes import OpenAgain
+from integration.sides import Sides, conflicts, resolve
 from integration.worlds import World
 from memotree_storage.commit.rebase import ConflictError
 from memotree_storage.commit.session_commit import NothingToCommitError
@@ -16,8 +15,6 @@ from memotree_storage.errors import InvalidInputError
 from memotree_storage.mirror.state_merge import FileConflictError
 from memotree_storage.mirror.tree_check import IncompleteChoiceError
 from memotree_storage.model.node import Node
-from memotree_storage.store import Store
-from memotree_storage.verify import Difference, verify
 
 from memotree.v1 import history_service_pb2 as history
 from memotree.v1 import session_service_pb2 as pb
@@ -25,23 +22,8 @@ from memotree.v1 import types_pb2
 
 pytestmark = pytest.mark.requirement("GIT-6")
 
-OpenAgain = Callable[[], AbstractAsyncContextManager[Store]]
 THEIRS = types_pb2.CONFLICT_SIDE_THEIRS
 OURS = types_pb2.CONFLICT_SIDE_OURS
-
-
-async def differences(world: World) -> list[Difference]:
-    return [found async for found in verify(world.store, world.workspace) if isinstance(found, Difference)]
-
-
-async def conflicts(world: World, session_id: str) -> list[types_pb2.Conflict]:
-    request = pb.ListConflictsRequest(workspace=world.workspace, session_id=session_id)
-    return list((await world.sessions.list_conflicts(request)).conflicts)
-
-
-async def resolve(world: World, session_id: str, **fields: Any) -> pb.Session:
-    request = pb.ResolveConflictsRequest(workspace=world.workspace, session_id=session_id, **fields)
-    return (await world.sessions.resolve_conflicts(request)).session
 
 
 async def session_of(world: World, session_id: str) -> pb.Session:
@@ -66,9 +48,8 @@ def parents(sides: Sides, commit_id: str) -> list[str]:
     return git(sides.world, "show", "-s", "--format=%P", commit_id).split()
 
 
-async def test_a_merge_is_resolved_in_its_session_and_committed_with_both_parents(sides: Sides) -> None:
+async def test_a_merge_is_resolved_in_its_session_and_committed_with_both_parents(world: World, sides: Sides) -> None:
     one, two, session_id = await forked(sides)
-    world = sides.world
     before = await world.head()
     session = await session_of(world, session_id)
     assert (session.conflict_count, session.merge_commit_id) == (1, sides.commit("side"))
@@ -76,7 +57,7 @@ async def test_a_merge_is_resolved_in_its_session_and_committed_with_both_parent
     assert (conflict.our_value.text, conflict.their_value.text) == ("Ours", "Theirs")
     with pytest.raises(ConflictError):
         await world.commit(session_id)
-    await resolve(world, session_id, resolutions=[{"node_id": one.id, "side": THEIRS}])
+    await resolve(world, session_id, {"node_id": one.id, "side": THEIRS})
     commit_id = await world.commit(session_id, "Merge side")
     assert parents(sides, commit_id) == [before, sides.commit("side")]
     assert sides.at(one.id) == replace(one, title="Theirs")
@@ -87,9 +68,8 @@ async def test_a_merge_is_resolved_in_its_session_and_committed_with_both_parent
     assert await differences(world) == []
 
 
-async def test_the_session_survives_a_restart(sides: Sides, again: OpenAgain) -> None:
+async def test_the_session_survives_a_restart(world: World, sides: Sides, again: OpenAgain) -> None:
     one, _, session_id = await forked(sides)
-    world = sides.world
     before, theirs = await world.head(), sides.commit("side")
     await world.store.close()
     async with again() as store:
@@ -101,9 +81,8 @@ async def test_the_session_survives_a_restart(sides: Sides, again: OpenAgain) ->
         assert sides.at(one.id) == replace(one, title="Ours")
 
 
-async def test_a_merge_is_committed_although_the_branch_has_moved(sides: Sides) -> None:
+async def test_a_merge_is_committed_although_the_branch_has_moved(world: World, sides: Sides) -> None:
     one, two, session_id = await forked(sides)
-    world = sides.world
     await resolve(world, session_id, others=THEIRS)
     moved = await world.put(replace(two, title="Later"))
     commit_id = await world.commit(session_id, "Merge side")
@@ -112,8 +91,7 @@ async def test_a_merge_is_committed_although_the_branch_has_moved(sides: Sides) 
     assert sides.at(two.id) == replace(two, title="Later", tags=("theirs",))
 
 
-async def test_the_same_merge_made_by_another_call_meanwhile(sides: Sides) -> None:
-    world = sides.world
+async def test_the_same_merge_made_by_another_call_meanwhile(world: World, sides: Sides) -> None:
     one = world.node()
     await sides.fork(one)
     await world.put(replace(one, tags=("theirs",)), branch="side")
@@ -128,8 +106,7 @@ async def test_the_same_merge_made_by_another_call_meanwhile(sides: Sides) -> No
     assert len(parents(sides, commit_id)) == 1
 
 
-async def test_a_merge_that_changes_no_node_is_still_recorded(sides: Sides) -> None:
-    world = sides.world
+async def test_a_merge_that_changes_no_node_is_still_recorded(world: World, sides: Sides) -> None:
     one = world.node()
     await sides.fork(one)
     for branch in ("main", "side"):
@@ -140,9 +117,8 @@ async def test_a_merge_that_changes_no_node_is_still_recorded(sides: Sides) -> N
     assert (await sides.preview()).already_merged
 
 
-async def test_a_merge_is_committed_whole(sides: Sides) -> None:
+async def test_a_merge_is_committed_whole(world: World, sides: Sides) -> None:
     one, two, session_id = await forked(sides)
-    world = sides.world
     await resolve(world, session_id, others=THEIRS)
     with pytest.raises(IncompleteChoiceError):
         await world.commit(session_id, specific_nodes=[two.id])
@@ -154,8 +130,7 @@ async def test_a_merge_is_committed_whole(sides: Sides) -> None:
     assert (sides.at(one.id), sides.at(two.id)) == (replace(one, title="Theirs"), two)
 
 
-async def test_changes_of_the_session_are_merged_too(sides: Sides) -> None:
-    world = sides.world
+async def test_changes_of_the_session_are_merged_too(world: World, sides: Sides) -> None:
     one, two = world.nodes(2)
     await sides.fork(one, two)
     await world.put(replace(one, title="Theirs"), replace(two, tags=("theirs",)), branch="side")
@@ -171,25 +146,21 @@ async def test_changes_of_the_session_are_merged_too(sides: Sides) -> None:
     assert sides.at(two.id) == replace(two, title="Of the session", tags=("theirs",))
 
 
-@pytest.mark.parametrize("side", [OURS, THEIRS])
-async def test_a_node_that_only_one_side_has_left(sides: Sides, side: int) -> None:
-    world = sides.world
-    one, two = world.nodes(2)
-    await sides.fork(one, two)
-    await world.put(replace(two, title="Changed"), delete=[one])
-    await world.put(replace(one, title="Changed"), delete=[two], branch="side")
+async def test_a_node_that_only_one_side_has_left(world: World, sides: Sides) -> None:
+    one, two, three, four = nodes = world.nodes(4)
+    changed = [replace(node, title="Changed") for node in nodes]
+    await sides.fork(*nodes)
+    await world.put(changed[1], changed[3], delete=[one, three])
+    await world.put(changed[0], changed[2], delete=[two, four], branch="side")
     session_id = await world.open()
-    assert (await sides.merge(session_id=session_id)).conflict_count == 2
-    await resolve(world, session_id, others=side)
+    assert (await sides.merge(session_id=session_id)).conflict_count == 4
+    await resolve(world, session_id, *({"node_id": node.id, "side": OURS} for node in (one, two)), others=THEIRS)
     await world.commit(session_id)
-    is_theirs = side == THEIRS
-    assert sides.at(one.id) == (replace(one, title="Changed") if is_theirs else None)
-    assert sides.at(two.id) == (None if is_theirs else replace(two, title="Changed"))
+    assert [sides.at(node.id) for node in nodes] == [None, changed[1], changed[2], None]
     assert await differences(world) == []
 
 
-async def test_other_files_come_along_and_clash(sides: Sides) -> None:
-    world = sides.world
+async def test_other_files_come_along_and_clash(world: World, sides: Sides) -> None:
     one = world.node()
     await sides.fork(one)
     await sides.write({"LICENCE": b"Theirs\n"}, onto="side")
@@ -206,12 +177,10 @@ async def test_other_files_come_along_and_clash(sides: Sides) -> None:
 
 
 @pytest.mark.own_store
-async def test_the_merged_commit_is_kept_while_the_session_is_open(sides: Sides) -> None:
+async def test_the_merged_commit_is_kept_while_the_session_is_open(world: World, sides: Sides) -> None:
     _, _, session_id = await forked(sides)
-    world = sides.world
     theirs = sides.commit("side")
-    request = history.DeleteBranchRequest(workspace=world.workspace, name="side")
-    await sides.history.delete_branch(request)
+    await delete_branch(sides.history, world, "side")
     for _ in range(2):
         await world.store.maintenance.tidy()
     assert theirs in git(world, "for-each-ref", "--format=%(objectname)", "refs/memotree/keep")
@@ -224,8 +193,7 @@ async def test_the_merged_commit_is_kept_while_the_session_is_open(sides: Sides)
     assert f"{session_id}." not in git(world, "for-each-ref", "refs/memotree/keep")
 
 
-async def test_a_squash_has_one_parent(sides: Sides) -> None:
-    world = sides.world
+async def test_a_squash_has_one_parent(world: World, sides: Sides) -> None:
     one = world.node()
     await sides.fork(one)
     await world.put(replace(one, title="Theirs"), branch="side")
@@ -235,8 +203,7 @@ async def test_a_squash_has_one_parent(sides: Sides) -> None:
     assert len(parents(sides, await world.commit(session_id))) == 1
 
 
-async def test_a_revert_and_a_cherry_pick_are_resolved_in_a_session(sides: Sides) -> None:
-    world = sides.world
+async def test_a_revert_and_a_cherry_pick_are_resolved_in_a_session(world: World, sides: Sides) -> None:
     one, two = world.nodes(2)
     await sides.fork(one, two)
     wrong = await world.put(replace(one, title="Wrong"), replace(two, tags=("wrong",)))

@@ -80,16 +80,9 @@ async def test_expanding_with_relations_shows_both_directions(wire: Wire) -> Non
     assert seen == {(True, child.id, "see there", "Leaf"), (False, root.id, "goes on", "Root")}
 
 
-@pytest.mark.requirement("CANVAS-1", "CANVAS-11")
-async def test_a_view_shows_roots_at_level_title_and_hides_nodes_that_were_never_expanded(wire: Wire) -> None:
-    root, _, _ = await family(wire)
-    other = await wire.create("Other")
-    assert await rendered(wire) == f"# Root [{root.id}] (+1)\n\n# Other [{other.id}]\n"
-
-
 @pytest.mark.requirement("CANVAS-2")
-async def test_collapsing_goes_back_to_title_and_hides_the_children(wire: Wire) -> None:
-    root, child, _ = await family(wire)
+async def test_collapsing_hides_the_children_and_recursively_forgets_the_levels_of_the_subtree(wire: Wire) -> None:
+    root, child, leaf = await family(wire)
     await wire("ExpandNode", revision=wire.session, node_id=root.id, include_children=True)
     await wire("ExpandNode", revision=wire.session, node_id=child.id, include_children=True)
     found = await wire("CollapseNode", revision=wire.session, node_id=root.id)
@@ -98,13 +91,7 @@ async def test_collapsing_goes_back_to_title_and_hides_the_children(wire: Wire) 
     assert await rendered(wire) == f"# Root [{root.id}] (+1)\n"
     again = await wire("ExpandNode", revision=wire.session, node_id=root.id, include_children=True)
     assert again.usage.nodes_expanded == 2, "the child has the level it had"
-
-
-@pytest.mark.requirement("CANVAS-2")
-async def test_collapsing_recursively_forgets_the_levels_of_the_whole_subtree(wire: Wire) -> None:
-    root, child, leaf = await family(wire)
-    for node in (root, child, leaf):
-        await wire("ExpandNode", revision=wire.session, node_id=node.id, include_children=True)
+    await wire("ExpandNode", revision=wire.session, node_id=leaf.id, include_children=True)
     await wire("CollapseNode", revision=wire.session, node_id=root.id, recursive=True)
     again = await wire("ExpandNode", revision=wire.session, node_id=root.id, include_children=True)
     assert again.usage.nodes_expanded == 1
@@ -179,9 +166,12 @@ async def test_a_deleted_node_of_a_view_is_reported_and_not_shown(wire: Wire) ->
     assert any(leaf.id in warning for warning in found.warnings)
 
 
-@pytest.mark.requirement("CANVAS-11")
-async def test_the_tree_comes_parents_first_with_depths_and_counts_what_it_leaves_out(wire: Wire) -> None:
+@pytest.mark.requirement("CANVAS-1", "CANVAS-11")
+async def test_the_tree_comes_parents_first_with_depths_and_a_new_view_shows_its_roots_by_title(wire: Wire) -> None:
     root, child, _ = await family(wire)
+    other = await wire.create("Other")
+    assert await rendered(wire) == f"# Root [{root.id}] (+1)\n\n# Other [{other.id}]\n"
+    await wire("DeleteNode", node_id=other.id)
     await wire.create("Second", parent_id=root.id)
     whole = [("Root", 0), ("Child", 1), ("Leaf", 2), ("Second", 1)]
     assert await wire.tree() == whole
