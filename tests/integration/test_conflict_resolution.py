@@ -52,26 +52,20 @@ async def clash(
     return ids
 
 
-async def test_a_side_is_taken(wire: Wire) -> None:
-    ids = await clash(wire, {"title": "Base"}, {"title": "Ours", "tags": ["our"]}, {"title": "Theirs"}, count=3)
+async def test_a_side_is_taken_and_the_other_fields_of_both_sides_stay(wire: Wire) -> None:
+    base = {"title": "Base", "attributes": {"kept": "1", "place": "roof"}}
+    ours = {"title": "Ours", "tags": ["our"], "attributes": {"kept": "2"}}
+    ids = await clash(wire, base, ours, {"title": "Theirs", "attributes": {"place": "cellar"}}, count=3)
+    assert (await wire.get(ids[0])).title == "Ours"
     sides = {OURS: "Ours", THEIRS: "Theirs", BASE: "Base"}
     chosen = [{"node_id": key, "field": "title", "side": side} for key, side in zip(ids, sides, strict=True)]
     answer = await resolve(wire, *chosen)
     assert (answer.session.conflict_count, answer.resolved_count) == (0, 3)
     await wire.commit()
-    nodes = [await wire.get(key, "main") for key in ids]
-    assert [(node.title, list(node.tags)) for node in nodes] == [(title, ["our"]) for title in sides.values()]
-
-
-async def test_the_other_fields_of_both_sides_stay(wire: Wire) -> None:
-    both = {"title": "t", "attributes": {"kept": "1", "place": "roof"}}
-    ours = {"title": "Ours", "attributes": {"kept": "2"}}
-    (node_id,) = await clash(wire, both, ours, {"title": "Theirs", "attributes": {"place": "cellar"}})
-    assert (await wire.get(node_id)).title == "Ours"
-    await resolve(wire, {"node_id": node_id, "side": THEIRS})
-    await wire.commit()
-    node = await wire.get(node_id, "main")
-    assert (node.title, node.attributes["kept"], node.attributes["place"]) == ("Theirs", "2", "cellar")
+    for key, title in zip(ids, sides.values(), strict=True):
+        node = await wire.get(key, "main")
+        assert (node.title, list(node.tags)) == (title, ["our"])
+        assert (node.attributes["kept"], node.attributes["place"]) == ("2", "cellar")
 
 
 async def test_every_field_of_a_node_at_once_and_values_of_ones_own(wire: Wire) -> None:
@@ -113,16 +107,9 @@ async def test_part_by_part(wire: Wire) -> None:
     await resolve(wire, {"node_id": node_id, "field": "content", "hunks": hunks})
     await wire.commit()
     expected = "# Big oven\n\nHeat it. Wait. Bake for three hours.\n\nServe warm.\n\nKeep it cold."
-    assert (await wire.get(node_id, "main")).content == expected
-
-
-async def test_the_summary_follows_a_content_that_was_chosen(wire: Wire) -> None:
-    node = await wire.create("Oven", content=TEXT)
-    await wire.commit()
-    calls = [("UpdateNode", {"node_id": node.id, "content": text}) for text in (OUR_TEXT, THEIR_TEXT)]
-    await rebased(wire, calls[:1], calls[1:])
-    await resolve(wire, {"node_id": node.id, "side": THEIRS})
-    assert "three hours" in (await wire.get(node.id)).summary
+    node = await wire.get(node_id, "main")
+    assert node.content == expected
+    assert "three hours" in node.summary, "the summary follows"
 
 
 async def test_an_edit_ends_a_conflict(wire: Wire) -> None:

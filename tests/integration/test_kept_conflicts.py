@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from integration.histories import git
-from integration.sides import Sides
+from integration.damage import differences
+from integration.histories import branch, git
+from integration.sides import Sides, changes, conflicts, rebase, resolve
 from integration.worlds import World
 from memotree_storage.commit.rebase import ConflictError
 from memotree_storage.commit.session_commit import NothingToCommitError
@@ -18,7 +19,6 @@ from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Archive, Node, new_id
 from memotree_storage.model.paths import entry_path
 from memotree_storage.model.text_merge import parts_of
-from memotree_storage.verify import Difference, verify
 
 from memotree.v1 import history_service_pb2 as history
 from memotree.v1 import session_service_pb2 as pb
@@ -30,32 +30,6 @@ OURS, THEIRS, BASE = types_pb2.CONFLICT_SIDE_OURS, types_pb2.CONFLICT_SIDE_THEIR
 SQUASH = history.MERGE_STYLE_SQUASH
 
 LINES = "one\ntwo\nthree\nfour\nfive"
-
-
-async def conflicts(world: World, session_id: str) -> list[types_pb2.Conflict]:
-    request = pb.ListConflictsRequest(workspace=world.workspace, session_id=session_id)
-    return list((await world.sessions.list_conflicts(request)).conflicts)
-
-
-async def resolve(world: World, session_id: str, *resolutions: dict[str, Any], **fields: Any) -> pb.Session:
-    request = pb.ResolveConflictsRequest(
-        workspace=world.workspace, session_id=session_id, resolutions=resolutions, **fields
-    )
-    return (await world.sessions.resolve_conflicts(request)).session
-
-
-async def rebase(world: World, session_id: str) -> pb.Session:
-    request = pb.RebaseSessionRequest(workspace=world.workspace, session_id=session_id, keep_conflicts=True)
-    return (await world.sessions.rebase_session(request)).session
-
-
-async def changes(world: World, session_id: str) -> list[pb.StagedChange]:
-    request = pb.ListChangesRequest(workspace=world.workspace, session_id=session_id)
-    return list((await world.sessions.list_changes(request)).changes)
-
-
-async def differences(world: World) -> list[Difference]:
-    return [found async for found in verify(world.store, world.workspace) if isinstance(found, Difference)]
 
 
 async def merging(sides: Sides, *nodes: tuple[Node, Node, Node], **fields: Any) -> str:
@@ -90,8 +64,7 @@ def content(sides: Sides, node: Node) -> str:
     return found.content
 
 
-async def test_a_choice_keeps_what_the_branch_has_changed_meanwhile(sides: Sides) -> None:
-    world = sides.world
+async def test_a_choice_keeps_what_the_branch_has_changed_meanwhile(world: World, sides: Sides) -> None:
     nodes = world.nodes(2, content=LINES)
     ours = [in_lines(one, ("two", "two of ours")) for one in nodes]
     theirs = [in_lines(one, ("two", "two of theirs")) for one in nodes]
@@ -106,8 +79,7 @@ async def test_a_choice_keeps_what_the_branch_has_changed_meanwhile(sides: Sides
         assert content(sides, one) == "one\ntwo of theirs\nthree\nfour\nfive, urgently mended"
 
 
-async def test_our_value_is_the_one_that_the_session_has(sides: Sides) -> None:
-    world = sides.world
+async def test_our_value_is_the_one_that_the_session_has(world: World, sides: Sides) -> None:
     one = world.node("Base")
     session_id = await merging(sides, titled(one))
     await world.put(replace(one, title="Third"))
@@ -120,16 +92,14 @@ async def test_our_value_is_the_one_that_the_session_has(sides: Sides) -> None:
         await world.commit(session_id)
 
 
-async def test_a_conflict_ends_when_the_branch_gets_the_same_value(sides: Sides) -> None:
-    world = sides.world
+async def test_a_conflict_ends_when_the_branch_gets_the_same_value(world: World, sides: Sides) -> None:
     one = world.node("Base")
     session_id = await merging(sides, titled(one))
     await world.put(replace(one, title="Theirs"))
     assert (await rebase(world, session_id)).conflict_count == 0
 
 
-async def test_a_node_in_conflict_that_the_branch_deletes_meanwhile(sides: Sides) -> None:
-    world = sides.world
+async def test_a_node_in_conflict_that_the_branch_deletes_meanwhile(world: World, sides: Sides) -> None:
     nodes = world.nodes(2)
     session_id = await merging(sides, *map(titled, nodes))
     await world.put(delete=nodes)
@@ -157,8 +127,7 @@ async def test_a_node_with_more_changes_that_the_branch_deletes_meanwhile(sides:
     assert sides.at(one.id) == (replace(theirs, title="Ours") if side == OURS else None)
 
 
-async def test_a_side_for_all_deletes_nothing(sides: Sides) -> None:
-    world = sides.world
+async def test_a_side_for_all_deletes_nothing(world: World, sides: Sides) -> None:
     top = world.node("Top")
     await sides.fork(top)
     child = world.node("Child", parent=top)
@@ -176,8 +145,7 @@ async def test_a_side_for_all_deletes_nothing(sides: Sides) -> None:
         assert (sides.at(top.id), sides.at(child.id)) == (top, child)
 
 
-async def test_new_nodes_that_are_below_each_other_do_not_come_in(sides: Sides) -> None:
-    world = sides.world
+async def test_new_nodes_that_are_below_each_other_do_not_come_in(world: World, sides: Sides) -> None:
     await sides.fork(world.node())
     one, two = world.nodes(2)
     pushed = [replace(one, parent_id=two.id), replace(two, parent_id=one.id)]
@@ -190,8 +158,7 @@ async def test_new_nodes_that_are_below_each_other_do_not_come_in(sides: Sides) 
             await world.commit(session_id)
 
 
-async def test_a_restore_of_what_the_session_has_deleted_is_an_edit(sides: Sides) -> None:
-    world = sides.world
+async def test_a_restore_of_what_the_session_has_deleted_is_an_edit(world: World, sides: Sides) -> None:
     one = world.node("One")
     before = await world.put(one)
     await world.put(replace(one, title="Changed"))
@@ -206,8 +173,7 @@ async def test_a_restore_of_what_the_session_has_deleted_is_an_edit(sides: Sides
     assert sides.at(one.id) == one
 
 
-async def test_one_choice_is_for_a_place_in_two_conflicts(sides: Sides) -> None:
-    world = sides.world
+async def test_one_choice_is_for_a_place_in_two_conflicts(world: World, sides: Sides) -> None:
     one, two, near, far = world.nodes(4)
     await sides.fork(one, two, near, far)
     await world.put(*(replace(each, parent_id=near.id) for each in (one, two)), delete=[far])
@@ -223,27 +189,24 @@ async def test_one_choice_is_for_a_place_in_two_conflicts(sides: Sides) -> None:
     assert await differences(world) == []
 
 
-async def test_a_side_for_all_does_not_depend_on_the_order_of_ids(sides: Sides) -> None:
-    world = sides.world
+async def test_a_side_for_all_does_not_depend_on_the_order_of_ids(world: World, sides: Sides) -> None:
     nodes = sorted(world.nodes(2), key=lambda node: node.id)
     for parent, child in (nodes, nodes[::-1]):
         three = world.node("Three")
         await world.put(parent, child, three)
-        branch = f"b-{parent.id}"
-        request = history.CreateBranchRequest(workspace=world.workspace, name=branch)
-        await sides.history.create_branch(request)
+        name = f"b-{parent.id}"
+        await branch(sides.history, world, name)
         await world.put(replace(child, parent_id=three.id), delete=[parent])
-        await world.put(replace(parent, title="Changed"), replace(child, parent_id=parent.id), branch=branch)
+        await world.put(replace(parent, title="Changed"), replace(child, parent_id=parent.id), branch=name)
         session_id = await world.open()
-        await sides.merge(branch, session_id=session_id)
+        await sides.merge(name, session_id=session_id)
         assert (await resolve(world, session_id, others=THEIRS)).conflict_count == 0
         await world.commit(session_id)
         assert sides.at(child.id) == replace(child, parent_id=parent.id)
         await world.put(delete=[child, parent, three])
 
 
-async def test_no_choice_gives_a_time_that_ends_before_it_begins(sides: Sides) -> None:
-    world = sides.world
+async def test_no_choice_gives_a_time_that_ends_before_it_begins(world: World, sides: Sides) -> None:
     one, two = nodes = world.nodes(2, attributes={"valid_to": "2025-01-01"})
     theirs = {"valid_from": "2022-01-01", "valid_to": "2025-01-01"}
     session_id = await merging(
@@ -268,8 +231,7 @@ async def test_no_choice_gives_a_time_that_ends_before_it_begins(sides: Sides) -
 
 
 @pytest.mark.requirement("GIT-7")
-async def test_a_revert_of_the_changes_of_one_agent(sides: Sides) -> None:
-    world = sides.world
+async def test_a_revert_of_the_changes_of_one_agent(world: World, sides: Sides) -> None:
     one, two = world.nodes(2)
     await world.put(one, author="alice")
     commit = await world.put(replace(one, title="Of bob"), two, author="bob")
@@ -289,8 +251,7 @@ async def test_a_change_in_conflict_lets_nothing_more_in_and_is_discarded_withou
     assert (await world.sessions.discard_changes(request)).session.conflict_count == 0
 
 
-async def test_a_file_that_the_branch_changed_too_is_no_dead_end(sides: Sides) -> None:
-    world = sides.world
+async def test_a_file_that_the_branch_changed_too_is_no_dead_end(world: World, sides: Sides) -> None:
     one = world.node()
     await sides.fork(one)
     await sides.write({"LICENCE": b"Theirs\n"}, onto="side")
@@ -306,8 +267,7 @@ async def test_a_file_that_the_branch_changed_too_is_no_dead_end(sides: Sides) -
     assert sides.at(one.id) == replace(one, title="Theirs")
 
 
-async def test_a_pick_whose_file_the_branch_has_by_now_commits_nothing(sides: Sides) -> None:
-    world = sides.world
+async def test_a_pick_whose_file_the_branch_has_by_now_commits_nothing(world: World, sides: Sides) -> None:
     await sides.fork(world.node())
     await sides.write({"LICENCE": b"Theirs\n"}, onto="side")
     session_id = await world.open()
@@ -317,8 +277,7 @@ async def test_a_pick_whose_file_the_branch_has_by_now_commits_nothing(sides: Si
         await world.commit(session_id)
 
 
-async def test_what_only_moved_below_a_restored_node_goes_back(sides: Sides) -> None:
-    world = sides.world
+async def test_what_only_moved_below_a_restored_node_goes_back(world: World, sides: Sides) -> None:
     root, away = world.nodes(2)
     before = await world.put(root, away)
     new = world.node("New", parent=root)
@@ -330,8 +289,7 @@ async def test_what_only_moved_below_a_restored_node_goes_back(sides: Sides) -> 
     assert (sides.at(away.id), sides.at(new.id)) == (away, None)
 
 
-async def test_the_conflicts_of_the_tree_are_gone_with_the_changes(sides: Sides) -> None:
-    world = sides.world
+async def test_the_conflicts_of_the_tree_are_gone_with_the_changes(world: World) -> None:
     parent, node, other = world.nodes(3)
     await world.put(parent, node, other)
     session_id = await world.open()
@@ -344,8 +302,7 @@ async def test_the_conflicts_of_the_tree_are_gone_with_the_changes(sides: Sides)
     assert await conflicts(world, session_id) == []
 
 
-async def test_our_side_of_a_content_keeps_what_they_alone_have_changed(sides: Sides) -> None:
-    world = sides.world
+async def test_our_side_of_a_content_keeps_what_they_alone_have_changed(world: World, sides: Sides) -> None:
     nodes = world.nodes(3, content=LINES)
     ours = [in_lines(one, ("two", "two of ours")) for one in nodes]
     theirs = [in_lines(one, ("two", "two of theirs"), ("five", "five of theirs")) for one in nodes]
@@ -358,8 +315,7 @@ async def test_our_side_of_a_content_keeps_what_they_alone_have_changed(sides: S
         assert content(sides, one) == "one\ntwo of ours\nthree\nfour\nfive of theirs"
 
 
-async def test_a_content_that_the_branch_took_back_is_still_a_choice(sides: Sides) -> None:
-    world = sides.world
+async def test_a_content_that_the_branch_took_back_is_still_a_choice(world: World, sides: Sides) -> None:
     nodes = world.nodes(2, content=LINES)
     ours = [in_lines(one, ("two", "two of ours")) for one in nodes]
     theirs = [in_lines(one, ("two", "two of theirs")) for one in nodes]
@@ -374,8 +330,7 @@ async def test_a_content_that_the_branch_took_back_is_still_a_choice(sides: Side
 
 
 @pytest.mark.own_store
-async def test_a_commit_of_the_rest_leaves_the_conflict_up_to_date(sides: Sides) -> None:
-    world = sides.world
+async def test_a_commit_of_the_rest_leaves_the_conflict_up_to_date(world: World, sides: Sides) -> None:
     one, two = world.nodes(2, content=LINES)
     await sides.fork(one, two)
     ours = replace(one, content=LINES.replace("two", "two of ours"))
@@ -398,8 +353,7 @@ async def test_a_commit_of_the_rest_leaves_the_conflict_up_to_date(sides: Sides)
     assert content(sides, one) == "one\ntwo of theirs\nthree\nfour\nfive, mended"
 
 
-async def test_ours_is_the_branch_in_all_conflicts_of_a_merge(sides: Sides) -> None:
-    world = sides.world
+async def test_ours_is_the_branch_in_all_conflicts_of_a_merge(world: World, sides: Sides) -> None:
     one, two = world.nodes(2)
     await sides.fork(one, two)
     await world.put(replace(one, title="One of main"))
@@ -416,8 +370,7 @@ async def test_ours_is_the_branch_in_all_conflicts_of_a_merge(sides: Sides) -> N
     assert sides.at(two.id) == replace(two, title="Two of side")
 
 
-async def test_a_missing_parent_is_restored_into_the_session(sides: Sides) -> None:
-    world = sides.world
+async def test_a_missing_parent_is_restored_into_the_session(world: World, sides: Sides) -> None:
     top = world.node("Top")
     before = await sides.fork(top)
     below = world.node("Below", parent=top)
@@ -439,8 +392,7 @@ async def test_a_missing_parent_is_restored_into_the_session(sides: Sides) -> No
 
 
 @pytest.mark.own_store
-async def test_an_archive_in_conflict_that_the_branch_deletes_meanwhile(sides: Sides) -> None:
-    world = sides.world
+async def test_an_archive_in_conflict_that_the_branch_deletes_meanwhile(world: World, sides: Sides) -> None:
     archive = Archive(new_id(), "plans", "an-agent", attributes={"colour": "red"})
     await sides.fork(archive)
     await world.put(replace(archive, attributes={"colour": "blue"}))
@@ -458,8 +410,7 @@ async def test_an_archive_in_conflict_that_the_branch_deletes_meanwhile(sides: S
     assert sides.at(archive.id) == theirs
 
 
-async def test_a_stale_session_follows_the_branch(sides: Sides) -> None:
-    world = sides.world
+async def test_a_stale_session_follows_the_branch(world: World) -> None:
     one, two = world.nodes(2)
     await world.put(one, two)
     session_id = await world.open()

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from integration.pushes import session_of
+from integration.sides import changes
 from integration.worlds import World
 from memotree_storage.commit.rebase import ConflictError
 
@@ -22,9 +23,7 @@ async def commit(world: World, session_id: str, *node_ids: str) -> session_servi
 
 
 async def conflicts(world: World, session_id: str) -> dict[str, list[Any]]:
-    request = session_service_pb2.ListChangesRequest(workspace=world.workspace, session_id=session_id)
-    found = (await world.sessions.list_changes(request)).changes
-    return {change.node_id: list(change.conflicts) for change in found}
+    return {change.node_id: list(change.conflicts) for change in await changes(world, session_id)}
 
 
 async def move(world: World, session_id: str, **fields: Any) -> None:
@@ -51,25 +50,13 @@ async def test_a_change_below_a_node_that_others_deleted_is_told_until_it_is_mov
     assert moved.id in await world.alive(await world.head())
 
 
-async def test_a_cycle_of_both_sides_is_told(world: World) -> None:
-    one, two, other = world.nodes(3)
-    await world.put(one, two, other)
-    session_id = await world.open()
-    await world.stage(session_id, replace(one, parent_id=two.id), replace(other, title="Other"))
-    await world.put(replace(two, parent_id=one.id))
-    made = await commit(world, session_id, other.id)
-    assert len(made.warnings) == 1
-    ((found,),) = (await conflicts(world, session_id)).values()
-    assert "cycle" in found.description
-
-
 async def test_a_conflict_is_told_until_it_is_ended_by_whatever_edit_does_that(world: World) -> None:
     one, two, other = world.nodes(3)
     await world.put(one, two, other)
     session_id = await world.open()
     await world.stage(session_id, replace(one, parent_id=two.id), replace(other, title="Other"))
     await world.put(replace(two, parent_id=one.id))
-    await commit(world, session_id, other.id)
+    assert len((await commit(world, session_id, other.id)).warnings) == 1
     nodes = NodeOperations(world.store, world.pages, world.limits)
     fields = {"workspace": world.workspace, "session_id": session_id}
     await nodes.update_node(node_service_pb2.UpdateNodeRequest(**fields, node_id=one.id, title="Of another title"))
@@ -98,37 +85,18 @@ async def test_a_conflict_ends_when_the_other_change_is_discarded(world: World) 
     assert not (await session_of(world, session_id)).has_conflicts
 
 
-async def test_a_field_that_both_sides_changed_is_told_with_its_values(world: World) -> None:
-    node, other = world.nodes(2)
-    await world.put(node, other)
-    session_id = await world.open()
-    await world.stage(session_id, replace(node, title="Ours"), replace(other, title="Other"))
-    await world.put(replace(node, title="Theirs"))
-    await commit(world, session_id, other.id)
-    ((found,),) = (await conflicts(world, session_id)).values()
-    assert (found.node_id, found.field) == (node.id, "title")
-    values = (found.base_value, found.our_value, found.their_value)
-    assert [value.text for value in values] == [node.title, "Ours", "Theirs"]
-
-
-async def test_only_the_changes_that_do_not_fit_are_told(world: World) -> None:
+async def test_only_a_change_that_does_not_fit_is_told_with_its_values(world: World) -> None:
     torn, fits, other = world.nodes(3)
     await world.put(torn, fits, other)
     session_id = await world.open()
     await world.stage(session_id, *(replace(node, title="Ours") for node in (torn, fits, other)))
-    await world.put(replace(torn, title="Theirs"))
-    await commit(world, session_id, other.id)
+    await world.put(replace(torn, title="Theirs"), replace(fits, content="Theirs."))
+    made = await commit(world, session_id, other.id)
+    assert all(torn.id in warning and fits.id not in warning for warning in made.warnings)
     told = await conflicts(world, session_id)
     assert {node_id: len(found) for node_id, found in told.items()} == {torn.id: 1, fits.id: 0}
-
-
-async def test_changes_that_fit_are_told_as_before(world: World) -> None:
-    node, other = world.nodes(2)
-    await world.put(node, other)
-    session_id = await world.open()
-    await world.stage(session_id, replace(node, title="Ours"), replace(other, title="Other"))
-    await world.put(replace(node, content="Theirs."))
-    made = await commit(world, session_id, other.id)
-    assert list(made.warnings) == []
-    assert (await conflicts(world, session_id)) == {node.id: []}
-    await commit(world, session_id)
+    (found,) = told[torn.id]
+    assert (found.node_id, found.field) == (torn.id, "title")
+    values = (found.base_value, found.our_value, found.their_value)
+    assert [value.text for value in values] == [torn.title, "Ours", "Theirs"]
+    await commit(world, session_id, fits.id)
