@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
     The tests sync thousands of commits that nothing needs after the run.
     """
     leave_models_unbuilt()
-    if config.option.randomly_seed == "default":
+    if getattr(config.option, "randomly_seed", "") == "default":
         config.option.randomly_seed = config.pluginmanager.get_plugin("campaigns").SEED
     if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))

@@ -202,7 +202,6 @@ async def shared_store(
 def world_store(request: pytest.FixtureRequest) -> Store:
     """The shared store; one of its own for a test that names it or its database, or is marked ``own_store``."""
     own = request.node.get_closest_marker("own_store") or {"store", "database_url"} & {*request.fixturenames}
-    own = own or not os.environ.get("MEMOTREE_TEST_SHARED")
     found: Store = request.getfixturevalue("store" if own else "shared_store")
     return found
 
