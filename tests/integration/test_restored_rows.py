@@ -28,7 +28,7 @@ from memotree.memory import MemoryOperations
 from memotree.v1 import memory_service_pb2, session_service_pb2, workspace_service_pb2
 from memotree.workspaces import WorkspaceOperations
 
-pytestmark = pytest.mark.requirement("GIT-11", "USE-8")
+pytestmark = [pytest.mark.requirement("GIT-11", "USE-8"), pytest.mark.own_store]
 
 
 async def remember(world: World, text: str, request_id: str) -> memory_service_pb2.RememberResponse:
