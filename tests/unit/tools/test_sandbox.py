@@ -36,6 +36,13 @@ needs_bubblewrap = pytest.mark.skipif(find_sandbox() is None, reason="this machi
 
 
 @pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A folder on disk: a sandbox has a /dev of its own, so it does not see the files of tests in /dev/shm."""
+    with tempfile.TemporaryDirectory(prefix="memotree-sandbox-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
 def secret(tmp_path: Path) -> Path:
     """A folder of a server, with a key."""
     (tmp_path / "data").mkdir()
