@@ -94,14 +94,16 @@ def check_target(target: ErasureTarget) -> None:
     """
     if sum(map(bool, (target.node_id, target.archive_id, target.text))) != 1:
         raise InvalidErasureError.at("target", "names none or several; give one of a node, an archive or a text.")
-    for number, name in enumerate(target.fields):
+    for name in target.fields:
         if name not in FIELDS and not (name.startswith(ATTRIBUTE) and name != ATTRIBUTE):
             known = ", ".join(FIELDS)
             raise InvalidErasureError.at(
-                f"fields[{number}]", f"{name[:40]!r} is no field that can be erased; give {known} or attributes.<name>."
+                "target.fields", f"{name[:40]!r} is no field that can be erased; give {known} or attributes.<name>."
             )
     if target.text and not LEAST_TEXT <= len(target.text) <= MOST_TEXT:
-        raise InvalidErasureError.at("text", f"has {len(target.text)} characters; give {LEAST_TEXT} to {MOST_TEXT}.")
+        raise InvalidErasureError.at(
+            "target.text", f"has {len(target.text)} characters; give {LEAST_TEXT} to {MOST_TEXT}."
+        )
 
 
 @dataclass(frozen=True, slots=True)
