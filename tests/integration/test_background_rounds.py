@@ -9,6 +9,8 @@ from memotree_storage.git.repository import GitRepository
 from memotree_storage.maintenance import background
 from memotree_storage.model.node import new_id
 
+pytestmark = pytest.mark.own_store
+
 
 async def test_packing_a_workspace_that_was_deleted_meanwhile_is_no_failure(
     world: World, monkeypatch: pytest.MonkeyPatch

@@ -28,7 +28,7 @@ from memotree.v1 import maintenance_service_pb2 as maintenance_pb
 from memotree.v1 import node_service_pb2, workspace_service_pb2
 from memotree.workspaces import WorkspaceOperations
 
-pytestmark = pytest.mark.requirement("STORE-4", "STORE-8")
+pytestmark = [pytest.mark.requirement("STORE-4", "STORE-8"), pytest.mark.own_store]
 
 
 def run_git(folder: Path, *arguments: str) -> None:
@@ -321,7 +321,6 @@ async def test_a_commit_looks_only_at_those_that_depend_on_it(world: World) -> N
     assert {found.node_id for found in await differences(world)} == {node.id for node in orphans}
 
 
-@pytest.mark.own_store
 @pytest.mark.requirement("STORE-6")
 async def test_no_hash_table_is_made_for_the_rows_that_postgresql_expects_of_a_recursion(world: World) -> None:
     """It expects trillions of some thousand nodes, and a table with room for them takes minutes to make."""

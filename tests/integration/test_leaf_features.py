@@ -69,6 +69,7 @@ async def test_the_stored_features_of_every_committed_content_equal_those_of_its
     assert np.all(np.diff(few.terms.astype(np.int64)) > 0)
 
 
+@pytest.mark.own_store
 async def test_no_features_are_loaded_for_missing_versions(world: World) -> None:
     async with world.store.database.connection() as conn:
         assert await leaf_features.load(conn, 1, [1, 2, 3]) == {}
