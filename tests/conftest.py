@@ -32,6 +32,10 @@ def pytest_configure(config: pytest.Config) -> None:
     The tests sync thousands of commits that nothing needs after the run.
     """
     leave_models_unbuilt()
+    structlog.configure(
+        processors=[structlog.processors.format_exc_info, structlog.processors.KeyValueRenderer(["event"])],
+        logger_factory=structlog.stdlib.LoggerFactory(),  # pytest shows it; a stream may be closed before a thread ends
+    )
     if getattr(config.option, "randomly_seed", "") == "default":
         config.option.randomly_seed = config.pluginmanager.get_plugin("campaigns").SEED
     if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM:
