@@ -16,7 +16,7 @@ ON_SYSTEM_POSTGRES := $(addprefix tests/integration/,test_commits.py test_search
 # The tests start hundreds of processes; each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run demo test test-all test-times campaign shake lint format proto docs site bench bench-peers plots recall-bench clean
+.PHONY: help run demo test test-all test-times campaign shake lint lint-types lint-form lint-docs format proto docs site bench bench-peers plots recall-bench clean
 
 help:                     ## Show the targets
 	@grep -hE '^[a-z-]+: .*## ' $(MAKEFILE_LIST) | sort | awk 'BEGIN {FS = ":.*## "} {printf "%-12s %s\n", $$1, $$2}'
@@ -53,14 +53,20 @@ campaign: $(WEIGHTS)      ## Try random inputs, kills and power cuts for long: m
 shake: $(WEIGHTS)         ## Run the tests under random delays, and beside busy processes: make shake SEED=7 BUSY=4 ON=tests/crash
 	@$(BIN)/python tests/shake --seed "$(SEED)" --busy $(or $(BUSY),0) -- $(SPREAD) $(ON)
 
-lint: $(STAMP)            ## Check style, types, layers, the wire contract, what is generated, and the documentation
+lint: lint-types lint-form lint-docs ## Check style, types, layers, the wire contract, what is generated, and the documentation
+
+lint-types: $(STAMP)
+	@$(BIN)/mypy
+
+lint-form: $(STAMP)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
 	@PYTHONPATH=storage $(BIN)/lint-imports --no-cache
 	@$(BIN)/buf lint
 	@test ! -x $(BIN)/hadolint || $(BIN)/hadolint Dockerfile
 	@$(BIN)/python proto/generate.py --check
+
+lint-docs: $(STAMP)
 	@$(BIN)/python -m memotree.server.reference --check
 	@$(BIN)/python docs/pages --check
 	@$(BIN)/python docs/site/build.py --without-diagrams --out dist/site-check
