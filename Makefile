@@ -41,7 +41,8 @@ test: $(WEIGHTS)          ## Run the tests on all processors, without those that
 	@$(PYTEST) -m "not campaign"
 
 test-all: $(WEIGHTS)      ## Run all tests, and a part once more on a PostgreSQL of the machine if there is one
-	@$(PYTEST) --durations 10
+	@$(PYTEST) --durations 10 -m "not campaign"
+	@$(PYTEST) --durations 10 -m campaign
 	@MEMOTREE_TEST_POSTGRES=system $(PYTEST) $(ON_SYSTEM_POSTGRES)
 
 test-times: $(WEIGHTS)    ## Show which tests, files, fixtures and starts of processes take the time: make test-times TOP=40

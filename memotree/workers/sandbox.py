@@ -127,7 +127,7 @@ def _emptying(emptied: Sequence[str], shown: Sequence[str]) -> Iterator[str]:
     """
     links: dict[str, str] = {}
     ends = {_follow(path, links) for path in shown}
-    is_empty = dict.fromkeys(emptied, True)
+    is_empty = dict.fromkeys((*emptied, _MEMORY), True)
     for place in sorted({*emptied, *ends}):  # a folder comes before what is in it
         if place in emptied:
             yield from ("--tmpfs", place)

@@ -19,6 +19,7 @@ from memotree_storage.verify import verify
 from memotree_storage.verify.report import Difference
 from model_answers import Fault
 from psycopg.conninfo import conninfo_to_dict
+from structlog.testing import capture_logs
 
 from memotree.composition import open_store_and_models
 from memotree.models.builtin import WordllamaEmbedder
@@ -148,19 +149,19 @@ async def test_another_model_in_the_settings_changes_nothing_until_a_reindex_and
 
 @pytest.mark.requirement("STORE-7")
 async def test_a_start_without_the_model_of_the_index_computes_all_vectors_again(
-    begin: Begin, pages: PageTokens, limits: ServiceLimits, capsys: pytest.CaptureFixture[str]
+    begin: Begin, pages: PageTokens, limits: ServiceLimits
 ) -> None:
     async with ModelEndpoint() as endpoint, begin(**endpoint.settings("embedding")) as (store, _):
         assert store.embedder.model == EMBEDDING_MODEL, "a new server has the model of its settings"
         world = await World.create(store, pages, limits)
         commit_id = await world.put(world.node("Roses", content="Roses need water."))
         assert await nearest(store, world, commit_id, "roses need water") == "Roses"
-    capsys.readouterr()
-    async with begin() as (store, _):
-        assert store.embedder.model == WordllamaEmbedder().model
-        assert "memotree reindex --embedding" in capsys.readouterr().out
-        assert await nearest(store, world, commit_id, "roses need water") == "Roses"
-        assert await differences(store, world) == []
+    with capture_logs() as lines:
+        async with begin() as (store, _):
+            assert store.embedder.model == WordllamaEmbedder().model
+            assert "memotree reindex --embedding" in str(lines)
+            assert await nearest(store, world, commit_id, "roses need water") == "Roses"
+            assert await differences(store, world) == []
 
 
 async def test_the_local_embedding_model_finds_what_is_said_in_other_words(

@@ -341,6 +341,15 @@ def test_a_folder_of_temporary_files_is_emptied_wherever_it_is(tmp_path: Path, m
     assert ("--remount-ro", str(temporary)) in options_of(Sandbox("bwrap"), "--remount-ro")
 
 
+def test_what_is_needed_is_shown_in_the_memory_of_the_sandbox_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "site").mkdir()
+    monkeypatch.setattr(module, "_MEMORY", str(tmp_path))
+    site = str(tmp_path / "site")
+    assert ("--ro-bind", site, site) in options_of(Sandbox("bwrap"), "--ro-bind", PYTHONPATH=site)
+
+
 def test_links_that_lead_to_what_is_needed_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "real" / "site").mkdir(parents=True)
     (tmp_path / "one").symlink_to("two")
