@@ -6,7 +6,7 @@ from integration.worlds import World
 
 from memotree.v1 import session_service_pb2 as pb
 
-pytestmark = pytest.mark.requirement("CANVAS-15")
+pytestmark = [pytest.mark.requirement("CANVAS-15"), pytest.mark.own_store]
 
 
 async def test_a_detached_session_is_read_and_discarded_as_a_whole_only(wire: Wire) -> None:
@@ -28,7 +28,6 @@ async def test_a_detached_session_is_read_and_discarded_as_a_whole_only(wire: Wi
     assert (found.state, found.change_count) == (pb.SESSION_STATE_DISCARDED, 0)
 
 
-@pytest.mark.own_store
 async def test_what_an_expired_session_staged_is_deleted_by_the_maintenance_or_by_discarding_it(world: World) -> None:
     named = {}
     for name in ("kept", "discarded"):

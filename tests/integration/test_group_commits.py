@@ -30,7 +30,7 @@ from memotree_storage.postgres.tree import Snapshot, State
 from memotree.history import HistoryOperations
 from memotree.v1 import session_service_pb2 as sessions_pb
 
-pytestmark = pytest.mark.requirement("CANVAS-8")
+pytestmark = [pytest.mark.requirement("CANVAS-8"), pytest.mark.own_store]
 
 DEADLINE = 60.0
 
@@ -119,7 +119,6 @@ async def test_commits_that_wait_share_a_pack_and_each_is_a_commit_of_its_own(
     assert await differences(world.store, world.workspace) == []
 
 
-@pytest.mark.own_store
 async def test_a_commit_in_a_group_sends_few_statements_of_its_own(world: World) -> None:
     """Those that all share (the workspace, the refs, the branch's head and its line, the transaction) are sent once."""
     counts = []

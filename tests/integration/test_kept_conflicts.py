@@ -24,7 +24,7 @@ from memotree.v1 import history_service_pb2 as history
 from memotree.v1 import session_service_pb2 as pb
 from memotree.v1 import types_pb2
 
-pytestmark = pytest.mark.requirement("GIT-6")
+pytestmark = [pytest.mark.requirement("GIT-6"), pytest.mark.own_store]
 
 OURS, THEIRS, BASE = types_pb2.CONFLICT_SIDE_OURS, types_pb2.CONFLICT_SIDE_THEIRS, types_pb2.CONFLICT_SIDE_BASE
 SQUASH = history.MERGE_STYLE_SQUASH
@@ -329,7 +329,6 @@ async def test_a_content_that_the_branch_took_back_is_still_a_choice(world: Worl
     assert [sides.at(one.id) for one in nodes] == [nodes[0], theirs[1]]
 
 
-@pytest.mark.own_store
 async def test_a_commit_of_the_rest_leaves_the_conflict_up_to_date(world: World, sides: Sides) -> None:
     one, two = world.nodes(2, content=LINES)
     await sides.fork(one, two)
@@ -391,7 +390,6 @@ async def test_a_missing_parent_is_restored_into_the_session(world: World, sides
     assert (sides.at(top.id), sides.at(below.id)) == (top, below)
 
 
-@pytest.mark.own_store
 async def test_an_archive_in_conflict_that_the_branch_deletes_meanwhile(world: World, sides: Sides) -> None:
     archive = Archive(new_id(), "plans", "an-agent", attributes={"colour": "red"})
     await sides.fork(archive)

@@ -24,7 +24,7 @@ from memotree.memory import MemoryOperations
 from memotree.v1 import history_service_pb2, memory_service_pb2, node_service_pb2, workspace_service_pb2
 from memotree.workspaces import WorkspaceOperations
 
-pytestmark = pytest.mark.requirement("STORE-9", "STORE-2")
+pytestmark = [pytest.mark.requirement("STORE-9", "STORE-2"), pytest.mark.own_store]
 
 WRITERS: Final = (
     *((refs, name) for name in ("put_ref", "delete_ref", "set_refs")),
@@ -120,7 +120,6 @@ async def test_while_a_workspace_is_held_its_branches_are_looked_up(world: World
     assert sent == [], "another workspace may be held"
 
 
-@pytest.mark.own_store
 async def test_what_is_deleted_or_renamed_is_not_found_under_its_name(
     world: World, nodes: Nodes, history: HistoryOperations
 ) -> None:
@@ -158,7 +157,6 @@ async def test_a_session_is_looked_up_each_time(world: World, nodes: Nodes) -> N
     assert await title(nodes, node.id) == "first"
 
 
-@pytest.mark.own_store
 async def test_rows_of_a_workspace_are_written_only_while_it_is_held(
     world: World, history: HistoryOperations, monkeypatch: pytest.MonkeyPatch
 ) -> None:

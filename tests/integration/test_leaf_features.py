@@ -20,6 +20,8 @@ from memotree.forest.recall.recall import Recall
 from memotree.models.gateway import Models
 from memotree.v1 import forest_service_pb2
 
+pytestmark = pytest.mark.own_store
+
 
 async def listed(
     world: World, commit: str, session: str | None = None, archives: set[str] | None = None
@@ -69,7 +71,6 @@ async def test_the_stored_features_of_every_committed_content_equal_those_of_its
     assert np.all(np.diff(few.terms.astype(np.int64)) > 0)
 
 
-@pytest.mark.own_store
 async def test_no_features_are_loaded_for_missing_versions(world: World) -> None:
     async with world.store.database.connection() as conn:
         assert await leaf_features.load(conn, 1, [1, 2, 3]) == {}
@@ -84,7 +85,6 @@ async def test_each_version_keeps_its_own_features(world: World) -> None:
     assert (await loaded(world, await listed(world, after)))[node.id].length == len(["a", "second", "and", "longer"])
 
 
-@pytest.mark.own_store
 @pytest.mark.requirement("STORE-4")
 async def test_lost_features_are_named_and_computed_again(world: World) -> None:
     node = world.node("A", content="first")
@@ -116,7 +116,6 @@ _GARBAGE = {
 }
 
 
-@pytest.mark.own_store
 @pytest.mark.requirement("STORE-4")
 async def test_damaged_features_are_never_used_and_mended_by_the_first_recall_that_misses_them(world: World) -> None:
     """A recall makes those of the leaves that it misses from their texts, and has them stored again."""

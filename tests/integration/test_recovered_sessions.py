@@ -21,7 +21,7 @@ from memotree.canvas.conflict_resolution import ConflictResolution
 from memotree.sessions import SessionOperations
 from memotree.v1 import node_service_pb2, session_service_pb2
 
-pytestmark = pytest.mark.requirement("CANVAS-8", "STORE-2")
+pytestmark = [pytest.mark.requirement("CANVAS-8", "STORE-2"), pytest.mark.own_store]
 
 
 async def commit_and_lose(world: World, session_id: str, monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:

@@ -31,6 +31,8 @@ from memotree_storage.store import Store, WorkspaceSetAsideError
 from memotree.history import HistoryOperations
 from memotree.v1 import history_service_pb2 as history_pb
 
+pytestmark = pytest.mark.own_store
+
 
 async def names(store: Store) -> dict[str, str]:
     async with store.database.connection() as conn:
@@ -308,7 +310,6 @@ async def test_a_copied_commit_is_not_mistaken_for_the_sessions_own(world: World
 # --- what is left behind ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.own_store
 async def test_refs_that_protect_bases_of_sessions_that_were_never_created_are_deleted(world: World) -> None:
     """They are deleted in the second round, because a session that is being opened has its ref before its row."""
     session, head = await world.open(), await world.head()
@@ -322,7 +323,6 @@ async def test_refs_that_protect_bases_of_sessions_that_were_never_created_are_d
     assert f"{KEEP_PREFIX}{session}" in refs
 
 
-@pytest.mark.own_store
 async def test_a_session_of_a_deleted_branch_expires_and_its_line_is_collected(world: World) -> None:
     start = await world.put(world.node("Start"))
     await world.put(world.node("Onwards"))
@@ -343,7 +343,6 @@ async def test_a_session_of_a_deleted_branch_expires_and_its_line_is_collected(w
     assert await differences(world.store, world.workspace) == []
 
 
-@pytest.mark.own_store
 async def test_commits_whose_refs_are_not_mirrored_yet_are_not_collected(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,7 +363,6 @@ async def test_commits_whose_refs_are_not_mirrored_yet_are_not_collected(
     assert await differences(world.store, world.workspace) == []
 
 
-@pytest.mark.own_store
 async def test_views_of_closed_sessions_are_deleted(world: World) -> None:
     session = await world.open()
     insert = "insert into work.view (workspace_id, scope, name) values (%s, %s, 'v')"
@@ -380,7 +378,6 @@ async def test_views_of_closed_sessions_are_deleted(world: World) -> None:
 # --- the background --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.own_store
 async def test_a_stop_waits_for_a_repack(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
 
@@ -400,7 +397,6 @@ async def test_a_stop_waits_for_a_repack(world: World, monkeypatch: pytest.Monke
     assert ended.is_set()
 
 
-@pytest.mark.own_store
 async def test_refs_are_packed_in_the_background_when_they_are_many_files(
     world: World, history: HistoryOperations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -423,7 +419,6 @@ async def test_refs_are_packed_in_the_background_when_they_are_many_files(
     assert {"refs/heads/one", "refs/heads/two", "refs/heads/three"} <= world.repository.refs().keys()
 
 
-@pytest.mark.own_store
 async def test_a_stop_ends_background_work_even_if_the_first_cancellation_is_lost(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

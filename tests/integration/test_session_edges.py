@@ -21,6 +21,8 @@ from memotree.v1 import node_service_pb2, types_pb2, workspace_service_pb2
 from memotree.v1 import session_service_pb2 as sessions_pb
 from memotree.workspaces import WorkspaceOperations
 
+pytestmark = pytest.mark.own_store
+
 DEADLINE = 60.0
 
 

@@ -20,7 +20,7 @@ from memotree.v1 import history_service_pb2 as history
 from memotree.v1 import session_service_pb2 as pb
 from memotree.v1 import types_pb2
 
-pytestmark = pytest.mark.requirement("GIT-6")
+pytestmark = [pytest.mark.requirement("GIT-6"), pytest.mark.own_store]
 
 THEIRS = types_pb2.CONFLICT_SIDE_THEIRS
 OURS = types_pb2.CONFLICT_SIDE_OURS
@@ -176,7 +176,6 @@ async def test_other_files_come_along_and_clash(world: World, sides: Sides) -> N
         await world.commit(clashing)
 
 
-@pytest.mark.own_store
 async def test_the_merged_commit_is_kept_while_the_session_is_open(world: World, sides: Sides) -> None:
     _, _, session_id = await forked(sides)
     theirs = sides.commit("side")

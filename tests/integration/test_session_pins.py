@@ -9,7 +9,7 @@ from memotree_storage.model.workspace import KEEP_PREFIX
 
 from memotree.v1 import session_service_pb2 as sessions_pb
 
-pytestmark = pytest.mark.requirement("CANVAS-8")
+pytestmark = [pytest.mark.requirement("CANVAS-8"), pytest.mark.own_store]
 
 
 @pytest.fixture

@@ -21,6 +21,8 @@ from memotree.canvas import NodeOperations
 from memotree.history import HistoryOperations
 from memotree.v1 import history_service_pb2, node_service_pb2
 
+pytestmark = pytest.mark.own_store
+
 
 @pytest.mark.requirement("STORE-4")
 async def test_stores_that_agree_have_no_differences_and_progress_ends_with_everything_done(lived_in: World) -> None:
@@ -131,7 +133,6 @@ DAMAGE = {
 """Statements that damage the mirror, each with the kinds of the differences; those of points are in the index."""
 
 
-@pytest.mark.own_store
 @pytest.mark.requirement("STORE-4")
 async def test_damage_of_the_mirror_is_named_and_repaired(lived_in: World) -> None:
     missed = {}
@@ -146,7 +147,6 @@ async def test_damage_of_the_mirror_is_named_and_repaired(lived_in: World) -> No
     assert await differences(lived_in) == []
 
 
-@pytest.mark.own_store
 @pytest.mark.requirement("STORE-4")
 async def test_a_wrong_row_is_reported_with_its_commit_node_and_field_and_not_answered_from_memory(
     world: World,
@@ -164,7 +164,6 @@ async def test_a_wrong_row_is_reported_with_its_commit_node_and_field_and_not_an
     assert world.store.generations[world.workspace] > generation
 
 
-@pytest.mark.own_store
 @pytest.mark.requirement("STORE-4")
 async def test_wrong_counts_are_reported_with_their_terms_and_the_right_counts_up_to_a_few(world: World) -> None:
     await world.put(world.node("Many", content=" ".join(f"word{number}" for number in range(500))))
@@ -184,7 +183,6 @@ async def test_wrong_counts_are_reported_with_their_terms_and_the_right_counts_u
     assert "more terms" in found[-1].description
 
 
-@pytest.mark.own_store
 async def test_versions_that_wait_to_be_indexed_are_no_differences_and_hide_no_wrong_count(world: World) -> None:
     await world.store.indexer.current(world.workspace)
     await world.store.indexer.stop()
@@ -196,7 +194,6 @@ async def test_versions_that_wait_to_be_indexed_are_no_differences_and_hide_no_w
     assert found.what == "term"
 
 
-@pytest.mark.own_store
 async def test_what_the_server_remembers_wrongly_is_named_and_forgotten(world: World) -> None:
     nodes = NodeOperations(world.store, world.pages, world.limits)
     node = world.node("Right")
@@ -212,7 +209,6 @@ async def test_what_the_server_remembers_wrongly_is_named_and_forgotten(world: W
     assert await differences(world) == []
 
 
-@pytest.mark.own_store
 async def test_a_node_that_is_read_while_its_rows_are_rebuilt_is_not_remembered(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

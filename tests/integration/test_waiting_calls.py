@@ -22,7 +22,7 @@ from memotree.canvas import NodeOperations
 from memotree.v1 import node_service_pb2, session_service_pb2, workspace_service_pb2
 from memotree.workspaces import WorkspaceOperations
 
-pytestmark = pytest.mark.requirement("STORE-8")
+pytestmark = [pytest.mark.requirement("STORE-8"), pytest.mark.own_store]
 
 CALLS = 4
 """More than the connections that are free while a call holds the workspace."""

@@ -21,7 +21,7 @@ from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import workspace_service_pb2
 from memotree.workspaces import WorkspaceOperations
 
-pytestmark = pytest.mark.requirement("FOREST-8")
+pytestmark = [pytest.mark.requirement("FOREST-8"), pytest.mark.own_store]
 
 
 @pytest.fixture(autouse=True)
@@ -249,7 +249,6 @@ async def test_what_is_damaged_is_read_anew_and_saved_again(starts: Starts, dama
     assert starts.reads == []
 
 
-@pytest.mark.own_store
 @pytest.mark.requirement("STORE-4")
 async def test_a_rebuild_forgets_what_was_saved(starts: Starts) -> None:
     """The rows were damaged when they were saved."""
@@ -265,7 +264,6 @@ async def test_a_rebuild_forgets_what_was_saved(starts: Starts) -> None:
     assert len(await starts.saved()) == 1
 
 
-@pytest.mark.own_store
 @pytest.mark.requirement("STORE-4")
 async def test_what_was_saved_before_a_rebuild_by_an_earlier_start_is_not_used(starts: Starts) -> None:
     world = starts.forest.world
