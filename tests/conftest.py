@@ -13,7 +13,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 from memotree_storage.qdrant.package import leave_models_unbuilt
 
-pytest_plugins = ["campaigns", "reporting"]
+pytest_plugins = ["campaigns", "databases", "reporting"]
 
 # Deadlines per example are off, because they would measure the machine and not the code.
 settings.register_profile(

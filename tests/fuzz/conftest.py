@@ -5,10 +5,7 @@ from collections.abc import Iterator
 import pytest
 from fuzz.server import FuzzedServer
 from fuzz.world import World
-from integration.conftest import postgres
 from property.store_harness import fresh_database
-
-__all__ = ["fuzzed", "postgres", "world"]
 
 
 @pytest.fixture(scope="session")

@@ -1,34 +1,23 @@
-"""Real stores for integration tests: one PostgreSQL and one Qdrant engine per run, one database and folder per test.
+"""Real stores for integration tests: one PostgreSQL and one Qdrant engine per worker."""
 
-``MEMOTREE_TEST_POSTGRES=system`` runs the same tests on a PostgreSQL of the machine instead of the bundled one.
-"""
-
-import os
-import re
-import secrets
-import shutil
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import grpc
-import psycopg
 import pytest
+from databases import new_database
 from integration.prepared import prepare
 from integration.pushes import OpenAgain
 from integration.sides import Sides
 from integration.wires import PAGE_KEY, UNBOUNDED, Wire
 from integration.worlds import World
-from memotree_storage.embedded.postgres import EmbeddedPostgres
 from memotree_storage.embedded.qdrant import EmbeddedQdrant
 from memotree_storage.postgres.database import Database
 from memotree_storage.qdrant.client import connect
 from memotree_storage.qdrant.index import QdrantIndex
 from memotree_storage.store import Store
-from psycopg import sql
-from psycopg.conninfo import make_conninfo
 
 from memotree.canvas import NodeOperations, ViewOperations
 from memotree.canvas.conflict_resolution import ConflictResolution
@@ -41,104 +30,6 @@ from memotree.sessions import SessionOperations
 from memotree.settings import Settings
 from memotree.v1 import history_service_pb2
 from memotree.workspaces import WorkspaceOperations
-
-QUICK = {
-    "fsync": "off",
-    "synchronous_commit": "off",
-    "full_page_writes": "off",
-    "wal_level": "minimal",
-    "max_wal_senders": "0",
-    "max_wal_size": "4GB",
-}
-"""Settings without durability, since the data is not needed after the run; crash tests test durability."""
-
-_HAS_STRATEGIES = 15_00_00
-
-
-def system_binaries() -> Path | None:
-    """The folder of the newest PostgreSQL server on the machine, or ``None``."""
-    found = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
-    config = shutil.which("pg_config")
-    if config:
-        answer = subprocess.run([config, "--bindir"], capture_output=True, text=True, check=True)  # noqa: S603 - found by us
-        found.append(Path(answer.stdout.strip()))
-    found += [Path(path).parent for name in ("initdb",) if (path := shutil.which(name))]
-    usable = [path for path in found if (path / "initdb").is_file() and (path / "postgres").is_file()]
-    return max(usable, key=_version, default=None)
-
-
-def _version(folder: Path) -> tuple[int, ...]:
-    numbers = re.findall(r"\d+", str(folder))
-    return tuple(int(number) for number in numbers)
-
-
-def _chosen_binaries() -> Path | None:
-    """The binaries to use in this run; ``None`` for the bundled ones."""
-    choice = os.environ.get("MEMOTREE_TEST_POSTGRES", "embedded")
-    if choice == "embedded":
-        return None
-    assert choice == "system", f"MEMOTREE_TEST_POSTGRES is {choice!r}; set it to embedded or system"
-    found = system_binaries()
-    if found is None:
-        pytest.skip("this machine has no PostgreSQL server")
-    return found
-
-
-@pytest.fixture(scope="session")
-async def postgres(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
-    """The conninfo of a running PostgreSQL."""
-    server = EmbeddedPostgres(tmp_path_factory.mktemp("postgres"), binaries=_chosen_binaries(), settings=QUICK)
-    try:
-        yield await server.start()
-    finally:
-        await server.stop()
-
-
-async def make_template(postgres: str) -> str:
-    """Make a database with all tables, to be copied, and return its name.
-
-    Copying it takes a quarter of the time that it takes to make the tables and to drop them.
-    """
-    async with await psycopg.AsyncConnection.connect(postgres, autocommit=True) as conn:
-        await conn.execute("create database prepared")
-    database = Database(make_conninfo(postgres, dbname="prepared"))
-    await database.open()
-    await database.close()
-    return "prepared"
-
-
-@pytest.fixture(scope="session")
-async def template(postgres: str) -> str:
-    """The database that is copied for each test."""
-    return await make_template(postgres)
-
-
-@asynccontextmanager
-async def _new_database(postgres: str, template: str) -> AsyncIterator[str]:
-    name = f"test_{secrets.token_hex(6)}"
-    async with await psycopg.AsyncConnection.connect(postgres, autocommit=True) as conn:
-        copied = sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(template))
-        if conn.info.server_version >= _HAS_STRATEGIES:
-            copied += sql.SQL(" strategy file_copy")
-        await conn.execute(copied)
-        try:
-            yield make_conninfo(postgres, dbname=name)
-        finally:
-            await conn.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
-
-
-@pytest.fixture
-async def database_url(postgres: str, template: str) -> AsyncIterator[str]:
-    """The conninfo of a database that has all tables, without rows, and that no other test uses."""
-    async with _new_database(postgres, template) as url:
-        yield url
-
-
-@pytest.fixture
-async def empty_database_url(postgres: str) -> AsyncIterator[str]:
-    """The conninfo of a database without tables that no other test uses."""
-    async with _new_database(postgres, "template0") as url:
-        yield url
 
 
 @pytest.fixture(scope="session")
@@ -192,7 +83,7 @@ async def shared_store(
 ) -> AsyncIterator[Store]:
     """The store of all tests that change only a workspace of their own."""
     async with (
-        _new_database(postgres, template) as url,
+        new_database(postgres, template) as url,
         _opened(tmp_path_factory.mktemp("shared") / "data", url, shared_index, embedder) as opened,
     ):
         yield opened
@@ -228,29 +119,23 @@ async def world(world_store: Store, pages: PageTokens, limits: ServiceLimits) ->
 async def wire_server(
     tmp_path_factory: pytest.TempPathFactory,
     postgres: str,
+    template: str,
     shared_index: QdrantIndex,
     embedder: WordllamaEmbedder,
 ) -> AsyncIterator[Server]:
     """A server on loopback over real stores, for all tests that call it over gRPC."""
     folder = tmp_path_factory.mktemp("wire")
-    name = f"wire_{secrets.token_hex(6)}"
-    async with await psycopg.AsyncConnection.connect(postgres, autocommit=True) as conn:
-        await conn.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
-    store = Store(folder, Database(make_conninfo(postgres, dbname=name)), shared_index, embedder)
-    await store.open()
-    pages, limits = PageTokens(PAGE_KEY), ServiceLimits()
-    operations = {
-        "WorkspaceService": WorkspaceOperations(store, pages, limits),
-        "SessionService": SessionOperations(store, pages, limits, resolver=ConflictResolution(store, limits)),
-        "NodeService": NodeOperations(store, pages, limits),
-        "ViewService": ViewOperations(store, pages),
-        "HistoryService": HistoryOperations(store, pages, limits),
-    }
-    try:
+    async with new_database(postgres, template) as url, _opened(folder, url, shared_index, embedder) as store:
+        pages, limits = PageTokens(PAGE_KEY), ServiceLimits()
+        operations = {
+            "WorkspaceService": WorkspaceOperations(store, pages, limits),
+            "SessionService": SessionOperations(store, pages, limits, resolver=ConflictResolution(store, limits)),
+            "NodeService": NodeOperations(store, pages, limits),
+            "ViewService": ViewOperations(store, pages),
+            "HistoryService": HistoryOperations(store, pages, limits),
+        }
         async with Server(Settings(data_folder=folder, port=0), operations) as server:
             yield server
-    finally:
-        await store.close()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import psycopg
 import pytest
-from integration.conftest import QUICK, make_template, system_binaries
+from databases import QUICK, make_template, system_binaries
 from integration.worlds import World
 from memotree_storage.embedded.postgres import EmbeddedPostgres
 from memotree_storage.model.node import Archive, new_id

@@ -16,8 +16,8 @@ from urllib.parse import quote
 import psycopg
 import pytest
 from crash.service import DEADLINE, Service, start
+from databases import system_binaries
 from integration.calls import Calls
-from integration.conftest import system_binaries
 from ports import kept_ports
 from psycopg.conninfo import make_conninfo
 

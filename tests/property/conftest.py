@@ -4,10 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from integration.conftest import postgres
 from property.store_harness import StoreHarness
-
-__all__ = ["harness", "postgres"]
 
 
 @pytest.fixture
