@@ -37,7 +37,7 @@ _SERVERS.set_forkserver_preload(
     [
         *("memotree.server.starting", "memotree.composition.root", "memotree.composition.observers"),
         *("memotree.cli.app", "memotree.cli.commands.serving"),
-        *("memotree.gateways.stdio", "memotree.gateways.http_server"),
+        *("memotree.gateways.stdio", "memotree.gateways.http_server", "builtin_weights"),
     ]
 )
 

@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import builtin_weights  # noqa: F401 - it is enough that it is imported
 import grpc
 import pytest
 from databases import new_database
