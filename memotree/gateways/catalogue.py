@@ -13,7 +13,7 @@ from memotree_storage.errors import FieldViolation, InvalidInputError, MemoTreeE
 from structlog.contextvars import get_contextvars
 
 from memotree.client.errors import MemoTreeClientError
-from memotree.error_mapping import Code
+from memotree.error_mapping import HIDDEN, Code, classify
 from memotree.gateways.callers import Caller, told
 from memotree.gateways.default_workspace import MISSING, create_workspace
 from memotree.gateways.functions import Asked, Functions, NoSuchFunctionError, RemoteFunctions
@@ -300,10 +300,8 @@ class Catalogue:
             result = _failed(failure_of(error))
             if isinstance(error, InvalidArgumentsError):  # then no other process has seen the call
                 observers = self.observers
-        except Exception as error:
-            call_id = str(get_contextvars().get("call") or secrets.token_hex(8))
-            log.exception("tool", tool=name, failed_call=call_id)
-            result = _failed(failure_of(told(error, call_id)))
+        except Exception as error:  # noqa: BLE001 - a library's; it is logged
+            result = _failed(failure_of(_logged(name, error)))
         except BaseException:
             observers.ended(call, Code.CANCELLED.name)
             raise
@@ -459,6 +457,17 @@ def _job_failure(job: Mapping[str, Any]) -> Failure | None:
     return Failure(
         str(job.get("reason") or f"JOB_{state}"), "ABORTED", message, {"metadata": {"job_id": job.get("id", "")}}
     )
+
+
+def _logged(name: str, error: Exception) -> MemoTreeClientError:
+    """What the caller gets for an error of a library, logged with its traceback if the caller can do nothing about it."""
+    call_id = str(get_contextvars().get("call") or secrets.token_hex(8))
+    answer = classify(error)
+    if answer is HIDDEN:
+        log.error("tool", tool=name, failed_call=call_id, exc_info=error)
+    elif answer.code is not Code.INVALID_ARGUMENT:
+        log.warning("tool", tool=name, reason=answer.reason, cause=f"{type(error).__name__}: {error}")
+    return told(error, call_id)
 
 
 def _failed(failure: Failure) -> Result:

@@ -19,6 +19,7 @@ from jsonschema import Draft202012Validator
 from memotree_storage.model.node import new_id
 from memotree_storage.store import Store
 from steps import Steps
+from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from memotree.cli.app import app
@@ -409,6 +410,14 @@ async def test_arguments_that_are_no_object_are_refused(client: AsyncClient, htt
             assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT, body[:20]
 
 
+@pytest.mark.requirement("SERVE-1")
+async def test_a_fault_of_the_caller_is_no_error_in_the_log(http: httpx2.AsyncClient) -> None:
+    with capture_logs() as lines:
+        answer = await http.post("/api/tools/delete_project/execute", json={"project_id": "a\0"})
+    assert answer.json()["error"]["code"] == "INVALID_TEXT"
+    assert [line for line in lines if line["log_level"] == "error"] == []
+
+
 @pytest.mark.requirement("TOOL-10")
 async def test_what_http_cannot_answer_is_refused_in_one_form(http: httpx2.AsyncClient) -> None:
     path = "/api/tools/list_workspaces/execute"
@@ -419,8 +428,13 @@ async def test_what_http_cannot_answer_is_refused_in_one_form(http: httpx2.Async
     assert (
         await http.post(path, content=b"{}", headers={"content-type": "Application/JSON; charset=utf-8"})
     ).is_success
-    large = await http.post(path, content=b" " * 100_001, headers=AS_JSON)
-    assert (large.status_code, large.json()["error"]["code"]) == (413, "MESSAGE_TOO_LARGE")
+
+    async def streamed() -> AsyncIterator[bytes]:
+        yield b" " * 100_001
+
+    for body in (b" " * 100_001, streamed()):
+        large = await http.post(path, content=body, headers=AS_JSON)
+        assert (large.status_code, large.json()["error"]["code"]) == (413, "MESSAGE_TOO_LARGE")
     slashed = await http.get("/api/tools/")
     assert (slashed.status_code, slashed.json()["error"]["code"]) == (404, "NO_SUCH_PATH")
     for answer in (await http.get("/api/tools/nothing"), await http.post("/api/tools/nothing/execute", json={})):
