@@ -460,7 +460,7 @@ def _job_failure(job: Mapping[str, Any]) -> Failure | None:
 
 
 def _logged(name: str, error: Exception) -> MemoTreeClientError:
-    """What the caller gets for an error of a library, logged with its traceback if the caller can do nothing about it."""
+    """Return the caller's error for one of a library, and log it; with its traceback if the server is at fault."""
     call_id = str(get_contextvars().get("call") or secrets.token_hex(8))
     answer = classify(error)
     if answer is HIDDEN:

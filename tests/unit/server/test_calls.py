@@ -100,18 +100,22 @@ async def test_a_deadline_ends_the_operation(
     get_session: Callable[..., Any], scripted_sessions: Any, log_lines: list[Any]
 ) -> None:
     ended = asyncio.Event()
+    timeouts = [0.05]
 
     async def slow(_request: object) -> None:
+        timeouts.clear()
         try:
             await asyncio.Event().wait()
         finally:
             ended.set()
 
     scripted_sessions.answer = slow
-    error = await failure(get_session(sessions.GetSessionRequest(), timeout=0.1))
-    assert error.code() is Code.DEADLINE_EXCEEDED
+    while timeouts:  # on a busy machine a call may arrive after its deadline
+        timeouts.append(2 * timeouts[-1])
+        error = await failure(get_session(sessions.GetSessionRequest(), timeout=timeouts[-1]))
+        assert error.code() is Code.DEADLINE_EXCEEDED
     await asyncio.wait_for(ended.wait(), 60)
-    (line,) = call_lines(log_lines)
+    line = call_lines(log_lines)[-1]
     # The status depends on whether the server or the client notices the deadline first.
     assert line["code"] in {"DEADLINE_EXCEEDED", "CANCELLED"}
 
