@@ -51,52 +51,43 @@ def test_gitignore_files_mean_what_they_mean_to_git(tmp_path: Path) -> None:
     assert set(names(top, ignored=True)) == set(files)
 
 
-def test_a_loop_of_links_is_not_entered_and_a_file_is_found_once(tmp_path: Path) -> None:
-    top = written(tmp_path / "top", {"a.md": "A.", "sub/b.md": "B."})
-    (top / "sub" / "up").symlink_to(top)
-    (top / "same.md").symlink_to(top / "a.md")
-    (top / "gone.md").symlink_to(top / "nowhere")
-    found = find_files([top, top / "sub", top / "a.md"])
-    assert [each.name for each in found.files] == ["top/a.md", "top/sub/b.md"]
-    assert {(Path(each.path).name, each.why) for each in found.left_out} == {
-        ("up", "a link to a folder"),
-        ("same.md", "a link to a file"),
-        ("gone.md", "not a file"),
-    }
-
-
-def test_a_link_of_a_folder_is_left_out_and_hides_no_file(tmp_path: Path) -> None:
+def test_links_of_a_folder_are_left_out_and_hide_no_file(tmp_path: Path) -> None:
     """A folder that somebody else made must not take in what its links lead to, such as the files of a system."""
     secret = tmp_path / "secret.txt"
     secret.write_text("The password.")
-    top = written(tmp_path / "top", {"sub/keep.md": "K."})
-    (top / "alias.md").symlink_to(top / "sub" / "keep.md")
-    (top / "shadow.txt").symlink_to(secret)
-    found = find_files([top])
-    assert [each.name for each in found.files] == ["top/sub/keep.md"]
+    top = written(tmp_path / "top", {"a.md": "A.", "sub/b.md": "B."})
+    links = {"sub/up": top, "alias.md": top / "sub" / "b.md", "gone.md": top / "nowhere", "shadow.txt": secret}
+    for name, target in links.items():
+        (top / name).symlink_to(target)
+    found = find_files([top, top / "sub", top / "a.md"])
+    assert [each.name for each in found.files] == ["top/a.md", "top/sub/b.md"]
     assert {(Path(each.path).name, each.why) for each in found.left_out} == {
-        ("alias.md", "a link to a file"),
-        ("shadow.txt", "a link to a file"),
+        *(("up", "a link to a folder"), ("gone.md", "not a file")),
+        *(("alias.md", "a link to a file"), ("shadow.txt", "a link to a file")),
     }
     assert [each.path.name for each in find_files([top / "shadow.txt"]).files] == ["shadow.txt"], "named itself"
 
 
-def test_what_is_no_text_is_left_out_but_taken_if_it_is_named(tmp_path: Path) -> None:
-    top = written(tmp_path / "top", {"empty.md": ""})
-    (top / "picture.bin").write_bytes(b"\x89PNG\0")
-    (top / "wide.txt").write_bytes("Text.".encode("utf-16"))
-    (top / "book.epub").write_bytes(b"PK\x03\x04\0")
-    (top / "paper.pdf").write_bytes(b"%PDF-1.7\0")
-    (top / "damaged.PDF").write_bytes(b"\0%PDF-1.7")  # ingesting it fails, and says why
-    os.mkfifo(top / "pipe")
-    found = find_files([top])
-    assert [each.path.name for each in found.files] == ["book.epub", "damaged.PDF", "paper.pdf", "wide.txt"]
-    assert {(Path(each.path).name, each.why) for each in found.left_out} == {
-        ("empty.md", "empty"),
-        ("picture.bin", "not text"),
-        ("pipe", "not a file"),
+def test_what_is_no_document_is_left_out_but_taken_if_it_is_named(tmp_path: Path) -> None:
+    heads = {
+        "wide.txt": "Text.".encode("utf-16"),
+        "paper.pdf": b"%PDF-1.7\0",
+        "damaged.PDF": b"\0%PDF-1.7",  # ingesting it fails, and says why
+        **dict.fromkeys(("book.epub", "Report.DOCX", "library.zip"), b"PK\x03\x04\0"),
+        **dict.fromkeys(("cp.1.gz", "backup.tar.gz"), b"\x1f\x8b\x08\0"),
+        "picture.bin": b"\x89PNG\0",
+        "photo.jpg": b"\xff\xd8\xff\0",
+        "empty.md": b"",
     }
-    assert [each.path.name for each in find_files([top / "picture.bin"]).files] == ["picture.bin"]
+    for name, head in heads.items():
+        (tmp_path / name).write_bytes(head)
+    os.mkfifo(tmp_path / "pipe")
+    found = find_files([tmp_path])
+    left_out = {Path(each.path).name: each.why for each in found.left_out}
+    no_text = dict.fromkeys(("picture.bin", "photo.jpg", "library.zip", "backup.tar.gz"), "not text")
+    assert left_out == {"empty.md": "empty", "pipe": "not a file", **no_text}
+    assert {each.path.name for each in found.files} == heads.keys() - left_out.keys()
+    assert [each.path.name for each in find_files([tmp_path / "picture.bin"]).files] == ["picture.bin"]
 
 
 def test_names_are_lines_of_valid_text(tmp_path: Path) -> None:

@@ -26,16 +26,14 @@ pytestmark = pytest.mark.requirement("USE-7")
 NOWHERE = "127.0.0.1:1"
 
 
-def test_every_public_name_can_be_imported_from_the_package() -> None:
-    assert {name: getattr(memotree, name, None) for name in memotree.__all__}
+def test_every_public_name_can_be_imported_from_the_package_which_shows_no_other() -> None:
+    assert all(hasattr(memotree, name) for name in memotree.__all__)
     assert memotree.Client is Client
     with pytest.raises(AttributeError, match="no attribute 'Server'"):
         _ = memotree.Server
-
-
-def test_the_package_shows_its_public_names_alone() -> None:
     importlib.import_module("memotree.client")
     assert dir(memotree) == sorted(memotree.__all__)
+    assert memotree.__version__ == version("memotree")
 
 
 def test_help_begins_with_what_one_wants() -> None:
@@ -69,28 +67,29 @@ async def test_the_asynchronous_client_shows_no_frames_of_libraries_either() -> 
     assert "StatusCode.UNAVAILABLE" in str(refused.value.cause)
 
 
-@pytest.mark.parametrize("session", [Session, AsyncSession])
-def test_changes_of_a_session_say_their_parameters_and_what_they_return(session: type) -> None:
-    shown = inspect.signature(session.create)
-    assert {"title", "content", "parent", "archive", "tags"} <= set(shown.parameters)
-    assert shown.return_annotation == "Node"
-    assert session.create.__qualname__ == f"{session.__name__}.create"
-    assert "title: One line." in (inspect.getdoc(session.create) or "")
-
-
-def test_the_blocking_client_shows_blocking_types() -> None:
-    assert inspect.signature(Workspace.session).return_annotation == "Session"
-    assert inspect.signature(Client.workspaces).return_annotation == "Iterator[WorkspaceInfo]"
-    assert inspect.signature(Client.create_workspace).return_annotation == "WorkspaceInfo"
+def test_signatures_say_parameters_and_results_those_of_the_blocking_client_blocking_ones() -> None:
+    for session in (Session, AsyncSession):
+        shown = inspect.signature(session.create)
+        assert {"title", "content", "parent", "archive", "tags"} <= set(shown.parameters)
+        assert shown.return_annotation == "Node"
+        assert session.create.__qualname__ == f"{session.__name__}.create"
+        assert "title: One line." in (inspect.getdoc(session.create) or "")
+    for method, returned in (
+        *((Workspace.session, "Session"), (Client.workspaces, "Iterator[WorkspaceInfo]")),
+        *((Client.create_workspace, "WorkspaceInfo"), (Workspace.remember, "MemoryResult")),
+    ):
+        assert inspect.signature(method).return_annotation == returned
 
 
 def test_no_method_of_the_client_takes_unnamed_arguments() -> None:
     for owner in (Client, Workspace, Session):
         for name, method in inspect.getmembers(owner, inspect.isfunction):
             if not name.startswith("_"):
-                kinds = {each.kind for each in inspect.signature(method).parameters.values()}
+                shown = inspect.signature(method)
+                kinds = {each.kind for each in shown.parameters.values()}
                 assert not kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}, name
                 assert inspect.getdoc(method), name
+                assert name in {"apply", "commit"} or "Request" not in str(shown), name
 
 
 def test_the_first_field_of_a_recall_is_its_text_and_so_is_the_printed_result() -> None:
@@ -124,19 +123,17 @@ def test_the_page_about_python_names_every_error() -> None:
     assert set(re.findall(r"^\| `(\w+Error)` \|", page, re.MULTILINE)) == classes
 
 
-def test_a_closed_client_says_that_it_is_closed(fake: FakeMemoTree) -> None:
-    with Client(fake.address) as client:
-        workspace = client.workspace("notes")
-    for call in (client.status, workspace.info, lambda: list(client.workspaces()), lambda: list(workspace.verify())):
+async def test_a_closed_client_says_that_it_is_closed(fake: FakeMemoTree) -> None:
+    client = Client(fake.address)
+    client.close()
+    notes = client.workspace("notes")
+    for call in (client.status, notes.info, lambda: list(client.workspaces()), lambda: list(notes.verify())):
         with pytest.raises(FailedPreconditionError, match="is closed") as caught:
             call()
         assert caught.value.reason == "CLIENT_CLOSED"
     client.close()
-
-
-async def test_a_closed_asynchronous_client_says_the_same(fake: FakeMemoTree) -> None:
-    async with AsyncClient(fake.address) as client:
-        workspace = client.workspace("notes")
+    async with AsyncClient(fake.address) as asynchronous:
+        workspace = asynchronous.workspace("notes")
     with pytest.raises(FailedPreconditionError, match="is closed"):
         await workspace.info()
 
@@ -152,49 +149,22 @@ def test_objects_show_what_they_are_of(fake: FakeMemoTree) -> None:
         assert repr(AsyncClient(fake.address).workspace("notes")) == "<AsyncWorkspace 'notes'>"
 
 
-def test_one_text_for_several_values_is_refused(client: Client) -> None:
-    client.create_workspace("notes")
-    workspace = client.workspace("notes")
-    refused = {
-        "tags": lambda: workspace.remember("Tea.", tags="drink"),
-        "about": lambda: workspace.remember("Tea.", about="4f8rjw2m6tq0x9ka"),
-        "archives": lambda: workspace.recall("Tea?", archives="notes"),
-        "node_types": lambda: workspace.search("Tea?", node_types="note"),
-    }
-    for name, call in refused.items():
-        with pytest.raises(TypeError, match=rf"^{name} takes several values, .* give \['"):
-            call()
-
-
-def test_something_else_than_a_change_is_refused_by_name(client: Client) -> None:
-    client.create_workspace("notes")
-    workspace = client.workspace("notes")
-    with pytest.raises(TypeError, match="'x' is no change of a memory"):
-        workspace.apply(["x"])  # type: ignore[list-item]
-    with workspace.session() as session, pytest.raises(TypeError, match="'x' is no change of a node"):
-        session.apply(["x"])  # type: ignore[list-item]
-
-
 def test_values_of_a_wrong_type_are_refused_by_the_name_of_the_argument(client: Client) -> None:
     client.create_workspace("notes")
     workspace: Any = client.workspace("notes")
+    session = workspace.session()
+    several = r"^{} takes several values, .* give \['"
     refused = {
+        several.format("tags"): lambda: workspace.remember("Tea.", tags="drink"),
+        several.format("about"): lambda: workspace.remember("Tea.", about="4f8rjw2m6tq0x9ka"),
+        several.format("archives"): lambda: workspace.recall("Tea?", archives="notes"),
+        several.format("node_types"): lambda: workspace.search("Tea?", node_types="note"),
+        "'x' is no change of a memory": lambda: workspace.apply(["x"]),
+        "'x' is no change of a node": lambda: session.apply(["x"]),
         "text takes text, but is 42": lambda: workspace.remember(42),
         "these values are none: 'score': 0.9": lambda: workspace.remember("Tea.", attributes={"score": 0.9}),
         "attributes takes": lambda: workspace.remember("Tea.", attributes="score"),
         "named by an id or a Node, not by 7": lambda: workspace.forget(7),
-    }
-    for told, call in refused.items():
-        with pytest.raises(TypeError, match=told):
-            call()
-    made = workspace.remember("Tea.")
-    assert workspace.revise(made, "Coffee.").id == made.id, "what remember returned names the note"
-
-
-def test_an_unknown_argument_is_told_with_the_method_and_what_was_meant(client: Client) -> None:
-    client.create_workspace("notes")
-    workspace: Any = client.workspace("notes")
-    refused = {
         r"^recall\(\) got an unexpected keyword argument 'budget'; did you mean 'token_budget'\?": lambda: (
             workspace.recall("x", budget=100)
         ),
@@ -206,13 +176,11 @@ def test_an_unknown_argument_is_told_with_the_method_and_what_was_meant(client: 
     for told, call in refused.items():
         with pytest.raises(TypeError, match=told):
             call()
+    made = workspace.remember("Tea.")
+    assert workspace.revise(made, "Coffee.").id == made.id, "what remember returned names the note"
 
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
 def test_a_url_is_refused_as_an_address(kind: type[Client] | type[AsyncClient]) -> None:
     with pytest.raises(ValueError, match=r"the host and port of gRPC, such as 127\.0\.0\.1:7319"):
         kind("http://127.0.0.1:7320")
-
-
-def test_the_version_of_the_package_is_known() -> None:
-    assert memotree.__version__ == version("memotree")

@@ -1,51 +1,30 @@
 """The client remembers, revises, forgets and restores with one call each."""
 
-import inspect
-
 import pytest
-from unit.client.fake_memotree import FakeMemoTree, serving
+from unit.client.fake_memotree import FakeMemoTree
 
-from memotree.client import AsyncClient, Client, FailedPreconditionError, Similarity, Workspace, memory
+from memotree.client import Client, FailedPreconditionError, Similarity, memory
 
 pytestmark = pytest.mark.requirement("USE-1")
 
 
-def test_one_call_each_and_a_result_that_names_note_and_commit() -> None:
-    with serving(FakeMemoTree()) as fake, Client(fake.address) as client:
-        client.create_workspace("w")
-        notes = client.workspace("w")
-        made = notes.remember("Tea is green.", title="Tea", tags=["drink"], agent="ann")
-        assert (made.node.title, made.branch, made.node_ids) == ("Tea", "main", (made.id,))
-        again = notes.remember("Tea is green.")
-        assert [(one.node.id, one.similarity) for one in again.similar] == [(made.id, Similarity.DUPLICATE)]
-        assert notes.revise(made.node, "Tea is black.").node.content == "Tea is black."
-        assert notes.revise(query="tea is", text="Tea.").id == again.id
-        assert notes.forget(made.node).node_ids == (made.id,)
-        assert notes.restore(made.id).id == made.id
-        done = notes.apply([memory.remember("One."), memory.forget(again.id), memory.restore(again.id)], agent="ben")
-        assert len({one.commit_id for one in done}) == 1
-        assert done[0].node.title == "One."
-        with pytest.raises(FailedPreconditionError, match="clearly"):
-            notes.revise(query="nothing like it", text="x")
-        sent = [request for name, request in fake.calls if name == "Remember"]
-        assert all(request.request_id for request in sent)  # so a retry after a lost answer changes nothing
-
-
-async def test_the_same_calls_in_an_event_loop() -> None:
-    with serving(FakeMemoTree()) as fake:
-        async with AsyncClient(fake.address) as client:
-            await client.create_workspace("w")
-            notes = client.workspace("w")
-            made = await notes.remember("Tea is green.")
-            assert (await notes.forget(made.node)).node_ids == (made.id,)
-
-
-def test_signatures_show_the_arguments_and_the_result() -> None:
-    for name in ("remember", "revise", "forget", "restore"):
-        shown = inspect.signature(getattr(Workspace, name))
-        assert shown.return_annotation is not None
-        assert "Request" not in str(shown)
-        assert "agent" in shown.parameters
+def test_one_call_each_and_a_result_that_names_note_and_commit(fake: FakeMemoTree, client: Client) -> None:
+    client.create_workspace("w")
+    notes = client.workspace("w")
+    made = notes.remember("Tea is green.", title="Tea", tags=["drink"], agent="ann")
+    assert (made.node.title, made.branch, made.node_ids) == ("Tea", "main", (made.id,))
+    again = notes.remember("Tea is green.")
+    assert [(one.node.id, one.similarity) for one in again.similar] == [(made.id, Similarity.DUPLICATE)]
+    assert notes.revise(made.node, "Tea is black.").node.content == "Tea is black."
+    assert notes.revise(query="tea is", text="Tea.").id == again.id
+    assert notes.forget(made.node).node_ids == (made.id,)
+    assert notes.restore(made.id).id == made.id
+    done = notes.apply([memory.remember("One."), memory.forget(again.id), memory.restore(again.id)], agent="ben")
+    assert len({one.commit_id for one in done}) == 1
+    assert done[0].node.title == "One."
+    with pytest.raises(FailedPreconditionError, match="clearly"):
+        notes.revise(query="nothing like it", text="x")
+    assert all(request.request_id for request in fake.requests("Remember")), "a retry changes nothing"
 
 
 @pytest.mark.requirement("USE-7")
@@ -54,12 +33,7 @@ def test_signatures_show_the_arguments_and_the_result() -> None:
     [("planner", "scout", "planner"), ("", "scout", "scout"), ("", "", "ada"), ("", " ", "ada")],
 )
 def test_the_author_is_the_argument_else_the_variable_else_the_login_name(
-    fake: FakeMemoTree,
-    client: Client,
-    monkeypatch: pytest.MonkeyPatch,
-    argument: str,
-    variable: str,
-    author: str,
+    fake: FakeMemoTree, client: Client, monkeypatch: pytest.MonkeyPatch, argument: str, variable: str, author: str
 ) -> None:
     monkeypatch.setenv("LOGNAME", "ada")
     monkeypatch.setenv("MEMOTREE_AGENT", variable)
