@@ -15,10 +15,7 @@ from google.protobuf.any_pb2 import Any as Packed
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
-from unit.client.fake_forest import FakeForest
-from unit.client.fake_history import FakeHistory
-from unit.client.fake_jobs import FakeJobs
-from unit.client.fake_memory import FakeMemory
+from unit.client.fake_forest import FakeForest, FakeJobs, FakeMemory
 from unit.client.fake_nodes import FakeNodes
 from unit.client.fake_places import FakePlaces
 from unit.client.fake_state import FakeWorkspace, RefusedError
@@ -36,8 +33,20 @@ from memotree.v1 import (
     workspace_service_pb2_grpc,
 )
 
+SERVICES = {
+    "Workspace": workspace_service_pb2_grpc,
+    "Session": session_service_pb2_grpc,
+    "Node": node_service_pb2_grpc,
+    "Memory": memory_service_pb2_grpc,
+    "View": view_service_pb2_grpc,
+    "History": history_service_pb2_grpc,
+    "Maintenance": maintenance_service_pb2_grpc,
+    "Job": job_service_pb2_grpc,
+    "Forest": forest_service_pb2_grpc,
+}
 
-class FakeMemoTree(FakePlaces, FakeNodes, FakeMemory, FakeHistory, FakeJobs, FakeForest):
+
+class FakeMemoTree(FakePlaces, FakeNodes, FakeMemory, FakeJobs, FakeForest):
     """Every service of the contract over one dictionary of workspaces.
 
     Attributes:
@@ -139,15 +148,8 @@ def abort(context: grpc.ServicerContext, refusal: RefusedError) -> None:
 def serving(fake: FakeMemoTree) -> Iterator[FakeMemoTree]:
     """The fake behind a free port of loopback."""
     server = grpc.server(ThreadPoolExecutor(4), interceptors=[_RecordingInterceptor(fake)])
-    workspace_service_pb2_grpc.add_WorkspaceServiceServicer_to_server(fake, server)
-    session_service_pb2_grpc.add_SessionServiceServicer_to_server(fake, server)
-    node_service_pb2_grpc.add_NodeServiceServicer_to_server(fake, server)
-    memory_service_pb2_grpc.add_MemoryServiceServicer_to_server(fake, server)
-    view_service_pb2_grpc.add_ViewServiceServicer_to_server(fake, server)
-    history_service_pb2_grpc.add_HistoryServiceServicer_to_server(fake, server)
-    maintenance_service_pb2_grpc.add_MaintenanceServiceServicer_to_server(fake, server)
-    job_service_pb2_grpc.add_JobServiceServicer_to_server(fake, server)
-    forest_service_pb2_grpc.add_ForestServiceServicer_to_server(fake, server)
+    for name, module in SERVICES.items():
+        getattr(module, f"add_{name}ServiceServicer_to_server")(fake, server)
     fake.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()
     try:

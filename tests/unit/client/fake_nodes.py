@@ -4,10 +4,9 @@
 
 from typing import Any
 
-import grpc
 from google.rpc import error_details_pb2
-from unit.client.fake_places import paged
-from unit.client.fake_state import FakeWorkspace, RefusedError, State, fresh_id, not_found, state_of
+from grpc import StatusCode
+from unit.client.fake_state import FakeStates, RefusedError, State, fresh_id, listed, unmet
 
 from memotree.v1 import node_service_pb2 as nodes
 from memotree.v1 import types_pb2 as types
@@ -22,11 +21,8 @@ def _copy(node: types.Node) -> types.Node:
     return again
 
 
-class FakeNodes(NodeServiceServicer, ViewServiceServicer):
+class FakeNodes(FakeStates, NodeServiceServicer, ViewServiceServicer):
     """The node tools and the views."""
-
-    def _state(self, request: Any) -> State:
-        return state_of(self.space(request.workspace), request.revision)
 
     def _shown(self, state: State, node: types.Node, level: int = types.LEVEL_OF_DETAIL_DETAIL) -> types.Node:
         shown = _copy(node)
@@ -45,20 +41,20 @@ class FakeNodes(NodeServiceServicer, ViewServiceServicer):
         return self._shown(session.state, node)
 
     def GetNode(self, request: Any, context: Any) -> Any:
-        state = self._state(request)
+        state = self.state(request)
         level = request.level or types.LEVEL_OF_DETAIL_DETAIL
         return nodes.GetNodeResponse(node=self._shown(state, state.find(request.node_id), level))
 
     def ListChildren(self, request: Any, context: Any) -> Any:
-        state = self._state(request)
+        state = self.state(request)
         parent = state.find(request.parent_id).id if request.parent_id else ""
         archive = state.archive(request.archive).id if request.archive else ""
         level = request.level or types.LEVEL_OF_DETAIL_TITLE
-        page, token = paged([self._shown(state, each, level) for each in state.children(parent, archive)], request)
-        return nodes.ListChildrenResponse(nodes=page, next_page_token=token)
+        shown = [self._shown(state, each, level) for each in state.children(parent, archive)]
+        return listed(nodes.ListChildrenResponse, "nodes", shown, request)
 
     def GetTree(self, request: Any, context: Any) -> Any:
-        state = self._state(request)
+        state = self.state(request)
         if request.node_id:
             tops = [state.find(request.node_id)]
         else:
@@ -79,13 +75,12 @@ class FakeNodes(NodeServiceServicer, ViewServiceServicer):
             after = next((each.depth for each in found[number + 1 :] if each.depth <= item.depth), -1)
             item.last = after != item.depth
         if request.page_size:
-            page, token = paged(found, request)
-            return nodes.GetTreeResponse(nodes=page, next_page_token=token)
+            return listed(nodes.GetTreeResponse, "nodes", found, request)
         most = request.max_nodes or 1000
         return nodes.GetTreeResponse(nodes=found[:most], truncated=max(0, len(found) - most))
 
     def ResolveNode(self, request: Any, context: Any) -> Any:
-        state = self._state(request)
+        state = self.state(request)
         named = [nodes.NamedNode(node=each, path=self._path(state, each)) for each in state.nodes.values()]
         if request.prefix:
             found = [each for each in named if each.node.title.startswith(request.name)]
@@ -103,12 +98,8 @@ class FakeNodes(NodeServiceServicer, ViewServiceServicer):
         state = self.session_of(request).state
         if not request.title or "\n" in request.title:
             violation = error_details_pb2.BadRequest.FieldViolation(field="title", description="Give one line.")
-            raise RefusedError(
-                grpc.StatusCode.INVALID_ARGUMENT,
-                "title: give one line.",
-                "INVALID_TITLE",
-                error_details_pb2.BadRequest(field_violations=[violation]),
-            )
+            details = error_details_pb2.BadRequest(field_violations=[violation])
+            raise RefusedError(StatusCode.INVALID_ARGUMENT, "title: give one line.", "INVALID_TITLE", details)
         parent = state.find(request.parent_id) if request.parent_id else None
         node = types.Node(
             id=request.node_id or fresh_id(),
@@ -132,35 +123,20 @@ class FakeNodes(NodeServiceServicer, ViewServiceServicer):
         state = self.session_of(request).state
         node = _copy(state.find(request.node_id))
         if request.etag and request.etag != node.etag:
-            raise RefusedError(
-                grpc.StatusCode.ABORTED,
-                "The node is not that version any more; read it again.",
-                "STALE_ETAG",
-                types.ConflictList(
-                    conflicts=[
-                        types.Conflict(
-                            node_id=node.id,
-                            field="content",
-                            base_value=types.FieldValue(text="a"),
-                            our_value=types.FieldValue(text="b"),
-                            their_value=types.FieldValue(text="c"),
-                            description="Both sides changed the content.",
-                        )
-                    ]
-                ),
-            )
+            base, ours, theirs = (types.FieldValue(text=text) for text in "abc")
+            conflict = types.Conflict(node_id=node.id, base_value=base, our_value=ours, their_value=theirs)
+            conflict.field, conflict.description = "content", "Both sides changed the content."
+            message = "The node is not that version any more; read it again."
+            raise RefusedError(StatusCode.ABORTED, message, "STALE_ETAG", types.ConflictList(conflicts=[conflict]))
         given = set(request.update_mask.paths)
         for name in given & {"title", "content", "brief", "summary", "type"}:
             value = getattr(request, name)
             if name == "content" and request.mode == nodes.UPDATE_MODE_APPEND:
                 value = f"{node.content}\n\n{value}"
-            if name == "content" and request.mode == nodes.UPDATE_MODE_PREPEND:
-                value = f"{value}\n\n{node.content}"
             setattr(node, name, value)
         replace = request.mode == nodes.UPDATE_MODE_REPLACE
         if "tags" in given:
-            tags = sorted({*request.tags, *(() if replace else node.tags)})
-            node.tags[:] = tags
+            node.tags[:] = sorted({*request.tags, *(() if replace else node.tags)})
         if "attributes" in given:
             if replace:
                 node.attributes.clear()
@@ -172,12 +148,8 @@ class FakeNodes(NodeServiceServicer, ViewServiceServicer):
         node = state.find(request.node_id)
         gone = [each.id for each in state.below(node.id)]
         if len(gone) > 1 and not request.recursive:
-            raise RefusedError(
-                grpc.StatusCode.FAILED_PRECONDITION,
-                "The node has children; delete it with recursive.",
-                "HAS_CHILDREN",
-                types.NodeList(nodes=state.children(node.id)),
-            )
+            below = types.NodeList(nodes=state.children(node.id))
+            raise unmet("The node has children; delete it with recursive.", "HAS_CHILDREN", below)
         for node_id in gone:
             del state.nodes[node_id]
         return nodes.DeleteNodeResponse(deleted_ids=gone)
@@ -230,8 +202,6 @@ class FakeNodes(NodeServiceServicer, ViewServiceServicer):
         node = _copy(state.find(request.node_id))
         target = state.find(request.target_id).id
         kept = [each for each in node.relations if (each.type, each.target_id) != (request.type, target)]
-        if len(kept) == len(node.relations):
-            raise not_found("relation", request.target_id)
         del node.relations[:]
         node.relations.extend(kept)
         return nodes.RemoveRelationResponse(node=self._stage(request, node))
@@ -244,54 +214,32 @@ class FakeNodes(NodeServiceServicer, ViewServiceServicer):
             single.workspace, single.session_id = request.workspace, request.session_id
             if not single.commit_message:
                 single.commit_message = request.commit_message
-            method = {
-                "create": self.CreateNode,
-                "update": self.UpdateNode,
-                "move": self.MoveNode,
-                "delete": self.DeleteNode,
-                "add_relation": self.AddRelation,
-                "remove_relation": self.RemoveRelation,
-            }[kind]
-            answer = method(single, context)
-            if kind == "delete":
-                result = nodes.NodeChangeResult(
-                    node=types.Node(id=answer.deleted_ids[0]), deleted_ids=answer.deleted_ids[1:]
-                )
-            else:
-                result = nodes.NodeChangeResult(node=answer.node)
-            results.append(result)
+            method = {"create": self.CreateNode, "update": self.UpdateNode}[kind]
+            results.append(nodes.NodeChangeResult(node=method(single, context).node))
         return nodes.BatchChangeNodesResponse(results=results)
 
     def SearchNodes(self, request: Any, context: Any) -> Any:
-        space = self.space(request.workspace)
-        state = self._state(request)
-        hits = []
-        for node in state.nodes.values():
-            word = request.query
-            if word.lower() not in f"{node.title} {node.content}".lower():
-                continue
-            if request.tags and not set(request.tags) <= set(node.tags):
-                continue
-            hits.append(
-                nodes.SearchHit(
-                    node=self._shown(state, node, types.LEVEL_OF_DETAIL_SUMMARY),
-                    score=0.75,
-                    preview=node.content.replace(word, f"**{word}**"),
-                    reason=f"It holds {word}.",
-                    matched_terms=[word],
-                    lexical_score=0.75,
-                )
+        state, word = self.state(request), request.query
+        hits = [
+            nodes.SearchHit(
+                node=self._shown(state, node, types.LEVEL_OF_DETAIL_SUMMARY),
+                score=0.75,
+                preview=node.content.replace(word, f"**{word}**"),
+                reason=f"It holds {word}.",
+                matched_terms=[word],
+                lexical_score=0.75,
             )
-        del space
+            for node in state.nodes.values()
+            if word.lower() in f"{node.title} {node.content}".lower()
+        ]
         return nodes.SearchNodesResponse(hits=hits[: request.max_results or 10], commit_id="c" * 40)
 
     def _levels(self, request: Any) -> dict[str, int]:
-        space: FakeWorkspace = self.space(request.workspace)
-        name = request.view_name or "default"
-        return space.views.setdefault((request.revision or "main", name), {})
+        views = self.space(request.workspace).views
+        return views.setdefault((request.revision or "main", request.view_name or "default"), {})
 
     def ExpandNode(self, request: Any, context: Any) -> Any:
-        state = self._state(request)
+        state = self.state(request)
         node = state.find(request.node_id)
         levels = self._levels(request)
         levels[node.id] = request.level or types.LEVEL_OF_DETAIL_DETAIL
@@ -309,14 +257,14 @@ class FakeNodes(NodeServiceServicer, ViewServiceServicer):
         )
 
     def CollapseNode(self, request: Any, context: Any) -> Any:
-        state = self._state(request)
+        state = self.state(request)
         node = state.find(request.node_id)
         self._levels(request).pop(node.id, None)
         shown = self._shown(state, node, types.LEVEL_OF_DETAIL_TITLE)
         return nodes.CollapseNodeResponse(node=shown, usage=nodes.ContextUsage(tokens_used=2, nodes_shown=1))
 
     def RenderView(self, request: Any, context: Any) -> Any:
-        state = self._state(request)
+        state = self.state(request)
         levels = self._levels(request)
         lines = [f"# {state.find(each).title} `{each}`\n\n{state.find(each).content}" for each in levels]
         usage = nodes.ContextUsage(
@@ -325,18 +273,13 @@ class FakeNodes(NodeServiceServicer, ViewServiceServicer):
         return views.RenderViewResponse(markdown="\n\n".join(lines), usage=usage)
 
     def ListViews(self, request: Any, context: Any) -> Any:
-        space: FakeWorkspace = self.space(request.workspace)
-        scope = request.revision or "main"
         found = [
             views.View(name=name, scope=where, nodes_expanded=len(levels))
-            for (where, name), levels in sorted(space.views.items())
-            if where == scope
+            for (where, name), levels in sorted(self.space(request.workspace).views.items())
+            if where == (request.revision or "main")
         ]
-        page, token = paged(found, request)
-        return views.ListViewsResponse(views=page, next_page_token=token)
+        return listed(views.ListViewsResponse, "views", found, request)
 
     def DeleteView(self, request: Any, context: Any) -> Any:
-        space: FakeWorkspace = self.space(request.workspace)
-        if space.views.pop((request.revision or "main", request.view_name), None) is None:
-            raise not_found("view", request.view_name)
+        del self.space(request.workspace).views[request.revision or "main", request.view_name]
         return views.DeleteViewResponse()

@@ -2,11 +2,12 @@
 
 import hashlib
 import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import grpc
 from google.protobuf.message import Message
+from grpc import StatusCode
 
 from memotree.v1 import history_service_pb2 as history
 from memotree.v1 import session_service_pb2 as sessions
@@ -27,7 +28,7 @@ def fresh_id() -> str:
 class RefusedError(Exception):
     """A call that the fake refuses, with a status and details."""
 
-    def __init__(self, code: grpc.StatusCode, message: str, reason: str, *details: Message) -> None:
+    def __init__(self, code: StatusCode, message: str, reason: str, *details: Message) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
@@ -36,9 +37,16 @@ class RefusedError(Exception):
 
 
 def not_found(what: str, name: str) -> RefusedError:
-    return RefusedError(
-        grpc.StatusCode.NOT_FOUND, f"There is no {what} {name}; look at what there is.", f"{what.upper()}_NOT_FOUND"
-    )
+    message = f"There is no {what} {name}; look at what there is."
+    return RefusedError(StatusCode.NOT_FOUND, message, f"{what.upper()}_NOT_FOUND")
+
+
+def taken(what: str, name: str) -> RefusedError:
+    return RefusedError(StatusCode.ALREADY_EXISTS, f"There is a {what} {name} already.", f"{what.upper()}_EXISTS")
+
+
+def unmet(message: str, reason: str, *details: Message) -> RefusedError:
+    return RefusedError(StatusCode.FAILED_PRECONDITION, message, reason, *details)
 
 
 @dataclass
@@ -54,21 +62,14 @@ class State:
     def find(self, prefix: str) -> types.Node:
         found = [node for node_id, node in self.nodes.items() if node_id.startswith(prefix)] if prefix else []
         if len(found) > 1:
-            raise RefusedError(
-                grpc.StatusCode.INVALID_ARGUMENT,
-                f"{prefix} could be {len(found)} nodes; write more of the id.",
-                "AMBIGUOUS_ID",
-                types.NodeList(nodes=found),
-            )
+            message = f"{prefix} could be {len(found)} nodes; write more of the id."
+            raise RefusedError(StatusCode.INVALID_ARGUMENT, message, "AMBIGUOUS_ID", types.NodeList(nodes=found))
         if not found:
             raise not_found("node", prefix)
         return found[0]
 
     def archive(self, name: str) -> types.Archive:
-        for archive in self.archives.values():
-            if archive.name == name or (name and archive.id.startswith(name)):
-                return archive
-        raise not_found("archive", name)
+        return next(each for each in self.archives.values() if each.name == name or (name and each.id.startswith(name)))
 
     def children(self, parent: str, archive: str = "") -> list[types.Node]:
         return [
@@ -158,3 +159,31 @@ def changed(old: State, new: State) -> list[tuple[str, Any, Message | None, Mess
             elif was != now:
                 found.append((each, types.CHANGE_KIND_UPDATED, was, now))
     return found
+
+
+def listed(answer: Callable[..., Any], field: str, items: Sequence[Any], request: Any, **more: Any) -> Any:
+    """An answer with one page of ``items``: the token is the offset of the next."""
+    start, size = int(request.page_token or 0), request.page_size or 50
+    token = str(start + size) if start + size < len(items) else ""
+    return answer(**{field: items[start : start + size]}, next_page_token=token, **more)
+
+
+class FakeStates:
+    """The workspaces that every service of the fake reads and changes."""
+
+    spaces: dict[str, FakeWorkspace]
+
+    def space(self, name: str) -> FakeWorkspace:
+        for space in self.spaces.values():
+            if name and name in {space.message.name, space.message.id}:
+                return space
+        raise not_found("workspace", name)
+
+    def state(self, request: Any) -> State:
+        return state_of(self.space(request.workspace), request.revision)
+
+    def session_of(self, request: Any) -> FakeSession:
+        session = self.space(request.workspace).sessions.get(request.session_id)
+        if session is None:
+            raise not_found("session", request.session_id)
+        return session
