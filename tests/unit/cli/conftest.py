@@ -45,8 +45,17 @@ class CommandLine:
         assert ran.code == code, ran.err
         return ran.document
 
+    def refused(self, *arguments: str, code: int = 1) -> str:
+        """What a command that ends with this code says on stderr."""
+        ran = self(*arguments)
+        assert ran.code == code, ran.err
+        return ran.err
 
-@pytest.fixture
+
+WITHOUT_SERVER = CommandLine(None)  # type: ignore[arg-type] # for commands that call none
+
+
+@pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home without settings, choices, servers or editors."""
     for name in ("ADDRESS", "HOST", "PORT", "WORKSPACE", "SESSION", "DATA", "CONFIG"):
@@ -61,9 +70,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def memotree(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CommandLine]:
+def memotree(monkeypatch: pytest.MonkeyPatch) -> Iterator[CommandLine]:
     """The command line with a fake server that the environment names."""
-    assert home.exists()
     with serving(FakeMemoTree()) as fake:
         monkeypatch.setenv("MEMOTREE_ADDRESS", fake.address)
         yield CommandLine(fake)

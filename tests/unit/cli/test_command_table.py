@@ -1,4 +1,7 @@
-"""The table of commands says what the modules have, so that a page or a command imports only what it needs."""
+"""The table of commands says what the modules have, and what an unknown command may have meant.
+
+So a page or a command imports only what it needs.
+"""
 
 import subprocess
 import sys
@@ -15,6 +18,7 @@ from memotree.cli import commands as package
 from memotree.cli import context as context_module
 from memotree.cli.app import app, commands, load
 from memotree.cli.terminal import first_page
+from memotree.cli.terminal.command_names import ALIASES
 from memotree.cli.terminal.command_table import COMMANDS, GROUPS
 
 pytestmark = pytest.mark.requirement("USE-10")
@@ -42,9 +46,8 @@ def test_the_table_says_of_each_command_what_its_help_says() -> None:
 @pytest.mark.parametrize("width", ["30", "50", "80", "100", "133", "200"])
 @pytest.mark.parametrize("colour", [True, False])
 def test_the_first_page_is_that_of_typer(
-    width: str, colour: bool, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    width: str, colour: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert home.exists()
     monkeypatch.setenv("COLUMNS", width)
     if colour:
         monkeypatch.setenv("FORCE_COLOR", "1")
@@ -78,7 +81,6 @@ def _commands_of(modules: set[str]) -> set[str]:
     return {name.removeprefix(f"{package.__name__}.") for name in modules if name.startswith(f"{package.__name__}.")}
 
 
-@pytest.mark.usefixtures("home")
 def test_the_first_page_imports_nothing_but_what_draws_it() -> None:
     modules = _imported("--help")
     assert not modules & {
@@ -90,7 +92,6 @@ def test_the_first_page_imports_nothing_but_what_draws_it() -> None:
     }
 
 
-@pytest.mark.usefixtures("home")
 def test_the_page_of_a_group_imports_no_command() -> None:
     modules = _imported("node", "--help")
     assert not _commands_of(modules)
@@ -128,3 +129,42 @@ def test_plain_values_are_read_as_typer_reads_them() -> None:
                 ours = _read(parameter.get_runtime_param(), value, parameter, context)
                 theirs = _read(type(parameter).get_runtime_param(parameter), value, parameter, context)
                 assert (ours, type(ours)) == (theirs, type(theirs)), (path, parameter.name, value)
+
+
+# --- Other names ----------------------------------------------------------------------------------------------------
+
+
+def test_a_workspace_is_created_under_the_long_name_too(memotree: CommandLine) -> None:
+    assert memotree("workspace", "create", "w").code == 0
+    assert [each["name"] for each in memotree.json("workspaces", "ls")["workspaces"]] == ["w"]
+
+
+def test_other_names_are_not_in_the_help(memotree: CommandLine) -> None:
+    listed = {line.split()[1] for line in memotree("--help").out.splitlines() if len(line.split()) > 1}
+    assert "ws" in listed
+    assert not listed & set(ALIASES)
+
+
+def test_an_unknown_command_says_what_it_may_have_meant(memotree: CommandLine) -> None:
+    for words, meant in {
+        "frgt": "`memotree forget`",
+        "workspac": "`memotree ws`",
+        "find": "`memotree search`",
+        "history": "`memotree log`",
+        "tree": "`memotree node tree`",
+        "use": "`memotree ws use` or `memotree session use`",
+        "Log": "`memotree log`",
+        "node crate": "`memotree node create`",
+        "node log": "`memotree log`",
+        "workspace crate": "`memotree ws create`",
+    }.items():
+        error = memotree.json(*words.split(), code=2)["error"]["message"]
+        assert error.startswith(f"No such command {words.split()[-1]!r}. Did you mean ")
+        assert meant in error
+
+
+def test_a_word_that_is_like_no_command_names_the_list_of_commands(memotree: CommandLine) -> None:
+    assert memotree.json("qqqq", code=2)["error"]["message"] == (
+        "No such command 'qqqq'. `memotree --help` lists the commands."
+    )
+    assert "`memotree node --help` lists" in memotree.json("node", "qqqq", code=2)["error"]["message"]

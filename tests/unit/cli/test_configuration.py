@@ -16,9 +16,8 @@ pytestmark = pytest.mark.requirement("TOOL-11")
 
 
 @pytest.fixture
-def memotree(home: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+def memotree(monkeypatch: pytest.MonkeyPatch) -> CommandLine:
     """The command line without a server, with a file that asks for free ports."""
-    assert home.exists()
     for name in [name for name in os.environ if name.startswith("MEMOTREE_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("MEMOTREE_PORT", "0")

@@ -22,49 +22,46 @@ def test_the_data_stays_in_the_folder_of_the_user(home: Path, monkeypatch: pytes
     assert private_server.default_folder() == Path.home() / ".local" / "share" / "memotree-demo"
 
 
-def test_without_a_terminal_what_takes_time_is_told_in_lines_before_it_begins(
-    capsys: pytest.CaptureFixture[str],
+def test_without_a_terminal_what_takes_time_is_told_before_it_begins_and_a_command_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
     stage = DemoSteps(Output())
     stage.step("First", "memotree status")
     with stage.waiting("Starting"):
         seen = capsys.readouterr()
     assert (seen.out, seen.err) == ("\n1. First\n   $ memotree status\n", "   Starting …\n")
-    assert capsys.readouterr().err == ""
-
-
-def test_a_long_command_is_printed_in_one_line(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "20")
     line = command_line("recall", "a question of many words")
-    DemoSteps(Output()).commands([line])
-    assert capsys.readouterr().out == f"   $ {line}\n"
+    stage.commands([line])
+    assert capsys.readouterr() == (f"   $ {line}\n", "")
 
 
 def test_the_last_commands_take_any_free_port_where_the_default_one_is_taken(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = home / "with space"
-    monkeypatch.setattr(ending, "_default_ports_are_free", lambda: True)
-    assert shlex.split(ending.next_commands(folder)[0]) == ["memotree", "serve", "--data", str(folder)]
-    monkeypatch.setattr(ending, "_default_ports_are_free", lambda: False)
-    assert shlex.split(ending.next_commands(folder)[0])[4:] == ["--port", "0", "--http-port", "0"]
-
-
-def test_a_port_on_which_somebody_listens_is_not_free() -> None:
+    for is_free, ports in ((True, []), (False, ["--port", "0", "--http-port", "0"])):
+        monkeypatch.setattr(ending, "_default_ports_are_free", lambda found=is_free: found)
+        assert shlex.split(ending.next_commands(folder)[0]) == ["memotree", "serve", "--data", str(folder), *ports]
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         assert not ending.is_free("127.0.0.1", port)
     assert ending.is_free("127.0.0.1", port)
 
 
-def test_a_folder_that_no_demo_made_is_never_deleted(home: Path) -> None:
+def test_only_the_folder_of_an_earlier_demo_is_deleted_unless_its_server_runs(home: Path) -> None:
     (home / "precious").mkdir()
     (home / "precious" / "file").touch()
     with pytest.raises(private_server.NotADemoFolderError, match="name an empty folder"):
         run_demo(CliContext(), home / "precious")
     assert (home / "precious" / "file").exists()
+    folder = private_server.fresh_folder(home / "demo")
+    (folder / "old").touch()
+    assert not (private_server.fresh_folder(home / "demo") / "old").exists()
+    announced = {"address": "127.0.0.1:1", "pid": os.getpid(), "version": "1"}
+    (folder / "server.json").write_text(json.dumps(announced), encoding="utf-8")
+    with pytest.raises(private_server.NotADemoFolderError, match="still uses"):
+        private_server.fresh_folder(home / "demo")
 
 
 def test_the_first_step_is_told_before_the_data_of_the_last_demo_is_deleted(
@@ -80,16 +77,6 @@ def test_the_first_step_is_told_before_the_data_of_the_last_demo_is_deleted(
     with pytest.raises(private_server.NotADemoFolderError):
         run_demo(CliContext(), home / "demo")
     assert "1. Start a private server" in told[0]
-
-
-def test_the_folder_of_an_earlier_demo_is_created_again_unless_its_server_runs(home: Path) -> None:
-    folder = private_server.fresh_folder(home / "demo")
-    (folder / "old").touch()
-    assert not (private_server.fresh_folder(home / "demo") / "old").exists()
-    announced = {"address": "127.0.0.1:1", "pid": os.getpid(), "version": "1"}
-    (folder / "server.json").write_text(json.dumps(announced), encoding="utf-8")
-    with pytest.raises(private_server.NotADemoFolderError, match="still uses"):
-        private_server.fresh_folder(home / "demo")
 
 
 def test_a_server_that_ends_early_is_reported_with_the_end_of_its_output(

@@ -9,20 +9,20 @@ import typer
 from memotree_storage.embedded.lock import DataFolderLock, DataFolderUnusableError
 from memotree_storage.verify.report import REBUILD
 from rich.console import Console
-from unit.cli.conftest import CommandLine
+from unit.cli.conftest import WITHOUT_SERVER, CommandLine
 from unit.client.fake_state import RefusedError
 
 from memotree.cli.commands import refs, sessions
 from memotree.cli.errors import OF_MERGE, conflict_table
 from memotree.cli.target import DEFAULT_ADDRESS, data_folder, find_address
 from memotree.cli.terminal import display
+from memotree.client import DEFAULT_ADDRESS as CLIENTS_ADDRESS
 from memotree.client import Author, Commit, Conflict, Difference, EntryChange
 from memotree.settings import Settings
 from memotree.v1 import session_service_pb2, types_pb2
 
 pytestmark = pytest.mark.requirement("SERVE-4")
 CHILD = "c" * 16
-NOBODY = CommandLine(None)  # type: ignore[arg-type] # no fake is called
 
 
 def shown(look: object, width: int) -> str:
@@ -32,9 +32,17 @@ def shown(look: object, width: int) -> str:
     return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
-def test_the_default_address_is_that_of_the_settings(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.requirement("TOOL-11")
+def test_the_address_is_that_of_the_flag_or_the_settings_or_the_announcement_or_the_default(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = Settings()
-    assert f"{settings.host}:{settings.port}" == DEFAULT_ADDRESS
+    assert find_address("") == f"{settings.host}:{settings.port}" == DEFAULT_ADDRESS == CLIENTS_ADDRESS
+    announced = home / "data" / "memotree" / "server.json"
+    announced.parent.mkdir(parents=True)
+    announced.write_text(json.dumps({"address": "127.0.0.1:9", "pid": 1, "version": "x"}), "utf-8")
+    assert find_address("") == "127.0.0.1:9"
+    announced.unlink()
     monkeypatch.setenv("MEMOTREE_PORT", "7444")
     assert find_address("") == "127.0.0.1:7444"
     monkeypatch.setenv("MEMOTREE_HOST", "::1")
@@ -43,40 +51,33 @@ def test_the_default_address_is_that_of_the_settings(home: Path, monkeypatch: py
     (home / "memotree.toml").write_text('port = 7555\nhost = "127.0.0.2"\n', encoding="utf-8")
     assert find_address("") == "[::1]:7555"
     assert find_address("127.0.0.1:8") == "127.0.0.1:8"
+    monkeypatch.delenv("MEMOTREE_HOST")
+    lacking = 'data_folder = "elsewhere"\nport = 7556\n[qdrant]\nurl = "http://h:1"\napi_key = "${NO_SUCH_SECRET}"\n'
+    (home / "memotree.toml").write_text(lacking, encoding="utf-8")
+    assert (data_folder(), find_address("")) == (home / "elsewhere", "127.0.0.1:7556"), "a shell lacks the secret"
 
 
-@pytest.mark.requirement("TOOL-11")
-def test_a_server_is_found_by_a_shell_that_lacks_the_secrets_of_its_file(home: Path) -> None:
-    (home / "memotree.toml").write_text(
-        'data_folder = "elsewhere"\nport = 7556\n[qdrant]\nurl = "http://h:1"\napi_key = "${NO_SUCH_SECRET}"\n',
-        encoding="utf-8",
-    )
-    assert data_folder() == home / "elsewhere"
-    assert find_address("") == "127.0.0.1:7556"
-
-
-def test_wrong_settings_are_reported_and_no_other_server_is_called(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert home.exists()
-    monkeypatch.setenv("MEMOTREE_PORT", "many")
-    ran = NOBODY("status")
-    assert (ran.code, "MEMOTREE_PORT" in ran.err, "--address" in ran.err) == (2, True, True)
-
-
-def test_a_url_is_no_address(home: Path) -> None:
-    assert home.exists()
-    ran = NOBODY("status", "--address", "https://memory.example:443")
-    assert (ran.code, "host and port of gRPC" in ran.err, "unexpected" in ran.err) == (2, True, False)
-
-
-@pytest.mark.parametrize("arguments", [("search", "foo"), ("session", "list"), ("node", "create", "--title", "T")])
-def test_a_missing_server_is_reported_before_a_missing_choice(
-    home: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+def test_wrong_settings_and_addresses_are_reported_and_no_other_server_is_called(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert home.exists()
+    told = WITHOUT_SERVER.refused("status", "--address", "https://memory.example:443", code=2)
+    assert ("host and port of gRPC" in told, "unexpected" in told) == (True, False)
+    assert "give the path of a folder" in WITHOUT_SERVER.refused("serve", "--data", "", code=2)
+    monkeypatch.setenv("MEMOTREE_PORT", "many")
+    told = WITHOUT_SERVER.refused("status", code=2)
+    assert ("MEMOTREE_PORT" in told, "--address" in told) == (True, True)
+
+
+@pytest.mark.parametrize(
+    "arguments", [("status",), ("search", "foo"), ("session", "list"), ("node", "create", "--title", "T")]
+)
+def test_a_missing_server_is_reported_before_a_missing_choice_with_how_to_start_one(
+    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
     monkeypatch.setenv("MEMOTREE_PORT", "1")
-    ran = NOBODY(*arguments)
-    assert ran.code == 3
-    assert ran.err.startswith("error: No MemoTree server answers at 127.0.0.1:1.")
+    ran = WITHOUT_SERVER(*arguments)
+    assert (ran.code, ran.out) == (3, "")
+    assert ran.err.startswith("error: No MemoTree server answers at 127.0.0.1:1. Start one with `memotree serve`")
 
 
 def test_an_error_of_the_server_names_commands(ready: CommandLine) -> None:
@@ -86,13 +87,17 @@ def test_an_error_of_the_server_names_commands(ready: CommandLine) -> None:
     assert "memotree tag list" in ready.json("tag", "delete", "x", code=1)["error"]["message"]
 
 
-def test_a_branch_is_only_deleted_after_a_confirmation(ready: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_branch_that_can_be_deleted_is_so_only_after_a_confirmation(
+    ready: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ready.json("branch", "delete", "nothere", code=1)["error"]["code"] == "NOT_FOUND"
+    assert ready.json("branch", "delete", "main", code=1)["error"]["reason"] == "PROTECTED_BRANCH"
     ready.json("branch", "create", "trial", "v1")
     ready.json("session", "open", "--branch", "trial")
     ready.json("node", "update", "cccc", "-c", "stranded")
-    refused = ready("branch", "delete", "trial")
-    assert (refused.code, "--yes" in refused.err) == (2, True)
-    assert "1 session with 1 staged change can no longer commit to it" in refused.err
+    told = ready.refused("branch", "delete", "trial", code=2)
+    assert "--yes" in told
+    assert "1 session with 1 staged change can no longer commit to it" in told
     assert "trial" in ready("branch", "list").out
     asked: list[str] = []
     monkeypatch.setattr(refs, "confirm", lambda _context, question, yes: asked.append(f"{question}{yes}"))
@@ -100,12 +105,9 @@ def test_a_branch_is_only_deleted_after_a_confirmation(ready: CommandLine, monke
     assert len(asked) == 1
 
 
-def test_a_branch_that_cannot_be_deleted_is_refused_without_a_question(ready: CommandLine) -> None:
-    assert ready.json("branch", "delete", "nothere", code=1)["error"]["code"] == "NOT_FOUND"
-    assert ready.json("branch", "delete", "main", code=1)["error"]["reason"] == "PROTECTED_BRANCH"
-
-
-def test_a_detached_session_with_changes_stays_in_the_list_and_cannot_be_chosen(ready: CommandLine) -> None:
+def test_a_detached_or_discarded_session_cannot_be_chosen_and_one_with_changes_stays_in_the_list(
+    ready: CommandLine,
+) -> None:
     chosen = ready.json("session", "show")["id"]
     other = ready.json("session", "open", "--no-use")["id"]
     ready.json("node", "update", "cccc", "-c", "stranded")
@@ -116,10 +118,7 @@ def test_a_detached_session_with_changes_stays_in_the_list_and_cannot_be_chosen(
     found = ready.json("session", "use", chosen, code=1)["error"]
     assert found["reason"] == "SESSION_NOT_OPEN"
     assert f"memotree session changes {chosen}" in found["message"]
-
-
-def test_a_discarded_session_cannot_be_chosen(ready: CommandLine) -> None:
-    gone = ready.json("session", "discard")["id"]
+    gone = ready.json("session", "discard", "--yes")["id"]
     ran = ready("session", "use", gone)
     assert (ran.code, "is discarded" in ran.err, ran.out) == (1, True, "")
 
@@ -147,34 +146,20 @@ def test_a_conflict_says_which_side_deleted() -> None:
     assert not any(line.startswith(("┏", "┃", "└")) for line in lines)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("search", "--json"),
-        ("log", "-n", "-1", "--json"),
-        ("nonsense", "--json"),
-        ("node", "--json"),
-        ("serve", "--json", "--data", ""),
-    ],
-)
-def test_wrong_usage_is_one_json_document_too(home: Path, arguments: tuple[str, ...]) -> None:
-    assert home.exists()
-    ran = NOBODY(*arguments)
-    assert ran.code == 2
-    assert (ran.document["error"]["reason"], bool(ran.document["error"]["message"])) == ("USAGE", True)
-    assert ran.err == f"error: {ran.document['error']['message']}\n"
+def test_wrong_usage_is_a_sentence_and_one_json_document() -> None:
+    for arguments in (
+        *(("search",), ("node", "get"), ("log", "-n", "-1"), ("nonsense",), ("node",), ("serve", "--data", "")),
+        ("node", "get", "abcd", "--level", "everything"),
+    ):
+        ran = WITHOUT_SERVER(*arguments, "--json")
+        error = ran.document["error"]
+        assert (ran.code, error["reason"], bool(error["message"])) == (2, "USAGE", True), arguments
+        assert ran.err == f"error: {error['message']}\n"
 
 
-def test_help_with_json_is_help(home: Path) -> None:
-    assert home.exists()
-    ran = NOBODY("log", "--json", "--help")
+def test_help_with_json_is_help() -> None:
+    ran = WITHOUT_SERVER("log", "--json", "--help")
     assert (ran.code, "--oneline" in ran.out) == (0, True)
-
-
-def test_an_empty_name_is_no_data_folder(home: Path) -> None:
-    assert home.exists()
-    ran = NOBODY("serve", "--data", "")
-    assert (ran.code, "give the path of a folder" in ran.err) == (2, True)
 
 
 @pytest.mark.parametrize("name", ["file", "file/below", "file/far/below"])

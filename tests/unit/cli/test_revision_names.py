@@ -59,37 +59,29 @@ def test_every_command_that_takes_a_revision_takes_these(ready: CommandLine, old
     assert ready.json("node", "tree", "--archive", "notes", "--at", "main~2")
 
 
-def test_a_time_of_another_branch_is_written_as_in_git(ready: CommandLine, old: list[str]) -> None:
-    ready.json("branch", "create", "trial", "main~2")
-    assert ready.json("show", "trial@{yesterday}")["commit"]["id"] == old[2]
-    assert ready.json("show", "trial@{soon}", code=2)["error"]["reason"] == "BAD_TIME"
-
-
-def test_the_name_of_a_branch_or_tag_comes_before_a_time(ready: CommandLine, old: list[str]) -> None:
+def test_the_name_of_a_branch_or_tag_comes_before_a_time_and_a_branch_may_have_one(
+    ready: CommandLine, old: list[str]
+) -> None:
     ready.json("branch", "create", "today", "main~2")
     ready.json("tag", "create", "2026-11-03", "main~1")
     assert text(ready, "today") == "one"
     assert ready.json("show", "2026-11-03")["commit"]["id"] == old[1]
-
-
-def test_digits_alone_are_a_commit_and_no_date(ready: CommandLine, old: list[str]) -> None:
-    assert ready.json("show", "20261103", code=1)["error"]["code"] == "NOT_FOUND"
-    assert old
+    assert ready.json("show", "today@{yesterday}")["commit"]["id"] == old[2]
+    assert ready.json("show", "today@{soon}", code=2)["error"]["reason"] == "BAD_TIME"
+    before = len(ready.fake.requests("ListBranches")) + len(ready.fake.requests("ListCommits"))
+    ready.json("show", old[0][:8])
+    ready.json("node", "get", "cccc", "--at", "v1")
+    calls = len(ready.fake.requests("ListBranches")) + len(ready.fake.requests("ListCommits"))
+    assert calls == before, "a plain name costs no further call"
 
 
 def test_a_revision_before_the_first_commit_is_told(ready: CommandLine, old: list[str]) -> None:
+    assert ready.json("show", "20261103", code=1)["error"]["code"] == "NOT_FOUND", "digits alone are no date"
     error = ready.json("show", "main~9", code=1)["error"]
     assert error["reason"] == "TOO_FEW_COMMITS"
     assert f"~{len(old) - 1} is the first" in error["message"]
     error = ready.json("log", "--at", "2019-01-31 12:30", code=1)["error"]
     assert (error["reason"], "2019-01-31 12:30" in error["message"]) == ("NO_COMMIT_THEN", True)
-
-
-def test_a_plain_name_costs_no_further_call(ready: CommandLine, old: list[str]) -> None:
-    before = len(ready.fake.requests("ListBranches")) + len(ready.fake.requests("ListCommits"))
-    ready.json("show", old[0][:8])
-    ready.json("node", "get", "cccc", "--at", "v1")
-    assert len(ready.fake.requests("ListBranches")) + len(ready.fake.requests("ListCommits")) == before
 
 
 def test_a_branch_or_tag_in_the_place_of_a_node_says_how_to_give_it(ready: CommandLine, old: list[str]) -> None:

@@ -5,19 +5,16 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from unit.cli.conftest import WITHOUT_SERVER
 
-from memotree.cli.app import app
 from memotree.cli.commands.agent_hosts import HostChoice, host
 
 pytestmark = pytest.mark.requirement("USE-5")
 
 
 def run(*arguments: str, answer: str | None = None) -> tuple[int, str, str]:
-    result = CliRunner().invoke(app, ["setup", *arguments], input=answer)
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result.exit_code, result.stdout, result.stderr
+    ran = WITHOUT_SERVER("setup", *arguments, stdin=answer)
+    return ran.code, ran.out, ran.err
 
 
 def entry_of(path: Path, table: str) -> dict[str, object]:
@@ -28,10 +25,7 @@ def entry_of(path: Path, table: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("program", HostChoice)
-def test_each_program_gets_an_entry_with_a_memory_of_its_own_and_loses_it_again(
-    program: HostChoice, home: Path
-) -> None:
-    assert home.exists()
+def test_each_program_gets_an_entry_with_a_memory_of_its_own_and_loses_it_again(program: HostChoice) -> None:
     chosen = host(program)
     code, _, err = run(program.value, "--yes")
     assert code == 0, err
@@ -45,8 +39,7 @@ def test_each_program_gets_an_entry_with_a_memory_of_its_own_and_loses_it_again(
     assert not chosen.user_file.exists(), "the file that it made has nothing in it"
 
 
-def test_what_a_removal_deletes_and_whose_path_a_project_gets_is_said(home: Path) -> None:
-    assert home.exists()
+def test_what_a_removal_deletes_and_whose_path_a_project_gets_is_said() -> None:
     told = run("claude-code", "--project", "--yes")[2]
     assert "in a file that others use, take --start uvx" in told
     assert "take --start uvx" not in run("claude-code", "--yes")[2]
@@ -65,7 +58,7 @@ def test_a_link_to_a_file_in_which_nothing_is_left_stays(home: Path) -> None:
     assert not (home / "mine.toml").read_text(encoding="utf-8").strip()
 
 
-def test_other_entries_comments_and_indentation_stay(home: Path) -> None:
+def test_other_entries_comments_and_indentation_stay() -> None:
     cursor = host(HostChoice.CURSOR).user_file
     cursor.parent.mkdir(parents=True)
     own = {"mcpServers": {"other": {"command": "ö"}}, "theme": "dark"}
@@ -85,29 +78,27 @@ def test_other_entries_comments_and_indentation_stay(home: Path) -> None:
     assert codex.read_text(encoding="utf-8").startswith(mine.rstrip())
     run("codex", "--remove", "--yes")
     assert codex.read_text(encoding="utf-8") == mine
-    assert home.exists()
 
 
-def test_the_change_is_shown_and_waits_for_a_yes(home: Path) -> None:
+def test_the_change_is_shown_and_waits_for_a_yes_and_printing_changes_nothing(home: Path) -> None:
     path = home / ".cursor" / "mcp.json"
     code, _, err = run("cursor", answer="n\n")
-    assert code == 130
-    assert '+    "memotree": {' in err
-    assert not path.exists()
+    assert (code, '+    "memotree": {' in err) == (130, True)
+    code, out, _ = run("vscode", "--print")
+    assert (code, json.loads(out)["servers"]["memotree"]["type"]) == (0, "stdio")
+    assert not list(home.rglob("mcp.json"))
     assert run("cursor", answer="y\n")[0] == 0
     assert path.exists()
 
 
-def test_a_file_that_is_not_valid_is_left_alone(home: Path) -> None:
+def test_a_file_that_is_not_valid_is_left_alone() -> None:
     for program, text in (("cursor", "{ // mine\n}"), ("codex", "[broken"), ("cursor", '{"mcpServers": []}')):
         path = host(HostChoice(program)).user_file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         code, _, err = run(program, "--yes")
-        assert code == 2
-        assert "--print" in err
+        assert (code, "--print" in err) == (2, True)
         assert path.read_text(encoding="utf-8") == text
-    assert home.exists()
 
 
 def test_a_project_and_uvx_and_tools_can_be_chosen(home: Path) -> None:
@@ -116,12 +107,4 @@ def test_a_project_and_uvx_and_tools_can_be_chosen(home: Path) -> None:
     assert entry["command"] == "uvx"
     assert entry["args"] == ["memotree[mcp]", "mcp", "--workspace", "team", "--tools", "all"]
     code, _, err = run("windsurf", "--project", "--yes")
-    assert code == 2
-    assert "--project" in err
-
-
-def test_print_changes_nothing(home: Path) -> None:
-    code, out, _ = run("vscode", "--print")
-    assert code == 0
-    assert json.loads(out)["servers"]["memotree"]["type"] == "stdio"
-    assert not list(home.rglob("mcp.json"))
+    assert (code, "--project" in err) == (2, True)

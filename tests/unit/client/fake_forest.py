@@ -13,7 +13,7 @@ from typing import Any
 from unit.client.fake_state import FakeStates, State, fresh_id, listed, not_found, state_of, unmet
 
 from memotree.v1 import forest_service_pb2 as pb
-from memotree.v1 import job_service_pb2 as jobs
+from memotree.v1 import job_service_pb2 as job_pb
 from memotree.v1 import maintenance_service_pb2 as maintenance
 from memotree.v1 import memory_service_pb2 as memory
 from memotree.v1 import types_pb2 as types
@@ -32,15 +32,15 @@ class FakeForest(FakeStates, ForestServiceServicer):
         refusals: Error code and reason of the documents that fail in a batch, by id.
     """
 
-    ingestions: deque[jobs.Job]
+    ingestions: deque[job_pb.Job]
     refusals: dict[str, tuple[str, str]]
 
     def IngestDocument(self, request: Any, context: Any) -> Iterator[Any]:
         state = state_of(self.space(request.workspace), request.branch)
-        job = jobs.Job(id=fresh_id(), kind="ingest", subject=request.name, state=jobs.JOB_STATE_RUNNING)
+        job = job_pb.Job(id=fresh_id(), kind="ingest", subject=request.name, state=job_pb.JOB_STATE_RUNNING)
         yield pb.IngestDocumentResponse(job=job)
         yield pb.IngestDocumentResponse(progress=maintenance.Progress(step="summaries", done=1, total=1))
-        job.state = jobs.JOB_STATE_SUCCEEDED
+        job.state = job_pb.JOB_STATE_SUCCEEDED
         job.ingestion.CopyFrom(self._ingested(state, request, request.model_id))
         yield pb.IngestDocumentResponse(job=job)
 
@@ -48,7 +48,7 @@ class FakeForest(FakeStates, ForestServiceServicer):
         state = state_of(self.space(request.workspace), request.branch)
         count = len(request.documents)
         subject = f"{count} documents" if count > 1 else request.documents[0].name
-        job = jobs.Job(id=fresh_id(), kind="ingest_documents", subject=subject, state=jobs.JOB_STATE_RUNNING)
+        job = job_pb.Job(id=fresh_id(), kind="ingest_documents", subject=subject, state=job_pb.JOB_STATE_RUNNING)
         yield pb.IngestDocumentsResponse(job=job)
         if self.ingestions:
             job.MergeFrom(self.ingestions.popleft())
@@ -62,11 +62,11 @@ class FakeForest(FakeStates, ForestServiceServicer):
                 done.reason, done.message = self.refusals[asked.document_id]
             else:
                 done.ingestion.CopyFrom(self._ingested(state, asked, request.model_id))
-        job.state = jobs.JOB_STATE_SUCCEEDED
+        job.state = job_pb.JOB_STATE_SUCCEEDED
         yield pb.IngestDocumentsResponse(job=job)
 
     @staticmethod
-    def _ingested(state: Any, asked: Any, model_id: str) -> jobs.IngestionResult:
+    def _ingested(state: Any, asked: Any, model_id: str) -> job_pb.IngestionResult:
         held = (each for each in state.archives.values() if each.attributes["document_id"] == asked.document_id)
         known = next(held, None)
         if known is None:
@@ -75,7 +75,7 @@ class FakeForest(FakeStates, ForestServiceServicer):
         text = asked.text or asked.file.decode()
         is_same = known.attributes["text"] == text
         known.attributes.update(document_id=asked.document_id, text=text, media_type="text/markdown")
-        return jobs.IngestionResult(
+        return job_pb.IngestionResult(
             archive_id=known.id,
             document_id=asked.document_id,
             commit_id="" if is_same else "c" * 40,
@@ -146,7 +146,7 @@ class FakeForest(FakeStates, ForestServiceServicer):
         return pb.ListStaleSummariesResponse(summaries=found, total=len(nodes))
 
     def RenewSummaries(self, request: Any, context: Any) -> Any:
-        job = jobs.Job(id=fresh_id(), kind="renew_summaries", state=jobs.JOB_STATE_QUEUED)
+        job = job_pb.Job(id=fresh_id(), kind="renew_summaries", state=job_pb.JOB_STATE_QUEUED)
         return pb.RenewSummariesResponse(job=job)
 
 
@@ -154,33 +154,28 @@ class FakeMemory(FakeStates, MemoryServiceServicer):
     """Remember, Revise, Forget and Restore, and several of them in one commit."""
 
     def Remember(self, request: Any, context: Any) -> Any:
-        result, commit_id = self._one(request, memory.MemoryChange(remember=request))
-        return memory.RememberResponse(node=result.node, commit_id=commit_id, branch="main", similar=result.similar)
+        result, done = self._one(request, memory.MemoryChange(remember=request))
+        return memory.RememberResponse(**done, similar=result.similar)
 
     def Revise(self, request: Any, context: Any) -> Any:
-        result, commit_id = self._one(request, memory.MemoryChange(revise=request))
-        told = {"warnings": ["It was short."], "previous": result.previous}
-        return memory.ReviseResponse(node=result.node, commit_id=commit_id, branch="main", **told)
+        result, done = self._one(request, memory.MemoryChange(revise=request))
+        return memory.ReviseResponse(**done, warnings=["It was short."], previous=result.previous)
 
     def Forget(self, request: Any, context: Any) -> Any:
-        result, commit_id = self._one(request, memory.MemoryChange(forget=request))
-        return memory.ForgetResponse(
-            node=result.node, commit_id=commit_id, branch="main", forgotten_ids=result.node_ids
-        )
+        result, done = self._one(request, memory.MemoryChange(forget=request))
+        return memory.ForgetResponse(**done, forgotten_ids=result.node_ids)
 
     def Restore(self, request: Any, context: Any) -> Any:
-        result, commit_id = self._one(request, memory.MemoryChange(restore=request))
-        return memory.RestoreResponse(
-            node=result.node, commit_id=commit_id, branch="main", restored_ids=result.node_ids
-        )
+        result, done = self._one(request, memory.MemoryChange(restore=request))
+        return memory.RestoreResponse(**done, restored_ids=result.node_ids)
 
     def BatchChangeMemory(self, request: Any, context: Any) -> Any:
         results, commit_id = self._all(request, list(request.changes))
         return memory.BatchChangeMemoryResponse(results=results, commit_id=commit_id, branch="main")
 
-    def _one(self, request: Any, change: memory.MemoryChange) -> tuple[memory.MemoryResult, str]:
+    def _one(self, request: Any, change: memory.MemoryChange) -> tuple[memory.MemoryResult, dict[str, Any]]:
         (result,), commit_id = self._all(request, [change])
-        return result, commit_id
+        return result, {"node": result.node, "commit_id": commit_id, "branch": "main"}
 
     def _all(self, request: Any, changes: list[memory.MemoryChange]) -> tuple[list[memory.MemoryResult], str]:
         space = self.space(request.workspace)
@@ -262,23 +257,23 @@ class FakeJobs(FakeStates, JobServiceServicer):
         ends: The results of the next jobs that are watched to their end; success if empty.
     """
 
-    jobs: dict[str, jobs.Job]
-    ends: list[jobs.Job]
+    jobs: dict[str, job_pb.Job]
+    ends: list[job_pb.Job]
 
-    def build(self, **fields: Any) -> jobs.Job:
+    def build(self, **fields: Any) -> job_pb.Job:
         """The job with that id."""
-        job = jobs.Job(**{"id": fresh_id(), "kind": "rebuild", "state": jobs.JOB_STATE_QUEUED, **fields})
+        job = job_pb.Job(**{"id": fresh_id(), "kind": "rebuild", "state": job_pb.JOB_STATE_QUEUED, **fields})
         self.jobs[job.id] = job
         return job
 
-    def _job(self, job_id: str) -> jobs.Job:
-        for job in self.jobs.values():
-            if job_id and job.id.startswith(job_id):
-                return job
-        raise not_found("job", job_id)
+    def _job(self, job_id: str) -> job_pb.Job:
+        found = next((job for job in self.jobs.values() if job.id.startswith(job_id)), None)
+        if found is None:
+            raise not_found("job", job_id)
+        return found
 
     def GetJob(self, request: Any, context: Any) -> Any:
-        return jobs.GetJobResponse(job=self._job(request.job_id))
+        return job_pb.GetJobResponse(job=self._job(request.job_id))
 
     def ListJobs(self, request: Any, context: Any) -> Any:
         owner = self.space(request.workspace).message.id if request.workspace else ""
@@ -289,41 +284,41 @@ class FakeJobs(FakeStates, JobServiceServicer):
             and (not request.states or job.state in request.states)
             and request.kind in {"", job.kind}
         ]
-        return listed(jobs.ListJobsResponse, "jobs", found, request)
+        return listed(job_pb.ListJobsResponse, "jobs", found, request)
 
     def WatchJob(self, request: Any, context: Any) -> Iterator[Any]:
         job = self._job(request.job_id)
-        yield jobs.WatchJobResponse(job=job)
-        if job.state not in {jobs.JOB_STATE_QUEUED, jobs.JOB_STATE_RUNNING}:
+        yield job_pb.WatchJobResponse(job=job)
+        if job.state not in {job_pb.JOB_STATE_QUEUED, job_pb.JOB_STATE_RUNNING}:
             return
-        job.state, job.attempts = jobs.JOB_STATE_RUNNING, job.attempts + 1
+        job.state, job.attempts = job_pb.JOB_STATE_RUNNING, job.attempts + 1
         for done in range(_STEPS):
             job.progress.CopyFrom(maintenance.Progress(step="index", done=done + 1, total=_STEPS))
-            yield jobs.WatchJobResponse(job=job)
-        job.state = jobs.JOB_STATE_SUCCEEDED
+            yield job_pb.WatchJobResponse(job=job)
+        job.state = job_pb.JOB_STATE_SUCCEEDED
         if self.ends:
             job.MergeFrom(self.ends.pop(0))
-        yield jobs.WatchJobResponse(job=job)
+        yield job_pb.WatchJobResponse(job=job)
 
     def CancelJob(self, request: Any, context: Any) -> Any:
         job = self._job(request.job_id)
-        if job.state in {jobs.JOB_STATE_QUEUED, jobs.JOB_STATE_RUNNING, jobs.JOB_STATE_STOPPED}:
-            job.state = jobs.JOB_STATE_CANCELLED
-        return jobs.CancelJobResponse(job=job)
+        if job.state in {job_pb.JOB_STATE_QUEUED, job_pb.JOB_STATE_RUNNING, job_pb.JOB_STATE_STOPPED}:
+            job.state = job_pb.JOB_STATE_CANCELLED
+        return job_pb.CancelJobResponse(job=job)
 
     def ResumeJob(self, request: Any, context: Any) -> Any:
         job = self._job(request.job_id)
-        if job.state not in {jobs.JOB_STATE_FAILED, jobs.JOB_STATE_STOPPED, jobs.JOB_STATE_CANCELLED}:
+        if job.state not in {job_pb.JOB_STATE_FAILED, job_pb.JOB_STATE_STOPPED, job_pb.JOB_STATE_CANCELLED}:
             raise unmet("The job cannot be resumed; watch it with WatchJob.", "JOB_NOT_RESUMABLE")
-        job.state, job.reason, job.message = jobs.JOB_STATE_QUEUED, "", ""
-        return jobs.ResumeJobResponse(job=job)
+        job.state, job.reason, job.message = job_pb.JOB_STATE_QUEUED, "", ""
+        return job_pb.ResumeJobResponse(job=job)
 
     def StartRebuild(self, request: Any, context: Any) -> Any:
-        return jobs.StartRebuildResponse(job=self._start("rebuild", request.workspace))
+        return job_pb.StartRebuildResponse(job=self._start("rebuild", request.workspace))
 
     def StartReindex(self, request: Any, context: Any) -> Any:
-        return jobs.StartReindexResponse(job=self._start("reindex", request.workspace))
+        return job_pb.StartReindexResponse(job=self._start("reindex", request.workspace))
 
-    def _start(self, kind: str, workspace: str) -> jobs.Job:
+    def _start(self, kind: str, workspace: str) -> job_pb.Job:
         space = self.space(workspace).message
         return self.build(kind=kind, workspace_id=space.id, subject=space.name)

@@ -40,6 +40,11 @@ class FakeNodes(FakeStates, NodeServiceServicer, ViewServiceServicer):
             session.reasons.setdefault(node.id, []).append(request.commit_message)
         return self._shown(session.state, node)
 
+    def _found(self, request: Any) -> tuple[State, types.Node]:
+        """The state of the session of a change, and a copy of the node that it changes."""
+        state = self.session_of(request).state
+        return state, _copy(state.find(request.node_id))
+
     def GetNode(self, request: Any, context: Any) -> Any:
         state = self.state(request)
         level = request.level or types.LEVEL_OF_DETAIL_DETAIL
@@ -120,8 +125,7 @@ class FakeNodes(FakeStates, NodeServiceServicer, ViewServiceServicer):
         return nodes.CreateNodeResponse(node=self._stage(request, node), warnings=warnings)
 
     def UpdateNode(self, request: Any, context: Any) -> Any:
-        state = self.session_of(request).state
-        node = _copy(state.find(request.node_id))
+        _, node = self._found(request)
         if request.etag and request.etag != node.etag:
             base, ours, theirs = (types.FieldValue(text=text) for text in "abc")
             conflict = types.Conflict(node_id=node.id, base_value=base, our_value=ours, their_value=theirs)
@@ -144,8 +148,7 @@ class FakeNodes(FakeStates, NodeServiceServicer, ViewServiceServicer):
         return nodes.UpdateNodeResponse(node=self._stage(request, node))
 
     def DeleteNode(self, request: Any, context: Any) -> Any:
-        state = self.session_of(request).state
-        node = state.find(request.node_id)
+        state, node = self._found(request)
         gone = [each.id for each in state.below(node.id)]
         if len(gone) > 1 and not request.recursive:
             below = types.NodeList(nodes=state.children(node.id))
@@ -155,8 +158,7 @@ class FakeNodes(FakeStates, NodeServiceServicer, ViewServiceServicer):
         return nodes.DeleteNodeResponse(deleted_ids=gone)
 
     def MoveNode(self, request: Any, context: Any) -> Any:
-        state = self.session_of(request).state
-        node = _copy(state.find(request.node_id))
+        state, node = self._found(request)
         if request.HasField("parent_id"):
             node.parent_id = state.find(request.parent_id).id if request.parent_id else ""
         if request.HasField("position"):
@@ -164,8 +166,7 @@ class FakeNodes(FakeStates, NodeServiceServicer, ViewServiceServicer):
         return nodes.MoveNodeResponse(node=self._stage(request, node))
 
     def SplitNode(self, request: Any, context: Any) -> Any:
-        state = self.session_of(request).state
-        node = _copy(state.find(request.node_id))
+        _, node = self._found(request)
         made = []
         for number, part in enumerate(request.parts):
             piece = _copy(node)
@@ -189,8 +190,7 @@ class FakeNodes(FakeStates, NodeServiceServicer, ViewServiceServicer):
         return nodes.MergeNodesResponse(node=self._stage(request, first), deleted_ids=gone)
 
     def AddRelation(self, request: Any, context: Any) -> Any:
-        state = self.session_of(request).state
-        node = _copy(state.find(request.node_id))
+        state, node = self._found(request)
         relation = types.Relation()
         relation.CopyFrom(request.relation)
         relation.target_id = state.find(relation.target_id).id
@@ -198,8 +198,7 @@ class FakeNodes(FakeStates, NodeServiceServicer, ViewServiceServicer):
         return nodes.AddRelationResponse(node=self._stage(request, node))
 
     def RemoveRelation(self, request: Any, context: Any) -> Any:
-        state = self.session_of(request).state
-        node = _copy(state.find(request.node_id))
+        state, node = self._found(request)
         target = state.find(request.target_id).id
         kept = [each for each in node.relations if (each.type, each.target_id) != (request.type, target)]
         del node.relations[:]
