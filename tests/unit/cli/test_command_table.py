@@ -84,7 +84,7 @@ def _commands_of(modules: set[str]) -> set[str]:
 def test_the_first_page_imports_nothing_but_what_draws_it() -> None:
     modules = _imported("--help")
     assert not modules & {
-        *("typer", "grpc", "google", "pydantic", "asyncio", "tenacity", "rich.markdown", "rich.progress", "json"),
+        *("typer", "grpc", "google", "pydantic", "asyncio", "tenacity", "rich.markdown", "rich.progress", "json")
     }
     assert {name for name in modules if name.startswith("memotree")} == {
         *("memotree", "memotree.cli", "memotree.extras", "memotree.cli.terminal"),

@@ -95,7 +95,7 @@ def test_update_says_exactly_what_is_given(ready: CommandLine) -> None:
     changed = ready.json(*words.split())
     assert (changed["title"], changed["tags"], changed["attributes"]) == ("T", ["y"], {"k": "v=w"})
     assert sorted(ready.fake.requests("UpdateNode")[-1].update_mask.paths) == [
-        *("attributes", "brief", "summary", "tags", "title", "type"),
+        *("attributes", "brief", "summary", "tags", "title", "type")
     ]
 
 

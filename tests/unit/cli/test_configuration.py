@@ -47,11 +47,7 @@ def test_all_faults_of_file_and_environment_are_listed_and_the_exit_code_is_1(
     (home / "memotree.toml").write_text('[log]\nlevel = "loud"\n')
     monkeypatch.setenv("MEMOTREE_SESSION_TTL", "soon")
     monkeypatch.setenv("MEMOTREE_PROT", "1")
-    assert places(memotree).keys() == {
-        "log.level in memotree.toml, line 2",
-        "MEMOTREE_SESSION_TTL",
-        "MEMOTREE_PROT",
-    }
+    assert places(memotree).keys() == {"log.level in memotree.toml, line 2", "MEMOTREE_SESSION_TTL", "MEMOTREE_PROT"}
     ran = memotree("config", "check")
     assert ran.code == 1
     assert "did you mean MEMOTREE_PORT?" in ran.out

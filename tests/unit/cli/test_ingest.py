@@ -55,7 +55,7 @@ def test_a_folder_is_ingested_with_all_text_files_below_it(ready: CommandLine) -
 def test_hidden_and_ignored_files_are_taken_on_request(ready: CommandLine) -> None:
     document = ready.json("ingest", "docs", "--hidden", "--no-ignore")
     assert [each["path"] for each in document["files"]] == [
-        *("docs/.gitignore", "docs/.hidden.md", "docs/a.md", "docs/build/c.md", "docs/sub/b.txt", "docs/sub/x.log"),
+        *("docs/.gitignore", "docs/.hidden.md", "docs/a.md", "docs/build/c.md", "docs/sub/b.txt", "docs/sub/x.log")
     ]
     assert {"path": "docs/.git", "why": "hidden"} in document["left_out"], "never a document"
 

@@ -98,12 +98,7 @@ def silent() -> Iterator[str]:
 @pytest.mark.requirement("USE-8")
 def test_what_is_wrong_is_told_before_anything_slow_is_loaded(home: Path, silent: str) -> None:
     for command, given, told, loaded in (
-        (
-            "serve",
-            ("MEMOTREE_PROT", "7319"),
-            "MEMOTREE_PROT: there is no .*; did you mean MEMOTREE_PORT",
-            [],
-        ),
+        ("serve", ("MEMOTREE_PROT", "7319"), "MEMOTREE_PROT: there is no .*; did you mean MEMOTREE_PORT", []),
         ("mcp", ("MEMOTREE_SESSION_TTL", "a week"), "MEMOTREE_SESSION_TTL: .*give a number with a unit", []),
         ("serve --port 0", ("MEMOTREE_POSTGRES_URL", silent), "Connection refused", ["psycopg"]),
     ):

@@ -330,10 +330,7 @@ class FakePlaces(FakeHistory, WorkspaceServiceServicer, SessionServiceServicer, 
         if request.create_tag:
             self._tag(space, request.tag_name, commit_id)
         return sessions.CommitChangesResponse(
-            commit_id=commit_id,
-            branch=session.message.branch,
-            tag_name=request.tag_name,
-            change_count=len(found),
+            commit_id=commit_id, branch=session.message.branch, tag_name=request.tag_name, change_count=len(found)
         )
 
     def GetStatus(self, request: Any, context: Any) -> Any:

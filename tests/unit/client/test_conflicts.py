@@ -18,11 +18,7 @@ CASES: list[tuple[types_pb2.FieldValue, FieldValue, str]] = [
         Place(ARCHIVE, PARENT, "a1"),
         f"below {PARENT} in archive {ARCHIVE}",
     ),
-    (
-        types_pb2.FieldValue(place=types_pb2.Place(archive_id=ARCHIVE)),
-        Place(ARCHIVE),
-        f"a root of archive {ARCHIVE}",
-    ),
+    (types_pb2.FieldValue(place=types_pb2.Place(archive_id=ARCHIVE)), Place(ARCHIVE), f"a root of archive {ARCHIVE}"),
     (
         types_pb2.FieldValue(
             relation=types_pb2.Relation(type=types_pb2.RELATION_TYPE_ABOUT, target_id=PARENT, description="why")
