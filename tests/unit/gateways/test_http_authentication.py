@@ -44,26 +44,19 @@ async def status(method: str, path: str, accept: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "accept"),
+    ("method", "path", "accept", "answer"),
     [
-        ("POST", "/api/query/with-tools/stream", "*/*"),
-        ("POST", "/api/query/with-tools/stream", "application/json, text/event-stream"),
-        ("POST", "/api/query/with-tools/stream", ""),
-        ("POST", "/api/tools/ask/execute", "text/event-stream"),
-        ("GET", "/mcp", "text/event-stream"),
+        ("POST", "/api/query/with-tools/stream", "*/*", 429),
+        ("POST", "/api/query/with-tools/stream", "application/json, text/event-stream", 429),
+        ("POST", "/api/query/with-tools/stream", "", 429),
+        ("POST", "/api/tools/ask/execute", "text/event-stream", 429),
+        ("GET", "/mcp", "text/event-stream", 429),
+        ("POST", "/api/query/with-tools", "*/*", 200),
+        ("POST", "/api/tools/ask/execute", "application/json, text/event-stream", 200),
+        ("POST", "/mcp", "application/json, text/event-stream", 200),
     ],
 )
-async def test_a_request_for_a_stream_needs_a_place(method: str, path: str, accept: str) -> None:
-    assert await status(method, path, accept) == 429
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "accept"),
-    [
-        ("POST", "/api/query/with-tools", "*/*"),
-        ("POST", "/api/tools/ask/execute", "application/json, text/event-stream"),
-        ("POST", "/mcp", "application/json, text/event-stream"),
-    ],
-)
-async def test_a_request_for_one_answer_needs_none(method: str, path: str, accept: str) -> None:
-    assert await status(method, path, accept) == 200
+async def test_a_request_for_a_stream_needs_a_place_and_one_for_an_answer_none(
+    method: str, path: str, accept: str, answer: int
+) -> None:
+    assert await status(method, path, accept) == answer

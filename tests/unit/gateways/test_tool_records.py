@@ -9,9 +9,8 @@ import pytest_asyncio
 from memotree_storage.errors import MemoTreeError
 
 from memotree.audit.log import REFUSED
-from memotree.client.errors import MemoTreeClientError
 from memotree.gateways.callers import LocalCaller
-from memotree.gateways.catalogue import Catalogue, InvalidArgumentsError
+from memotree.gateways.catalogue import Catalogue, InvalidArgumentsError, UnknownToolError
 from memotree.gateways.tool_operations import ToolOperations, catalogue_of, with_tools
 from memotree.identity.errors import KeyRefusedError
 from memotree.request.observed_calls import HTTP, TOOL, CallObservers, ObservedCall, calling_through
@@ -23,8 +22,8 @@ from memotree.tools.executor import Executor
 from memotree.tools.function_tool import FunctionTool, tool
 from memotree.tools.policy import ToolAdmission
 from memotree.tools.rate_limit import ToolRateError, ToolRateLimit
-from memotree.v1 import node_service_pb2, workspace_service_pb2
 from memotree.v1 import tool_service_pb2 as pb
+from memotree.v1 import workspace_service_pb2
 
 pytestmark = [pytest.mark.requirement("TOOL-12"), pytest.mark.requirement("SERVE-3")]
 
@@ -58,11 +57,6 @@ class Records:
 class Workspaces:
     async def list_workspaces(self, _request: Any) -> workspace_service_pb2.ListWorkspacesResponse:
         return workspace_service_pb2.ListWorkspacesResponse()
-
-
-class Nodes:
-    async def get_node(self, _request: Any) -> node_service_pb2.GetNodeResponse:
-        return node_service_pb2.GetNodeResponse()
 
 
 class Keys:
@@ -103,7 +97,7 @@ class Server:
         self.admission = ToolAdmission()
         own = (self.keys.end_key, self.keys.take_roles, self.keys.read_server)
         found = with_tools(
-            {"WorkspaceService": Workspaces(), "NodeService": Nodes()},
+            {"WorkspaceService": Workspaces()},
             "main",
             1 << 20,
             CallObservers([self.records]),
@@ -190,8 +184,9 @@ async def test_arguments_that_do_not_match_have_one_record(server: Server, name:
 async def test_a_tool_that_there_is_not_has_no_record(server: Server) -> None:
     with pytest.raises(MemoTreeError):
         await server.operations.execute_tool(pb.ExecuteToolRequest(name="nothing"))
-    with pytest.raises((MemoTreeError, MemoTreeClientError)):
+    with pytest.raises(UnknownToolError) as caught:
         await server.catalogue.call("nothing", {})
+    assert caught.value.reason == "UNKNOWN_TOOL"
     assert server.records.taken() == []
 
 
@@ -216,12 +211,9 @@ async def test_a_key_that_ends_within_a_batch_makes_no_further_call(server: Serv
     assert [code for _, _, code in server.records.taken()] == ["OK", "OK", *["KEY_REFUSED"] * 3]
 
 
-async def test_roles_that_are_taken_away_within_a_batch_hold_no_longer(server: Server) -> None:
+async def test_roles_hold_as_they_are_at_each_call(server: Server) -> None:
     codes = await server.batch("read_server", "take_roles", "read_server", "date_time")
     assert codes == ["", "", "TOOL_NOT_PERMITTED", ""]
-
-
-async def test_a_role_for_other_tools_holds_from_the_next_call_on(server: Server) -> None:
     server.keys.grants = [replace(EVERYWHERE, tools=("list_*",))]
     assert await server.batch("date_time", "list_workspaces") == ["TOOL_NOT_PERMITTED", ""]
 

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 from google.protobuf import json_format
-from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from unit.gateways.conftest import CATALOGUE
 
 from memotree.cli.terminal.examples import EXAMPLES
 from memotree.client.conflicts import Conflict
@@ -22,10 +23,9 @@ from memotree.client.contract import is_read, is_repeatable
 from memotree.client.errors import AbortedError, DataLossError, MemoTreeClientError
 from memotree.error_mapping import FAMILIES
 from memotree.error_statuses import HTTP_STATUSES
-from memotree.gateways.catalogue import Catalogue, InvalidArgumentsError, UnknownToolError
+from memotree.gateways.catalogue import Catalogue, InvalidArgumentsError
 from memotree.gateways.contract import comments, short_names
 from memotree.gateways.everyday_tools import EVERYDAY
-from memotree.gateways.functions import LocalFunctions
 from memotree.gateways.json_messages import from_json, to_json
 from memotree.gateways.json_schema import OUTPUT, SHARED, declaration, description, input_schema
 from memotree.gateways.mcp import _declared
@@ -33,7 +33,7 @@ from memotree.gateways.results import Failure, Result
 from memotree.gateways.tool import Tool
 from memotree.gateways.tool_definitions import BY_NAME, TOOLS, UnknownToolsError, chosen_tools
 from memotree.server.binding import contract
-from memotree.tools.executor import Executor
+from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import node_service_pb2 as nodes
 from memotree.v1 import session_service_pb2 as sessions
 from memotree.v1 import types_pb2
@@ -41,24 +41,14 @@ from memotree.v1 import types_pb2
 ROOT = Path(__file__).parents[3]
 
 
-class NoCaller:
-    """A caller that must not be called."""
-
-    async def call(self, *_: Any) -> Any:
-        raise AssertionError
-
-    def stream(self, *_: Any) -> Any:
-        raise AssertionError
+PAGE = (ROOT / "docs" / "how-to" / "connect-an-agent-over-mcp.md").read_text(encoding="utf-8")
+RPCS = {tool.rpc for tool in TOOLS} - {"Ask", "Query", "Recall", "Remember", "Revise", "Forget", "Restore"}
+"""Those without the names that are ordinary words, too."""
 
 
-@pytest.fixture
-def catalogue() -> Catalogue:
-    return Catalogue(NoCaller(), "main", LocalFunctions((), Executor(), NoCaller()))
-
-
-@pytest.mark.requirement("FOREST-14", "CANVAS-7")
+@pytest.mark.requirement("FOREST-14", "CANVAS-7", "USE-5")
 @pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
-def test_a_tool_is_described_by_the_contract(tool: Tool) -> None:
+def test_a_tool_is_described_by_the_contract_and_the_page_names_it(tool: Tool) -> None:
     schema = input_schema(tool)
     Draft202012Validator.check_schema(schema)
     assert re.fullmatch(r"[a-z]+(_[a-z]+)*", tool.name)
@@ -66,7 +56,15 @@ def test_a_tool_is_described_by_the_contract(tool: Tool) -> None:
     assert set(tool.required) <= set(schema["properties"])
     undescribed = [name for name, field in schema["properties"].items() if not field.get("description")]
     assert set(undescribed) <= {*SHARED, "receipt"}
-    assert json.loads(json.dumps(schema)) == schema
+    told = json.dumps(schema)
+    assert json.loads(told) == schema
+    assert "commit_message" not in told, "one thing has one name in all tools"
+    assert not RPCS & set(re.findall(r"\b[A-Z][A-Za-z]+\b", description(tool) + told)), "it names tools and no RPCs"
+    assert f"`{tool.name}`" in PAGE
+    assert not (tool.read_only and tool.destructive)
+    assert bool(tool.last) == tool.method.server_streaming
+    for field in tool.request.fields:  # maps have texts as values; if that changes, `json_messages` must support it
+        assert field.name in tool.hidden or field.type != FieldDescriptor.TYPE_BYTES, field.full_name
 
 
 def test_every_rpc_is_marked_repeatable_or_not_and_every_read_as_read_only() -> None:
@@ -99,20 +97,6 @@ def test_names_are_unique_and_every_rpc_is_offered_once() -> None:
     assert len({(tool.service, tool.rpc) for tool in TOOLS}) == len(TOOLS)
 
 
-def test_read_tools_are_not_destructive_and_streaming_tools_describe_their_answer() -> None:
-    for tool in TOOLS:
-        assert not (tool.read_only and tool.destructive)
-        assert bool(tool.last) == tool.method.server_streaming
-
-
-def test_descriptions_name_tools_and_not_rpcs() -> None:
-    rpcs = {tool.rpc for tool in TOOLS}
-    for tool in TOOLS:
-        told = description(tool) + json.dumps(input_schema(tool))
-        own = {"Ask", "Query", "Recall", "Remember", "Revise", "Forget", "Restore"}  # ordinary words, too
-        assert not rpcs & set(re.findall(r"\b[A-Z][A-Za-z]+\b", told)) - own, tool.name
-
-
 def test_the_comments_cover_the_whole_contract() -> None:
     missing = [
         name
@@ -132,20 +116,12 @@ def test_the_comments_are_part_of_the_package() -> None:
     assert "json" not in (ROOT / ".gitignore").read_text(encoding="utf-8")
 
 
-def test_the_page_names_every_tool() -> None:
-    page = (ROOT / "docs" / "how-to" / "connect-an-agent-over-mcp.md").read_text(encoding="utf-8")
-    assert not [tool.name for tool in TOOLS if f"`{tool.name}`" not in page]
-
-
 @pytest.mark.requirement("FOREST-14")
 def test_the_schema_of_a_field_lists_its_allowed_values() -> None:
     create = input_schema(BY_NAME["create_node"])["properties"]
     assert create["initial_level"]["enum"] == ["TITLE", "BRIEF", "SUMMARY", "DETAIL"]
-    assert create["attributes"] == {
-        "type": "object",
-        "additionalProperties": {"type": "string"},
-        "description": "Attributes by name.",
-    }
+    texts = {"type": "object", "additionalProperties": {"type": "string"}}
+    assert create["attributes"] == {**texts, "description": "Attributes by name."}
     assert create["tags"]["items"] == {"type": "string"}
     assert create["relations"]["items"]["properties"]["type"]["enum"][0] == "REFERENCES"
     assert (create["position"]["type"], create["auto_generate_summary"]["type"]) == ("integer", "boolean")
@@ -209,8 +185,6 @@ def test_a_choice_of_tools_is_a_list_or_names() -> None:
 
 @pytest.mark.requirement("USE-5")
 def test_one_thing_has_one_name_in_all_tools(catalogue: Catalogue) -> None:
-    for tool in TOOLS:
-        assert "commit_message" not in json.dumps(input_schema(tool))
     request: Any = catalogue.request(BY_NAME["recall"], {"question": "q", "tags": ["a"], "archives": ["b"]})
     assert (request.query, list(request.filter.tags), list(request.filter.archives)) == ("q", ["a"], ["b"])
     request = catalogue.request(BY_NAME["recall"], {"query": "q", "filter": {"tags": ["a"]}, "archives": ["b"]})
@@ -225,62 +199,64 @@ def test_one_thing_has_one_name_in_all_tools(catalogue: Catalogue) -> None:
     assert {fault.field for fault in refused.value.violations} >= {"tags[0]"}
 
 
-def test_the_fields_given_to_an_update_are_its_mask(catalogue: Catalogue) -> None:
+def test_the_fields_given_to_an_update_are_its_mask_and_a_workspace_that_is_not_given_the_default(
+    catalogue: Catalogue,
+) -> None:
     given_ = {"session_id": "s", "node_id": "n", "tags": [], "title": "", "brief": None, "mode": "REPLACE"}
     request: Any = catalogue.request(BY_NAME["update_node"], given_)
     assert sorted(request.update_mask.paths) == ["tags", "title"]
     assert (request.mode, request.HasField("brief")) == (nodes.UPDATE_MODE_REPLACE, False)
-
-
-def test_the_default_workspace_is_only_used_if_none_is_given(catalogue: Catalogue) -> None:
-    request: Any = catalogue.request(BY_NAME["recall"], {"query": "q"})
     assert request.workspace == "main"
-    request = catalogue.request(BY_NAME["recall"], {"query": "q", "workspace": "other"})
-    assert request.workspace == "other"
+    assert catalogue.request(BY_NAME["update_node"], {**given_, "workspace": "other"}).workspace == "other"
+
+
+NODE, COMMIT = nodes.CreateNodeRequest.DESCRIPTOR, sessions.CommitChangesRequest.DESCRIPTOR
+RECEIPT = pb.RecallReceipt.DESCRIPTOR
 
 
 @pytest.mark.requirement("CANVAS-7")
 @pytest.mark.parametrize(
-    ("values", "faults"),
+    ("kind", "values", "faults"),
     [
-        ({"title": 1}, ["title"]),
-        ({"title": "\ud800"}, ["title"]),
-        ({"tags": "a"}, ["tags"]),
-        ({"tags": ["a", 2]}, ["tags[1]"]),
-        ({"attributes": ["a"]}, ["attributes"]),
-        ({"attributes": {"a": 1}}, ["attributes['a']"]),
-        ({"position": 1.5}, ["position"]),
-        ({"position": 2**40}, ["position"]),
-        ({"position": True}, ["position"]),
-        ({"position": float("nan")}, ["position"]),
-        ({"auto_generate_summary": 1}, ["auto_generate_summary"]),
-        ({"initial_level": "title"}, ["initial_level"]),
-        ({"initial_level": "UNSPECIFIED"}, ["initial_level"]),
-        ({"initial_level": 1}, ["initial_level"]),
-        ({"relations": [{"type": "ABOUT"}, 1, {"typ": "ABOUT"}]}, ["relations[1]", "relations[2].typ"]),
-        ({"source": []}, ["source"]),
-        ({"source": {"start": "1"}}, ["source.start"]),
+        (NODE, {"title": 1}, ["title"]),
+        (NODE, {"title": "\ud800"}, ["title"]),
+        (NODE, {"tags": "a"}, ["tags"]),
+        (NODE, {"tags": ["a", 2]}, ["tags[1]"]),
+        (NODE, {"attributes": ["a"]}, ["attributes"]),
+        (NODE, {"attributes": {"a": 1}}, ["attributes['a']"]),
+        (NODE, {"position": 1.5}, ["position"]),
+        (NODE, {"position": 2**40}, ["position"]),
+        (NODE, {"position": True}, ["position"]),
+        (NODE, {"position": float("nan")}, ["position"]),
+        (NODE, {"auto_generate_summary": 1}, ["auto_generate_summary"]),
+        (NODE, {"initial_level": "title"}, ["initial_level"]),
+        (NODE, {"initial_level": "UNSPECIFIED"}, ["initial_level"]),
+        (NODE, {"initial_level": 1}, ["initial_level"]),
+        (NODE, {"relations": [{"type": "ABOUT"}, 1, {"typ": "ABOUT"}]}, ["relations[1]", "relations[2].typ"]),
+        (NODE, {"source": []}, ["source"]),
+        (NODE, {"source": {"start": "1"}}, ["source.start"]),
+        *((COMMIT, {"author": {"timestamp": time}}, ["author.timestamp"]) for time in ("yesterday", 5, {})),
+        (nodes.NodeChange.DESCRIPTOR, {"create": {}, "delete": {}}, ["delete"]),
+        *((RECEIPT, {"term_counts": value}, ["term_counts"]) for value in ("f", "zz", 1, ["00"])),
+        (RECEIPT, {"term_counts": None}, []),
     ],
 )
-def test_an_invalid_value_is_named_by_its_path(values: dict[str, Any], faults: list[str]) -> None:
-    _, found = from_json(nodes.CreateNodeRequest.DESCRIPTOR, values)
+def test_an_invalid_value_is_named_by_its_path(kind: Descriptor, values: dict[str, Any], faults: list[str]) -> None:
+    _, found = from_json(kind, values)
     assert [fault.field for fault in found] == faults
     assert all(fault.description.endswith((".", "?")) for fault in found)
 
 
-def test_times_and_choices_are_read_and_refused() -> None:
+def test_times_durations_and_bytes_are_read_and_shown() -> None:
     request: Any
     author = {"name": "Ada", "timestamp": "2026-01-31T12:00:00+01:00"}
-    request, faults = from_json(sessions.CommitChangesRequest.DESCRIPTOR, {"author": author})
-    assert not faults
-    assert to_json(request)["author"]["timestamp"] == "2026-01-31T11:00:00Z"
-    for time in ("yesterday", 5, {}):
-        _, faults = from_json(sessions.CommitChangesRequest.DESCRIPTOR, {"author": {"timestamp": time}})
-        assert [fault.field for fault in faults] == ["author.timestamp"]
+    request, faults = from_json(COMMIT, {"author": author})
+    assert (to_json(request)["author"]["timestamp"], faults) == ("2026-01-31T11:00:00Z", [])
     request, faults = from_json(sessions.OpenSessionRequest.DESCRIPTOR, {"ttl": "90s"})
     assert (request.ttl.seconds, faults) == (90, [])
-    _, faults = from_json(nodes.NodeChange.DESCRIPTOR, {"create": {}, "delete": {}})
-    assert [fault.field for fault in faults] == ["delete"]
+    receipt = pb.RecallReceipt(commit_id="0" * 40, term_counts=b"\x00\xff")
+    assert to_json(receipt)["term_counts"] == "00ff"
+    assert from_json(RECEIPT, to_json(receipt)) == (receipt, [])
 
 
 @given(st.builds(types_pb2.Node, title=st.text(), tags=st.lists(st.text()), child_count=st.integers(0, 9)))
@@ -304,7 +280,7 @@ def test_any_arguments_give_a_request_or_violations_and_the_schema_agrees(tool: 
     arguments = data.draw(st.dictionaries(names, JSON.filter(lambda value: value is not None), max_size=4))
     valid = Draft202012Validator(schema).is_valid(arguments)
     try:
-        Catalogue(NoCaller(), "main").request(tool, arguments)
+        CATALOGUE.request(tool, arguments)
     except InvalidArgumentsError as error:
         accepted = not error.violations
     else:
@@ -324,22 +300,11 @@ def test_64_bit_numbers_are_json_numbers_and_empty_fields_are_left_out() -> None
 
 
 def test_conflicts_have_texts_for_their_values() -> None:
-    place = types_pb2.Place(archive_id="c41hz8rjy6ksm3pe")
-    conflict = types_pb2.Conflict(
-        node_id="7xk2m9qd4tnvw0ha",
-        field="parent",
-        our_value=types_pb2.FieldValue(place=place),
-        their_value=types_pb2.FieldValue(absence=types_pb2.ABSENCE_DELETED),
-        description="Both moved it.",
-    )
-    shown = {
-        "node_id": "7xk2m9qd4tnvw0ha",
-        "field": "parent",
-        "base": "",
-        "ours": "a root of archive c41hz8rjy6ksm3pe",
-        "theirs": "deleted",
-        "description": "Both moved it.",
-    }
+    conflict = types_pb2.Conflict(node_id="7xk2m9qd4tnvw0ha", field="parent", description="Both moved it.")
+    conflict.our_value.place.archive_id = "c41hz8rjy6ksm3pe"
+    conflict.their_value.absence = types_pb2.ABSENCE_DELETED
+    texts = {"base": "", "ours": "a root of archive c41hz8rjy6ksm3pe", "theirs": "deleted"}
+    shown = {"node_id": conflict.node_id, "field": "parent", **texts, "description": "Both moved it."}
     assert to_json(sessions.StagedChange(conflicts=[conflict]))["conflicts"] == [shown]
     error = AbortedError("Choose.", conflicts=(Conflict.from_wire(conflict),))
     assert Failure.of(error).details["conflicts"] == [shown]
@@ -360,35 +325,15 @@ def test_a_result_has_one_shape_whether_it_failed_or_not() -> None:
     for shape in shapes:
         Draft202012Validator(OUTPUT).validate(shape)
         assert list(shape) == list(OUTPUT["properties"])
-    assert shapes[1]["error"] == {
-        "code": "A_REASON",
-        "status": "UNKNOWN",
-        "message": "It is so.",
-        "details": {"metadata": {"a": "b"}},
-    }
+    details = {"metadata": {"a": "b"}}
+    told = {"code": "A_REASON", "status": "UNKNOWN", "message": "It is so.", "details": details}
+    assert shapes[1]["error"] == told
+    assert Failure.of(DataLossError("Gone.")).code == "DATA_LOSS", "a server that was not reached has its status"
     assert (shapes[0]["success"], shapes[1]["success"], shapes[1]["elapsed_ms"]) == (True, False, 500)
-
-
-@pytest.mark.requirement("CANVAS-7")
-def test_a_server_that_was_not_reached_has_its_status_as_code() -> None:
-    assert Failure.of(DataLossError("Gone.")).code == "DATA_LOSS"
-
-
-async def test_an_unknown_tool_is_refused_by_its_own_code(catalogue: Catalogue) -> None:
-    with pytest.raises(UnknownToolError) as caught:
-        await catalogue.call("nothing", {})
-    assert caught.value.reason == "UNKNOWN_TOOL"
 
 
 def test_every_family_of_errors_has_an_http_status() -> None:
     assert {code.name for code in FAMILIES.values()} <= set(HTTP_STATUSES)
-
-
-def test_no_request_has_a_field_type_that_the_json_form_lacks() -> None:
-    """Bytes are hidden, and maps have texts as values; if that changes, `jsonform` must support it."""
-    for tool in TOOLS:
-        for field in tool.request.fields:
-            assert field.name in tool.hidden or field.type != FieldDescriptor.TYPE_BYTES, field.full_name
 
 
 @pytest.mark.requirement("USE-5")
@@ -425,11 +370,7 @@ def test_what_models_often_write_is_read_as_it_is_meant(
         ("remember", {"text": 5}, "text must be a text"),
         ("remember", {"text": "x", "attributes": {"n": [1]}}, "must be a text"),
         ("remember", {"text": "x", "attributes": "{"}, "attributes must be an object"),
-        (
-            "remember",
-            {"text": "x", "importance": 1},
-            "importance is not an argument; there are workspace, branch, text",
-        ),
+        ("remember", {"text": "x", "importance": 1}, "importance is not an argument; there are workspace, branch"),
     ],
 )
 def test_what_could_mean_anything_is_refused(catalogue: Catalogue, tool: str, sent: dict[str, Any], told: str) -> None:
