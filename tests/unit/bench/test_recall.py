@@ -1,4 +1,4 @@
-"""The recall bench is correct: its metric, its intervals, its baselines and its tables."""
+"""The recall bench is correct: its metric, its intervals, its baselines, its tables and its comparisons."""
 
 import json
 from collections import Counter
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from bench import baselines, recall_confidence, recall_pages
+from bench import baselines, recall_confidence, recall_embedding, recall_pages
 from bench.baselines import Piece, Ranking, chunks, pack, terms_of, windows
 from bench.evidence import Document, EvaluationSet, Question, Turn, conversation, cost_of, figure, read_set
 from bench.recall_asking import Ingested, located, packed_parts
@@ -48,44 +49,30 @@ def embed(texts: Sequence[str]) -> NDArray[np.float32]:
 # --- The metric ------------------------------------------------------------------------------------------------------
 
 
-def test_a_turn_costs_a_quarter_of_its_characters_with_the_speaker() -> None:
-    assert made(["Hello"]).costs == {(0, 0): len("Ann: Hello") / 4}
-
-
 def test_recall_is_the_share_of_the_evidence_that_was_packed_of_the_own_document() -> None:
     data = EvaluationSet("two", (*made(["x"] * 6).documents, *made(["y"] * 6).documents), ())
     lines = data.documents[1].lines
     question = Question("q", 1, "?", "x", ((lines[2],), (lines[5],)))
     assert data.recall(question, {(1, 2), (0, 5), (1, 4)}) == 0.5
     assert data.recall(question, {(1, 2), (1, 5)}) == 1.0
-
-
-def test_a_part_of_a_turn_is_not_the_turn() -> None:
     document = made(["hello there"]).documents[0]
     question = Question("q", 0, "?", "x", (document.lines,))
-    assert question.recall([(0, 8)], document) == 0.0
+    assert question.recall([(0, 8)], document) == 0.0, "a part of a turn is not the turn"
     assert question.recall([(0, 8), (8, 16)], document) == 1.0
-
-
-def test_evidence_that_no_turn_has_counts_as_never_packed() -> None:
     document = made(["a", "b"]).documents[0]
-    assert Question("q", 0, "?", "x", (document.lines[1:],), lost=1).recall(document.lines, document) == 0.5
+    lost = Question("q", 0, "?", "x", (document.lines[1:],), lost=1)
+    assert lost.recall(document.lines, document) == 0.5, "evidence that no turn has counts as never packed"
 
 
-def test_of_a_document_every_visible_character_of_the_evidence_counts() -> None:
+def test_of_a_document_every_visible_character_of_the_evidence_counts_once() -> None:
     document = written("ab cd  ef\n\ngh").documents[0]
     question = Question("q", 0, "?", "x", (((0, 9),), ((11, 13),)), is_whole=False)
-    assert question.recall([(0, 5)], document) == 4 / 8
-    assert question.recall([(0, 5), (11, 13)], document) == 6 / 8
-    assert question.recall([(0, 13)], document) == 1.0
-
-
-def test_one_of_the_places_that_say_the_same_is_enough() -> None:
+    for packed, share in (([(0, 5)], 4 / 8), ([(0, 5), (11, 13)], 6 / 8), ([(0, 13)], 1.0)):
+        assert question.recall(packed, document) == share
     document = written("ab ab cd").documents[0]
     question = Question("q", 0, "?", "x", (((0, 2), (3, 5)),), is_whole=False)
-    assert question.recall([(3, 5)], document) == 1.0
-    assert question.recall([(0, 2), (3, 5)], document) == 1.0
-    assert question.recall([(5, 8)], document) == 0.0
+    for packed, share in (([(3, 5)], 1.0), ([(0, 2), (3, 5)], 1.0), ([(5, 8)], 0.0)):
+        assert question.recall(packed, document) == share, "one of the places that say the same is enough"
 
 
 def test_a_set_of_documents_is_read(tmp_path: Path) -> None:
@@ -118,7 +105,9 @@ def test_texts_are_located_by_letters_and_digits_alone() -> None:
     assert located(["one is missing", "One two", "three. Four"], text) == [(0, 0), (0, 8), (10, 22)]
 
 
-def test_a_set_is_read_with_numbers_for_ids_and_with_what_is_missing(tmp_path: Path) -> None:
+def test_a_set_is_read_with_numbers_for_ids_what_is_missing_and_fewer_questions_of_all(
+    tmp_path: Path,
+) -> None:
     document = {"doc_id": 7, "title": None, "turns": [{"id": 1, "speaker": "A", "text": "x", "time": None}]}
     asked = {"question_id": 1, "doc_id": 7, "question": "?", "category": "x", "evidence": [1, 2]}
     data = read_set(write(tmp_path / "some", [document], [asked, asked | {"evidence": []}]))
@@ -126,13 +115,9 @@ def test_a_set_is_read_with_numbers_for_ids_and_with_what_is_missing(tmp_path: P
     assert data.questions[0].evidence == (((0, 4),),)
     assert data.questions[0].lost == 1
     assert not data.questions[1].counts
-
-
-def test_fewer_questions_are_spread_over_all(tmp_path: Path) -> None:
-    document = {"doc_id": "d", "title": "", "turns": []}
-    asked = [{"question_id": n, "doc_id": "d", "question": "?", "category": "x", "evidence": []} for n in range(101)]
-    data = read_set(write(tmp_path / "some", [document], asked), 3)
-    assert [question.id for question in data.questions] == ["0", "50", "100"]
+    many = [asked | {"question_id": number} for number in range(101)]
+    spread = read_set(write(tmp_path / "other", [document], many), 3)
+    assert [question.id for question in spread.questions] == ["0", "50", "100"]
 
 
 @pytest.mark.parametrize(
@@ -174,13 +159,7 @@ def test_with_one_question_a_document_both_intervals_are_the_same_and_every_run_
     found = figure(values, list(range(50)))
     assert found.by_question == found.by_document
     assert figure(values, list(range(50))) == found
-
-
-def test_documents_weigh_by_their_questions() -> None:
-    assert figure([1.0, 1.0, 1.0, 0.0], [0, 0, 0, 1]).mean == 75.0
-
-
-def test_no_questions_make_no_figure() -> None:
+    assert figure([1.0, 1.0, 1.0, 0.0], [0, 0, 0, 1]).mean == 75.0, "documents weigh by their questions"
     assert np.isnan(figure([], []).mean)
 
 
@@ -206,37 +185,27 @@ def test_chunks_are_the_document_in_order_and_within_their_size(lengths: list[in
         assert size <= baselines.CHUNK_TOKENS or piece.end - piece.start == 1
 
 
-def test_stop_words_are_removed_and_forms_of_a_word_are_one_term() -> None:
+def test_bm25_prefers_the_rare_word_and_the_shorter_piece_and_fusion_adds_the_vectors() -> None:
     assert terms_of("The painted boats, and what they were painting") == terms_of("paint boat paint")
-
-
-def test_bm25_prefers_the_rare_word_and_the_shorter_piece() -> None:
     pieces = ["blue boat", "blue car", "blue car with a very long story about nothing in particular", "blue sky"]
     ranking = Ranking([Counter(terms_of(text)) for text in pieces], embed(pieces))
     scores = ranking.words(terms_of("a blue car"))
     assert scores[1] > scores[2] > scores[0]
-
-
-def test_fusion_adds_both_signals_each_at_its_best_one() -> None:
-    pieces = ["blue boat", "quick fox"]
-    ranking = Ranking([Counter(terms_of(text)) for text in pieces], embed(pieces))
-    scores = ranking.scores(terms_of("blue boat"), counted("blue boat"))
-    assert set(scores) == set(baselines.METHODS)
-    assert scores["fusion"][0] == pytest.approx(1.0)
+    fused = ranking.scores(terms_of("blue boat"), counted("blue boat"))
+    assert set(fused) == set(baselines.METHODS)
+    assert fused["fusion"][0] == pytest.approx(1.0), "each signal counts 1 at its best piece"
 
 
 def test_packing_counts_a_shared_turn_once_and_keeps_the_budget() -> None:
     data = made(["x" * 35] * 6)
+    assert data.costs[0, 0] == len("Ann: ") / 4 + 35 / 4
     packed = pack([Piece(0, 0, 3), Piece(0, 1, 4), Piece(0, 2, 5)], data.costs, 40)
     assert packed == {(0, 0), (0, 1), (0, 2), (0, 3)}
-
-
-def test_the_fifth_misfit_ends_the_packing() -> None:
     data = made([*["x" * 400] * 5, "x"])
     last = Piece(0, 5, 6)
     misfits = [Piece(0, number, number + 1) for number in range(5)]
     assert pack([*misfits[:4], last], data.costs, 50) == {(0, 5)}
-    assert pack([*misfits, last], data.costs, 50) == set()
+    assert pack([*misfits, last], data.costs, 50) == set(), "the fifth misfit ends the packing"
 
 
 def test_every_baseline_answers_every_question_of_its_own_and_of_all_documents() -> None:
@@ -283,15 +252,8 @@ def test_only_the_tables_of_runs_with_marks_on_a_page_are_replaced(tmp_path: Pat
 
 def test_a_run_without_all_documents_and_with_few_budgets_has_its_table() -> None:
     figure = {"mean": 74.7, "by_question": [72.0, 77.0], "by_document": [70.0, 79.0]}
-    run = {
-        "set": "locomo-dev",
-        "date": "today",
-        "documents": 5,
-        "counted": 300,
-        "places": ["own"],
-        "budgets": [250],
-        "memotree": {"own": {"250": figure}},
-    }
+    run = {"set": "locomo-dev", "date": "today", "documents": 5, "counted": 300, "places": ["own"], "budgets": [250]}
+    run["memotree"] = {"own": {"250": figure}}
     rows = {row[0]: row[1:] for row in recall_pages._Run(run).recall().rows}
     assert rows["MemoTree has more"] == ("+17.3",)
 
@@ -303,10 +265,8 @@ def test_each_way_to_ask_has_its_table_of_confidence() -> None:
     places = {"Recall: notes": kinds, "Recall: own": kinds, "SearchNodes HYBRID: own": kinds}
     run = {"kind": "confidence", "set": "confidence", "date": "today", "sets": ["locomo-dev"], "places": places}
     recall, search = recall_pages.sheets(run)
-    assert [row[0] for row in recall.rows] == [
-        *("notes: answered", "notes: nonsense"),
-        *("own: answered", "own: nonsense"),
-    ]
+    rows = [row[0] for row in recall.rows]
+    assert rows == ["notes: answered", "notes: nonsense", "own: answered", "own: nonsense"]
     assert [row[1:] for row in search.rows] == [
         ("3", "67 %", "33 %", "0 %", "", ""),
         ("2", "0 %", "0 %", "100 %", "0.988", "4 %"),
@@ -326,3 +286,43 @@ def test_only_documents_that_had_no_part_in_the_fit_are_asked_about_their_confid
     assert found["answered"] == [("Question 1?", 1), ("Question 3?", 3)]
     assert [text for text, _ in found["of other sets"]] == ["Question 1?", "Question 3?"]
     assert {document for asked in found.values() for _, document in asked} <= {1, 3}
+
+
+# --- The comparison of embedding models ---
+
+
+def run(name: str, recalls: list[float | None], *, embedding: str = "", documents: int = 2) -> dict[str, Any]:
+    rows = [
+        {
+            "question_id": f"q{number}",
+            "doc_id": f"d{number % documents}",
+            "category": "unanswerable" if number == 3 else "fact",
+            "where": where,
+            "budget": budget,
+            "recall": recall,
+        }
+        for where in ("own", "pooled")
+        for budget in (250, 500)
+        for number, recall in enumerate(recalls)
+    ]
+    head = {"set": name, "date": "2026-11-22", "embedding": embedding, "documents": documents}
+    return {**head, "places": ["own", "pooled"], "per_question": rows}
+
+
+def test_only_questions_with_evidence_and_common_budgets_count(tmp_path: Path) -> None:
+    for path, document in (
+        ("recall-a", run("a", [0.5, 0.0, None, 1.0])),
+        ("other-a", run("a", [1.0, 0.5, None, 0.0], embedding="other")),
+        ("other-b", run("b", [1.0], embedding="other")),
+    ):
+        (tmp_path / f"{path}.json").write_text(json.dumps(document), encoding="utf-8")
+    sheet = recall_embedding.sheet(recall_embedding.pairs(tmp_path, "other"))
+    assert sheet.title.endswith("with other (2026-11-22)")
+    same = ("2", "25.0", "75.0", "+50.0", "+50.0 to +50.0", "+50.0 to +50.0")
+    assert sheet.rows == [("a, own 500", *same), ("a, pooled 500", *same)]
+
+
+def test_one_document_has_no_interval_by_document_and_is_not_pooled() -> None:
+    pair = (run("a", [0.5, 0.0], documents=1), run("a", [0.5, 1.0], embedding="other", documents=1))
+    (row,) = recall_embedding.sheet([pair]).rows
+    assert (row[0], row[-1]) == ("a, own 500", "")

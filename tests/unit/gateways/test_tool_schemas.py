@@ -21,8 +21,6 @@ from memotree.cli.terminal.examples import EXAMPLES
 from memotree.client.conflicts import Conflict
 from memotree.client.contract import is_read, is_repeatable
 from memotree.client.errors import AbortedError, DataLossError, MemoTreeClientError
-from memotree.error_mapping import FAMILIES
-from memotree.error_statuses import HTTP_STATUSES
 from memotree.gateways.catalogue import Catalogue, InvalidArgumentsError
 from memotree.gateways.contract import comments, short_names
 from memotree.gateways.everyday_tools import EVERYDAY
@@ -330,10 +328,6 @@ def test_a_result_has_one_shape_whether_it_failed_or_not() -> None:
     assert shapes[1]["error"] == told
     assert Failure.of(DataLossError("Gone.")).code == "DATA_LOSS", "a server that was not reached has its status"
     assert (shapes[0]["success"], shapes[1]["success"], shapes[1]["elapsed_ms"]) == (True, False, 500)
-
-
-def test_every_family_of_errors_has_an_http_status() -> None:
-    assert {code.name for code in FAMILIES.values()} <= set(HTTP_STATUSES)
 
 
 @pytest.mark.requirement("USE-5")
