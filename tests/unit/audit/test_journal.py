@@ -35,14 +35,6 @@ def drained(journal: Journal) -> list[bytes]:
     return found
 
 
-def test_lines_are_found_again_by_the_next_process(path: Path) -> None:
-    first = Journal(path)
-    first.append(b"one\n")
-    first.append(b"two\n")
-    lines, end = Journal(path).next_lines()
-    assert (lines, end) == ([b"one", b"two"], 8)
-
-
 def test_a_file_is_emptied_when_postgresql_has_all_its_lines_and_positions_go_on(path: Path) -> None:
     journal = Journal(path)
     journal.append(b"one\n")
@@ -105,31 +97,21 @@ def test_what_a_power_cut_left_in_place_of_lines_holds_nothing_up(path: Path) ->
     assert size(path) == 0
 
 
-def test_a_full_journal_refuses_and_keeps_what_it_has(path: Path) -> None:
+def test_a_journal_full_of_what_postgresql_does_not_have_refuses_and_keeps_what_it_has(path: Path) -> None:
     journal = Journal(path, most_bytes=10_000)
+    journal.check()
+    assert (path.stat().st_size, journal.next_lines()) == (0, ([], 0)), "checking leaves nothing behind"
     journal.append(b"x" * 5999 + b"\n")
     with pytest.raises(OSError, match="most"):
         journal.append(b"x" * 5000)
     with pytest.raises(OSError, match="most"):
         journal.check()
     assert path.stat().st_size == 6000
-
-
-def test_only_what_postgresql_does_not_have_makes_it_full(path: Path) -> None:
-    journal = Journal(path, most_bytes=10_000)
-    journal.append(b"x" * 5999 + b"\n")
     journal.append(b"y" * 2999 + b"\n")
     journal.took(6000)
     journal.append(b"z" * 6999 + b"\n")
     with pytest.raises(OSError, match="most"):
         journal.append(b"\n")
-
-
-def test_checking_leaves_nothing_behind(path: Path) -> None:
-    journal = Journal(path)
-    journal.check()
-    assert path.stat().st_size == 0
-    assert journal.next_lines() == ([], 0)
 
 
 # --- Kills ------------------------------------------------------------------------------------------------------------

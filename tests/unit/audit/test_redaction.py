@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,10 +28,28 @@ NODE = "0123456789abcdef"
 SECRET = "correct horse battery staple"  # noqa: S105 - an example
 
 
-def test_ids_and_names_are_kept() -> None:
-    request = node_service_pb2.GetNodeRequest(workspace="w", node_id=NODE, revision="feature/one~2")
-    assert redacted(request) == {"node_id": NODE, "revision": "feature/one~2"}
-    assert redacted(history_service_pb2.CreateBranchRequest(name="idea")) == {"name": "idea"}
+@pytest.mark.parametrize(
+    ("request_", "told"),
+    [
+        (
+            node_service_pb2.GetNodeRequest(workspace="w", node_id=NODE, revision="feature/one~2"),
+            {"node_id": NODE, "revision": "feature/one~2"},
+        ),
+        (history_service_pb2.CreateBranchRequest(name="idea"), {"name": "idea"}),
+        (history_service_pb2.CreateBranchRequest(name="a\nb"), {"name": {"chars": 3}}),
+        (node_service_pb2.GetNodeRequest(node_id="Notes/My plan"), {"node_id": {"chars": 13}}),
+        (
+            session_service_pb2.DiscardChangesRequest(node_ids=[NODE] * 5000),
+            {"node_ids": {"first": [NODE] * 10, "count": 5000}},
+        ),
+        (
+            audit_service_pb2.ListAuditRecordsRequest(since=Timestamp(seconds=1 << 60)),  # a time that there is not
+            {"since": {"seconds": 1 << 60}},
+        ),
+    ],
+)
+def test_ids_and_names_are_kept_many_counted_and_texts_in_their_place_measured(request_: Message, told: object) -> None:
+    assert redacted(request_) == told
 
 
 def test_texts_are_told_by_their_length_and_long_ones_by_a_digest() -> None:
@@ -48,27 +67,8 @@ def test_what_may_be_a_secret_has_no_digest() -> None:
     assert SECRET not in told
     assert redacted(request)["phrase"] == {"chars": len(SECRET) * 5}
     assert redacted(request)["target"] == {"fields": ["text"]}
-    assert redacted(tool_service_pb2.ExecuteToolRequest(name="x", arguments_json="{}" * 99))["arguments_json"] == {
-        "chars": 198
-    }
-
-
-def test_a_title_in_the_place_of_an_id_is_a_text() -> None:
-    assert redacted(node_service_pb2.GetNodeRequest(node_id="Notes/My plan")) == {"node_id": {"chars": 13}}
-
-
-def test_a_name_with_odd_characters_is_a_text() -> None:
-    assert redacted(history_service_pb2.CreateBranchRequest(name="a\nb")) == {"name": {"chars": 3}}
-
-
-def test_many_ids_are_counted() -> None:
-    kept = redacted(session_service_pb2.DiscardChangesRequest(node_ids=[NODE] * 5000))
-    assert kept["node_ids"] == {"first": [NODE] * 10, "count": 5000}
-
-
-def test_a_time_that_there_is_not_does_not_fail_the_call() -> None:
-    kept = redacted(audit_service_pb2.ListAuditRecordsRequest(since=Timestamp(seconds=1 << 60)))
-    assert kept["since"] == {"seconds": 1 << 60}
+    call = tool_service_pb2.ExecuteToolRequest(name="x", arguments_json="{}" * 99)
+    assert redacted(call)["arguments_json"] == {"chars": 198}
 
 
 @given(st.text())
@@ -134,16 +134,11 @@ def test_numbers_flags_choices_ids_and_revisions_of_a_function_are_kept() -> Non
         "where": {"count": 1},
         "revision": "feature/one",
     }
+    assert kept("http_request", url="https://a.example", method=SECRET)["method"] == {"chars": len(SECRET)}
+    undeclared = {SECRET: SECRET, "workspace": "w"}
+    assert kept("calculator", expression="1", **undeclared) == {"expression": {"chars": 1}}
     updates = {"status": "completed", "name": SECRET, SECRET: SECRET}
     assert kept("update_project", project_id=NODE, updates=updates)["updates"] == {"fields": ["name", "status"]}
-
-
-def test_what_is_none_of_the_choices_is_a_text() -> None:
-    assert kept("http_request", url="https://a.example", method=SECRET)["method"] == {"chars": len(SECRET)}
-
-
-def test_an_argument_that_a_function_does_not_declare_is_left_out() -> None:
-    assert kept("calculator", **{"expression": "1", SECRET: SECRET, "workspace": "w"}) == {"expression": {"chars": 1}}
 
 
 JSON: st.SearchStrategy[Any] = st.recursive(

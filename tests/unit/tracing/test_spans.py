@@ -48,14 +48,26 @@ def parents(spans: tuple[ReadableSpan, ...]) -> dict[str, str]:
     return {span.name: names.get(span.parent.span_id, "the caller") if span.parent else "" for span in spans}
 
 
-async def test_the_trace_of_the_caller_goes_on_through_the_call_to_the_stores(
+async def test_the_trace_of_the_caller_goes_on_through_the_call_to_the_stores_and_the_log(
     tracing: Tracing, memory: InMemorySpanExporter
 ) -> None:
+    with tracing.stores("postgresql"):
+        pass
+    assert not memory.get_finished_spans(), "work in the background makes no spans"
     came_through("grpc", lambda: [("traceparent", PARENT), ("user-agent", "x"), ("blob-bin", b"\0")])
     await call(tracing)
     spans = memory.get_finished_spans()
     assert parents(spans) == {"postgresql": GET, GET: "the caller"}
     assert {f"{span.context.trace_id:032x}" for span in spans if span.context} == {TRACE}
+    assert trace.get_current_span() is trace.INVALID_SPAN, "a call that is over leaves no span behind"
+    assert structlog.contextvars.get_contextvars()["trace"] == TRACE
+
+
+async def test_a_share_of_none_keeps_no_trace(memory: InMemorySpanExporter) -> None:
+    tracing = Tracing(0.0, SimpleSpanProcessor(memory))
+    await call(tracing)
+    tracing.close()
+    assert not memory.get_finished_spans()
 
 
 @pytest.mark.parametrize("parent", ["", "00-00-00-00", "x" * 10_000, PARENT.replace("0af", "zzz")])
@@ -86,28 +98,3 @@ async def test_the_outcome_is_told_and_only_faults_of_the_server_are_errors(
     found = [span for span in memory.get_finished_spans() if span.name == GET]
     assert [(span.attributes or {})["error.type"] for span in found] == ["NODE_NOT_FOUND", "INTERNAL"]
     assert [span.status.status_code.name for span in found] == ["UNSET", "ERROR"]
-
-
-async def test_work_in_the_background_makes_no_spans(tracing: Tracing, memory: InMemorySpanExporter) -> None:
-    with tracing.stores("postgresql"):
-        pass
-    assert not memory.get_finished_spans()
-
-
-async def test_a_call_that_is_over_leaves_no_span_behind(tracing: Tracing) -> None:
-    await call(tracing)
-    assert trace.get_current_span() is trace.INVALID_SPAN
-
-
-async def test_the_lines_of_the_log_have_the_ids_of_the_trace(tracing: Tracing) -> None:
-    came_through("grpc", lambda: [("traceparent", PARENT)])
-    await call(tracing)
-    assert structlog.contextvars.get_contextvars()["trace"] == TRACE
-
-
-def test_a_share_of_none_keeps_no_trace() -> None:
-    memory = InMemorySpanExporter()
-    tracing = Tracing(0.0, SimpleSpanProcessor(memory))
-    asyncio.run(call(tracing))
-    tracing.close()
-    assert not memory.get_finished_spans()
