@@ -95,12 +95,9 @@ def test_the_lines_of_a_document_are_its_text(text: str) -> None:
     assert len(document.headings) == len(document.lines)
 
 
-def test_a_line_has_the_headings_above_it_and_not_its_own() -> None:
+def test_a_line_has_the_headings_above_it_and_is_located_by_letters_and_digits_alone() -> None:
     document = written("# A\nx\n## B\ny\n# C\nz\n").documents[0]
     assert document.headings == ("", "A", "A", "A B", "", "C")
-
-
-def test_texts_are_located_by_letters_and_digits_alone() -> None:
     text = "One  two, three.\n\nFour five!"
     assert located(["one is missing", "One two", "three. Four"], text) == [(0, 0), (0, 8), (10, 22)]
 
@@ -118,14 +115,6 @@ def test_a_set_is_read_with_numbers_for_ids_what_is_missing_and_fewer_questions_
     many = [asked | {"question_id": number} for number in range(101)]
     spread = read_set(write(tmp_path / "other", [document], many), 3)
     assert [question.id for question in spread.questions] == ["0", "50", "100"]
-
-
-@pytest.mark.parametrize(
-    ("name", "first", "last"), [("locomo-test", 250, 2000), ("qmsum", 1000, 8000), ("other", 250, 4000)]
-)
-def test_the_budgets_follow_from_the_name_of_the_set(name: str, first: int, last: int) -> None:
-    data = made([], name)
-    assert (data.budgets[0], data.budgets[-1]) == (first, last)
 
 
 def test_a_turn_of_several_leaves_is_packed_only_with_all_of_them() -> None:
@@ -147,13 +136,6 @@ def test_the_interval_by_question_is_that_of_the_normal_approximation() -> None:
     assert found.by_question == pytest.approx((found.mean - spread, found.mean + spread), abs=0.1)
 
 
-def test_questions_of_one_document_that_agree_make_the_interval_by_document_wider() -> None:
-    documents = [number // 50 for number in range(500)]
-    values = [float(document % 2) for document in documents]
-    found = figure(values, documents)
-    assert found.by_document[1] - found.by_document[0] > 4 * (found.by_question[1] - found.by_question[0])
-
-
 def test_with_one_question_a_document_both_intervals_are_the_same_and_every_run_gives_them() -> None:
     values = np.random.default_rng(2).random(50).tolist()
     found = figure(values, list(range(50)))
@@ -161,6 +143,10 @@ def test_with_one_question_a_document_both_intervals_are_the_same_and_every_run_
     assert figure(values, list(range(50))) == found
     assert figure([1.0, 1.0, 1.0, 0.0], [0, 0, 0, 1]).mean == 75.0, "documents weigh by their questions"
     assert np.isnan(figure([], []).mean)
+    documents = [number // 50 for number in range(500)]
+    found = figure([float(document % 2) for document in documents], documents)
+    by_document, by_question = (high - low for low, high in (found.by_document, found.by_question))
+    assert by_document > 4 * by_question, "questions of one document that agree make the interval by document wider"
 
 
 # --- Baselines -------------------------------------------------------------------------------------------------------
@@ -250,14 +236,6 @@ def test_only_the_tables_of_runs_with_marks_on_a_page_are_replaced(tmp_path: Pat
     assert page.read_text(encoding="utf-8") == once
 
 
-def test_a_run_without_all_documents_and_with_few_budgets_has_its_table() -> None:
-    figure = {"mean": 74.7, "by_question": [72.0, 77.0], "by_document": [70.0, 79.0]}
-    run = {"set": "locomo-dev", "date": "today", "documents": 5, "counted": 300, "places": ["own"], "budgets": [250]}
-    run["memotree"] = {"own": {"250": figure}}
-    rows = {row[0]: row[1:] for row in recall_pages._Run(run).recall().rows}
-    assert rows["MemoTree has more"] == ("+17.3",)
-
-
 def test_each_way_to_ask_has_its_table_of_confidence() -> None:
     answered = {"questions": 3, "strong": 66.7, "weak": 33.3, "none": 0.0}
     other = {"questions": 2, "strong": 0.0, "weak": 0.0, "none": 100.0, "area": 0.98765, "false_alarms": 4.4}
@@ -320,9 +298,6 @@ def test_only_questions_with_evidence_and_common_budgets_count(tmp_path: Path) -
     assert sheet.title.endswith("with other (2026-11-22)")
     same = ("2", "25.0", "75.0", "+50.0", "+50.0 to +50.0", "+50.0 to +50.0")
     assert sheet.rows == [("a, own 500", *same), ("a, pooled 500", *same)]
-
-
-def test_one_document_has_no_interval_by_document_and_is_not_pooled() -> None:
     pair = (run("a", [0.5, 0.0], documents=1), run("a", [0.5, 1.0], embedding="other", documents=1))
     (row,) = recall_embedding.sheet([pair]).rows
-    assert (row[0], row[-1]) == ("a, own 500", "")
+    assert (row[0], row[-1]) == ("a, own 500", ""), "one document has no interval by document and is not pooled"

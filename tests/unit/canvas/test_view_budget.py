@@ -20,24 +20,8 @@ def entry(number: int) -> str:
 
 
 def version(number: int, parent: str, text: str) -> Version:
-    return Version(
-        entry_id=entry(number),
-        is_archive=False,
-        dead=False,
-        blob="",
-        archive_id=ARCHIVE,
-        parent_id=parent,
-        position="a0",
-        type="note",
-        title=f"Node {number} {text[:3]}",
-        brief=text[:20],
-        summary=text[:60],
-        tags=[],
-        attributes={},
-        relations=[],
-        source=None,
-        tokens=count_tokens(text),
-    )
+    place, texts = (ARCHIVE, parent, "a0"), (f"Node {number} {text[:3]}", text[:20], text[:60])
+    return Version(entry(number), False, False, "", *place, "note", *texts, [], {}, [], None, count_tokens(text))  # noqa: FBT003
 
 
 def view(rows: Sequence[tuple[int, int, int, str]]) -> tuple[Shown, dict[str, Text]]:

@@ -68,16 +68,14 @@ def test_wrong_settings_and_addresses_are_reported_and_no_other_server_is_called
     assert ("MEMOTREE_PORT" in told, "--address" in told) == (True, True)
 
 
-@pytest.mark.parametrize(
-    "arguments", [("status",), ("search", "foo"), ("session", "list"), ("node", "create", "--title", "T")]
-)
 def test_a_missing_server_is_reported_before_a_missing_choice_with_how_to_start_one(
-    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("MEMOTREE_PORT", "1")
-    ran = WITHOUT_SERVER(*arguments)
-    assert (ran.code, ran.out) == (3, "")
-    assert ran.err.startswith("error: No MemoTree server answers at 127.0.0.1:1. Start one with `memotree serve`")
+    for words in ("status", "search foo", "session list", "node create --title T"):
+        ran = WITHOUT_SERVER(*words.split())
+        assert (ran.code, ran.out) == (3, "")
+        assert ran.err.startswith("error: No MemoTree server answers at 127.0.0.1:1. Start one with `memotree serve`")
 
 
 def test_an_error_of_the_server_names_commands(ready: CommandLine) -> None:
@@ -155,27 +153,27 @@ def test_wrong_usage_is_a_sentence_and_one_json_document() -> None:
         error = ran.document["error"]
         assert (ran.code, error["reason"], bool(error["message"])) == (2, "USAGE", True), arguments
         assert ran.err == f"error: {error['message']}\n"
+    assert "--oneline" in WITHOUT_SERVER("log", "--json", "--help").out
 
 
-def test_help_with_json_is_help() -> None:
-    ran = WITHOUT_SERVER("log", "--json", "--help")
-    assert (ran.code, "--oneline" in ran.out) == (0, True)
-
-
-@pytest.mark.parametrize("name", ["file", "file/below", "file/far/below"])
-def test_a_file_in_place_of_the_data_folder_is_reported(home: Path, name: str) -> None:
+def test_a_file_in_place_of_the_data_folder_is_reported(home: Path) -> None:
     (home / "file").touch()
-    with pytest.raises(DataFolderUnusableError, match="a file has that name"):
-        DataFolderLock(home / name).acquire()
+    for name in ("file", "file/below", "file/far/below"):
+        with pytest.raises(DataFolderUnusableError, match="a file has that name"):
+            DataFolderLock(home / name).acquire()
 
 
-def test_ids_are_not_cut_in_a_narrow_table(ready: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_are_not_cut_in_a_narrow_table_which_has_a_column_of_briefs_only_if_there_are_any(
+    ready: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "Brief" not in ready("node", "children", "rrrr", "--level", "brief").out
+    ready.json("node", "update", "cccc", "--brief", "short")
+    assert "Brief" in ready("node", "children", "rrrr", "--level", "brief").out
     monkeypatch.setenv("COLUMNS", "50")
     ready.json("node", "update", "cccc", "--title", "A title that is rather long " * 3, "-c", "x")
     for arguments in (("node", "children", "rrrr"), ("session", "changes")):
         assert CHILD in ready(*arguments).out
-    chosen = ready.json("session", "show")["id"]
-    assert chosen in ready("session", "list").out
+    assert ready.json("session", "show")["id"] in ready("session", "list").out
 
 
 def test_differences_are_blocks_where_a_table_has_no_room_and_name_the_repair_once(
@@ -191,14 +189,6 @@ def test_differences_are_blocks_where_a_table_has_no_room_and_name_the_repair_on
     monkeypatch.setenv("COLUMNS", "60")
     ran = ready("verify")
     assert (ran.out, ran.err.count("rebuild")) == ("postgres row  node abcd\n      A row is missing; run rebuild.\n", 1)
-
-
-def test_the_column_of_briefs_is_only_shown_if_there_are_briefs(ready: CommandLine) -> None:
-    ready.json("node", "update", "cccc", "--brief", "short")
-    with_briefs = "Brief" in ready("node", "children", "rrrr", "--level", "brief").out
-    assert with_briefs == bool(ready.json("node", "children", "rrrr", "--level", "brief")["nodes"][0]["brief"])
-    ready.json("node", "update", "cccc", "--brief", "")
-    assert "Brief" not in ready("node", "children", "rrrr").out
 
 
 def test_the_log_names_branches_and_tags(ready: CommandLine) -> None:
@@ -225,11 +215,8 @@ def test_show_names_each_entry_once_and_keeps_the_reasons() -> None:
     assert "    Text.\n\n    MemoTree-Session: s\n" in text
 
 
-@pytest.mark.parametrize(
-    "paragraph",
-    ["Created:\n- A (elsewhere)", "Created:\n- A (aaaa)\nand a word of mine", "Mine:\n- A (aaaa)", "Created:"],
-)
-def test_show_keeps_the_text_that_a_person_wrote_in_a_message(paragraph: str) -> None:
+def test_show_keeps_the_text_that_a_person_wrote_in_a_message() -> None:
     changes = [EntryChange("aaaa", "CREATED", "A")]  # type: ignore[arg-type] # a word of the enum
-    text = shown(display.commit_with_entries(commit(f"Subject\n\n{paragraph}\n"), changes), 100)
-    assert paragraph.splitlines()[-1] in text
+    for text in ("Created:\n- A (elsewhere)", "Created:\n- A (aaaa)\nMy word", "Mine:\n- A (aaaa)", "Created:"):
+        told = shown(display.commit_with_entries(commit(f"Subject\n\n{text}\n"), changes), 100)
+        assert text.splitlines()[-1] in told

@@ -200,26 +200,22 @@ def test_the_same_command_again_updates_the_same_documents_and_keeps_their_names
     assert "unchanged" in again.out
 
 
-def test_one_file_may_be_named_and_come_from_stdin(ready: CommandLine, folder: Path) -> None:
-    assert ready("ingest", "-", "--name", "notes of today", stdin="Said.").code == 0
+@pytest.mark.requirement("FOREST-5")
+def test_one_file_may_be_named_and_come_from_stdin_where_its_name_makes_the_document(
+    ready: CommandLine, folder: Path
+) -> None:
+    for name in ("foxes", "wolves", "foxes"):
+        assert ready("ingest", "-", "--name", name, stdin=f"About {name}.").code == 0
+    assert ready("ingest", "-", "--name", "bears", "--document-id", "animals", stdin="About bears.").code == 0
     assert ready("ingest", str(folder / "a.md"), "--document-id", "guide").code == 0
-    first, second = (each.documents[0] for each in ready.fake.requests("IngestDocuments"))
-    assert (first.name, first.file) == ("notes of today", b"Said.")
-    assert (second.name, second.document_id) == ("guide", "guide")
+    sent = [each.documents[0] for each in ready.fake.requests("IngestDocuments")]
+    assert [each.document_id for each in sent] == ["foxes", "wolves", "foxes", "animals", "guide"]
+    assert (sent[0].name, sent[0].file, sent[-1].name) == ("foxes", b"About foxes.", "guide")
     assert ready("ingest", "-", stdin="Said.").code == 2
     assert ready("ingest", "docs", "--document-id", "guide").code == 2
     assert ready("ingest", "nowhere.md").code == 1
     (folder / "none").mkdir()
     assert ready("ingest", "docs/none").code == 2
-
-
-@pytest.mark.requirement("FOREST-5")
-def test_two_texts_from_stdin_are_two_documents_by_their_names(ready: CommandLine) -> None:
-    for name in ("foxes", "wolves", "foxes"):
-        assert ready("ingest", "-", "--name", name, stdin=f"About {name}.").code == 0
-    assert ready("ingest", "-", "--name", "bears", "--document-id", "animals", stdin="About bears.").code == 0
-    requests = ready.fake.requests("IngestDocuments")
-    assert [each.documents[0].document_id for each in requests] == ["foxes", "wolves", "foxes", "animals"]
 
 
 def test_a_warning_says_that_the_chosen_session_does_not_see_the_ingested_document(
@@ -232,30 +228,23 @@ def test_a_warning_says_that_the_chosen_session_does_not_see_the_ingested_docume
     assert "memotree session rebase" not in ready("ingest", "docs/a.md").err
 
 
-def test_a_stopped_job_is_shown_with_the_command_that_continues_it(ready: CommandLine) -> None:
-    stopped = jobs.Job(state=jobs.JOB_STATE_STOPPED, reason="BUDGET", message="The budget is spent.")
-    ready.fake.ingestions.append(stopped)
-    told = ready.refused("ingest", "docs/a.md")
-    assert ("The budget is spent." in told, "memotree jobs resume" in told) == (True, True)
-
-
 @pytest.mark.requirement("SERVE-6")
-def test_in_the_background_each_file_has_a_job_that_can_be_watched(ready: CommandLine) -> None:
+def test_a_job_is_shown_with_the_command_that_watches_it_in_the_background_or_continues_it(ready: CommandLine) -> None:
     ran = ready("ingest", "docs", "--background")
-    assert ran.code == 0
-    assert ran.out.count("running") == 2
+    assert (ran.code, ran.out.count("running"), "Ingested" in ran.err) == (0, 2, False)
     assert ran.err.count("memotree jobs watch") == 1, "both are in one job"
-    assert "Ingested" not in ran.err
     document = ready.json("ingest", "docs/a.md", "--background")
     assert document["files"][0]["job"]["state"] == "RUNNING"
     ready.fake.fail("IngestDocuments", RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "No.", "INVALID_ARGUMENT"))
     assert ready("ingest", "docs", "--background").code == 1
-
-
-def test_the_command_ends_if_the_server_ends(ready: CommandLine) -> None:
+    stopped = jobs.Job(state=jobs.JOB_STATE_STOPPED, reason="BUDGET", message="The budget is spent.")
+    ready.fake.ingestions.append(stopped)
+    told = ready.refused("ingest", "docs/a.md")
+    assert ("The budget is spent." in told, "memotree jobs resume" in told) == (True, True)
+    before = len(ready.fake.requests("IngestDocuments"))
     ready.fake.fail("IngestDocuments", RefusedError(grpc.StatusCode.UNAVAILABLE, "gone", ""))
     assert ready("ingest", "docs").code == 3
-    assert len(ready.fake.requests("IngestDocuments")) == 1
+    assert len(ready.fake.requests("IngestDocuments")) == before + 1
 
 
 # --- Documents whose files are gone ---

@@ -52,9 +52,9 @@ def test_the_first_page_lists_the_commands_under_headings_in_order(memotree: Com
 
 
 @pytest.mark.requirement("USE-10")
-@pytest.mark.parametrize("words", [(), ("node",), ("serve",), ("node", "tree")])
-def test_help_shows_no_value_for_an_on_off_option(memotree: CommandLine, words: tuple[str, ...]) -> None:
-    assert "bool" not in memotree(*words, "--help").out.lower()
+def test_help_shows_no_value_for_an_on_off_option(memotree: CommandLine) -> None:
+    for words in ((), ("node",), ("serve",), ("node", "tree")):
+        assert "bool" not in memotree(*words, "--help").out.lower()
 
 
 def test_a_store_that_does_not_answer_is_not_a_missing_server(memotree: CommandLine) -> None:
@@ -94,29 +94,23 @@ def test_an_error_is_one_sentence_a_table_or_a_list_and_with_json_one_document_o
     assert (ran.document["title"], "warning: The content is empty." in ran.err) == ("T", True)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (("node", "update", "cccc", "-c", "a", "-f", "b"), "TWO_SOURCES"),
-        (("node", "split", "cccc"), "NO_PARTS"),
-        (("commit", "-m", "M", "--author", "Ada <ada"), "BAD_AUTHOR"),
-        (("ws", "delete", "demo"), "NOT_CONFIRMED"),
-        (("archive", "delete", "notes"), "NOT_CONFIRMED"),
-    ],
-)
-def test_usage_errors_found_only_by_the_command_line_exit_with_2(
-    ready: CommandLine, arguments: tuple[str, ...], reason: str
+def test_usage_errors_found_only_by_the_command_line_exit_with_2(ready: CommandLine) -> None:
+    for words, reason in {
+        "node update cccc -c a -f b": "TWO_SOURCES",
+        "node split cccc": "NO_PARTS",
+        "commit -m M --author Ada<ada": "BAD_AUTHOR",
+        "ws delete demo": "NOT_CONFIRMED",
+        "archive delete notes": "NOT_CONFIRMED",
+    }.items():
+        assert ready.json(*words.split(), code=2)["error"]["reason"] == reason
+
+
+def test_a_file_that_cannot_be_read_and_an_editor_that_fails_are_named_and_change_nothing(
+    ready: CommandLine, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert ready.json(*arguments, code=2)["error"]["reason"] == reason
-
-
-def test_files_that_cannot_be_read_are_named(ready: CommandLine, tmp_path: Path) -> None:
-    (tmp_path / "bad").write_bytes(b"\xff")
+    (home / "bad").write_bytes(b"\xff")
     assert "nothere cannot be read" in ready("node", "update", "cccc", "-f", "nothere").err
     assert "not UTF-8 text (byte 0)" in ready("node", "update", "cccc", "-f", "bad").err
-
-
-def test_an_editor_that_fails_changes_nothing(ready: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VISUAL", "false")
     assert "ended with exit code 1; nothing was changed" in ready("node", "update", "cccc", "-e").err
     monkeypatch.setenv("VISUAL", "no-such-editor")
@@ -156,24 +150,16 @@ def test_a_misspelled_variable_is_told_once_in_the_words_of_serve(
     assert ready("log", "--help").err == ""
 
 
-def test_choices_are_kept_per_server_and_a_session_is_one_of_its_workspace(ready: CommandLine) -> None:
+def test_choices_are_kept_per_server_and_a_session_is_one_of_its_workspace(ready: CommandLine, home: Path) -> None:
     assert read_choice(ready.fake.address).workspace == "demo"
     assert read_choice("127.0.0.1:1").workspace == ""
     ready.json("ws", "create", "other", "--no-use")
     assert ready("node", "create", "--title", "T", "-w", "other").code == 2
-
-
-def test_a_damaged_state_file_is_ignored(memotree: CommandLine, home: Path) -> None:
-    memotree("ws", "create", "demo")
-    (home / "config" / "memotree" / "state.json").write_text("{", encoding="utf-8")
-    assert memotree.json("ws", "list")["chosen"] == ""
-    assert memotree("ws", "use", "demo").code == 0
-
-
-def test_a_chosen_session_that_no_longer_exists_is_explained(ready: CommandLine) -> None:
-    space = ready.fake.spaces["demo"]
-    space.sessions.clear()
+    ready.fake.spaces["demo"].sessions.clear()
     assert "memotree session use --none" in ready.refused("session", "changes")
+    (home / "config" / "memotree" / "state.json").write_text("{", encoding="utf-8")
+    assert ready.json("ws", "list")["chosen"] == "", "a damaged file is ignored"
+    assert ready("ws", "use", "demo").code == 0
 
 
 @pytest.mark.requirement("USE-10")
@@ -227,16 +213,20 @@ def test_forced_colours_draw_no_spinner_or_bar_into_a_file(
     assert capsys.readouterr().err == ""
 
 
+def _program(code: str) -> tuple[int, str, str]:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603 - ours
+    return done.returncode, done.stderr, done.stdout
+
+
 @pytest.mark.requirement("USE-10")
-def test_the_start_collects_no_garbage_and_the_command_does(memotree: CommandLine) -> None:
-    assert memotree.fake.address
+@pytest.mark.usefixtures("memotree")
+def test_the_start_collects_no_garbage_and_the_command_does() -> None:
     code = (
         "import gc, sys\nsys.argv = ['memotree', 'ws', 'list']\nfrom memotree.cli import main\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "sys.exit(0 if gc.isenabled() and gc.get_freeze_count() else 9)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603 - our own code
-    assert (done.returncode, done.stderr) == (0, "")
+    assert _program(code)[:2] == (0, "")
 
 
 def test_an_unexpected_error_is_also_one_sentence(
@@ -268,16 +258,13 @@ def test_a_closed_output_pipe_is_no_error(ready: CommandLine) -> None:
 
 
 @pytest.mark.requirement("USE-7")
-def test_the_version_needs_no_library_of_the_command_line(home: Path) -> None:
+def test_the_version_needs_no_library_of_the_command_line() -> None:
     code = (
         "import sys\nsys.argv = ['memotree', '--version']\nsys.modules.update(dict.fromkeys(('rich', 'typer')))\n"
         "from memotree.cli import main\nmain()"
     )
-    done = subprocess.run(  # noqa: S603 - our own code
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=home
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("memotree ")
+    ended, err, out = _program(code)
+    assert (ended, err, out.startswith("memotree ")) == (0, "", True)
 
 
 def test_matched_terms_are_highlighted_and_asterisks_of_the_text_stay() -> None:

@@ -16,5 +16,5 @@ def fake() -> Iterator[FakeMemoTree]:
 
 @pytest.fixture
 def client(fake: FakeMemoTree) -> Iterator[Client]:
-    with Client(fake.address, timeout=10.0) as opened:
+    with Client(fake.address, timeout=300.0) as opened:
         yield opened

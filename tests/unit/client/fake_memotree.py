@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import grpc
-from google.protobuf.any_pb2 import Any as Packed
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
@@ -20,30 +20,9 @@ from unit.client.fake_nodes import FakeNodes
 from unit.client.fake_places import FakePlaces
 from unit.client.fake_state import FakeWorkspace, RefusedError
 
-from memotree.v1 import (
-    forest_service_pb2_grpc,
-    history_service_pb2_grpc,
-    job_service_pb2,
-    job_service_pb2_grpc,
-    maintenance_service_pb2_grpc,
-    memory_service_pb2_grpc,
-    node_service_pb2_grpc,
-    session_service_pb2_grpc,
-    view_service_pb2_grpc,
-    workspace_service_pb2_grpc,
-)
+from memotree.v1 import job_service_pb2
 
-SERVICES = {
-    "Workspace": workspace_service_pb2_grpc,
-    "Session": session_service_pb2_grpc,
-    "Node": node_service_pb2_grpc,
-    "Memory": memory_service_pb2_grpc,
-    "View": view_service_pb2_grpc,
-    "History": history_service_pb2_grpc,
-    "Maintenance": maintenance_service_pb2_grpc,
-    "Job": job_service_pb2_grpc,
-    "Forest": forest_service_pb2_grpc,
-}
+SERVICES = ("Workspace", "Session", "Node", "Memory", "View", "History", "Maintenance", "Job", "Forest")
 
 
 class FakeMemoTree(FakePlaces, FakeNodes, FakeMemory, FakeJobs, FakeForest):
@@ -133,14 +112,10 @@ class _RecordingInterceptor(grpc.ServerInterceptor):
 
 def abort(context: grpc.ServicerContext, refusal: RefusedError) -> None:
     """End the call with the rich status of ``refusal``."""
-    details = []
-    if refusal.reason:
-        details.append(error_details_pb2.ErrorInfo(reason=refusal.reason, domain="memotree", metadata={"seen": "yes"}))
+    reason = error_details_pb2.ErrorInfo(reason=refusal.reason, domain="memotree", metadata={"seen": "yes"})
     status = status_pb2.Status(code=refusal.code.value[0], message=refusal.message)
-    for detail in (*details, *refusal.details):
-        packed = Packed()
-        packed.Pack(detail)
-        status.details.append(packed)
+    for detail in (*([reason] if refusal.reason else []), *refusal.details):
+        status.details.add().Pack(detail)
     context.abort_with_status(rpc_status.to_status(status))
 
 
@@ -148,7 +123,8 @@ def abort(context: grpc.ServicerContext, refusal: RefusedError) -> None:
 def serving(fake: FakeMemoTree) -> Iterator[FakeMemoTree]:
     """The fake behind a free port of loopback."""
     server = grpc.server(ThreadPoolExecutor(4), interceptors=[_RecordingInterceptor(fake)])
-    for name, module in SERVICES.items():
+    for name in SERVICES:
+        module = import_module(f"memotree.v1.{name.lower()}_service_pb2_grpc")
         getattr(module, f"add_{name}ServiceServicer_to_server")(fake, server)
     fake.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()
