@@ -26,7 +26,7 @@ def test_the_peers_are_drawn_with_what_they_lack(tmp_path: Path) -> None:
     assert not any("Absent" in text for text in told)
 
 
-def test_a_plot_is_small_and_brings_no_font_and_no_picture(tmp_path: Path) -> None:
+def test_a_plot_is_small_brings_no_font_and_no_picture_and_stays_if_nothing_was_measured(tmp_path: Path) -> None:
     keep(a_run(), tmp_path / "peers.json")
     told = plots.draw(tmp_path, tmp_path / "plots")
     drawn = (tmp_path / "plots" / "peers.svg").read_bytes()
@@ -36,20 +36,18 @@ def test_a_plot_is_small_and_brings_no_font_and_no_picture(tmp_path: Path) -> No
     assert not re.search(rb"<image|href|url\(|@font-face|@import", drawn)
     plots.draw(tmp_path, tmp_path / "plots")
     assert (tmp_path / "plots" / "peers.svg").read_bytes() == drawn
-
-
-def test_what_was_not_measured_is_said_and_its_plot_stays(tmp_path: Path) -> None:
-    (tmp_path / "plots").mkdir()
-    (tmp_path / "plots" / "peers.svg").write_text("of before")
+    (tmp_path / "peers.json").unlink()
     told = plots.draw(tmp_path, tmp_path / "plots")
     assert any(line.startswith("peers.svg is not drawn: there is no") for line in told)
-    assert (tmp_path / "plots" / "peers.svg").read_text() == "of before"
+    assert (tmp_path / "plots" / "peers.svg").read_bytes() == drawn
 
 
 def test_a_bar_begins_at_one_and_goes_left_for_what_is_faster() -> None:
     drawn = svg.bars("t", [("call", [svg.Bar("slow", 10.0, "10"), svg.Bar("fast", 0.1, "0.1")])])
     slow, fast = re.findall(r'<rect x="([\d.]+)" y="\d+" width="([\d.]+)"', drawn)
     assert float(fast[0]) + float(fast[1]) == float(slow[0])
+    drawn = svg.bars("a < b & c", [("<call>", [svg.Bar("p", None, "<none>")])])
+    assert "<none>" in texts(drawn), "a text is escaped"
 
 
 def test_the_texts_of_lines_do_not_cover_each_other() -> None:
@@ -58,8 +56,3 @@ def test_the_texts_of_lines_do_not_cover_each_other() -> None:
     places = sorted(float(y) for y in re.findall(r'y="([\d.]+)" class="">line', drawn))
     assert len(places) == 12
     assert all(below - above >= 14 for above, below in pairwise(places))
-
-
-def test_a_text_in_a_plot_is_escaped() -> None:
-    drawn = svg.bars("a < b & c", [("<call>", [svg.Bar("p", None, "<none>")])])
-    assert "<none>" in texts(drawn)

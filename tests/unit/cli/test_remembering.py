@@ -8,24 +8,22 @@ from unit.cli.conftest import CommandLine
 pytestmark = pytest.mark.requirement("USE-1", "SERVE-4")
 
 
-def test_the_first_fact_needs_no_workspace_session_or_archive(memotree: CommandLine) -> None:
-    ran = memotree("remember", "The API retries at most five times.", "--title", "Retries", "-t", "api")
-    assert ran.code == 0
-    assert "The workspace main was made for it" in ran.err
-    assert "Remembered: commit" in ran.err
-    assert memotree.json("ws", "list")["chosen"] == "main"
-    listed = memotree.json("archive", "list")["archives"]
-    assert [each["name"] for each in listed] == ["notes"]
-
-
 @pytest.mark.requirement("USE-9")
-def test_the_first_document_needs_none_either(memotree: CommandLine, home: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "told", "archive"),
+    [
+        ("remember Retries --title Retries -t api", "Remembered: commit", "notes"),
+        ("ingest guide.md", "Ingested 1 document", "guide.md"),
+    ],
+)
+def test_the_first_fact_or_document_needs_no_workspace_session_or_archive(
+    memotree: CommandLine, home: Path, words: str, told: str, archive: str
+) -> None:
     (home / "guide.md").write_text("# Guide\n\nText.\n", encoding="utf-8")
-    ran = memotree("ingest", "guide.md")
-    assert ran.code == 0
-    assert "The workspace main was made for it" in ran.err
+    ran = memotree(*words.split())
+    assert (ran.code, "The workspace main was made for it" in ran.err, told in ran.err) == (0, True, True)
     assert memotree.json("ws", "list")["chosen"] == "main"
-    assert [each["name"] for each in memotree.json("archive", "list")["archives"]] == ["guide.md"]
+    assert [each["name"] for each in memotree.json("archive", "list")["archives"]] == [archive]
 
 
 def test_a_fact_is_revised_forgotten_and_brought_back(memotree: CommandLine) -> None:

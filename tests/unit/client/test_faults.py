@@ -55,28 +55,25 @@ async def test_the_asynchronous_client_repeats_in_the_same_way(fake: FakeMemoTre
         assert [each.name async for each in client.workspaces()] == ["demo"]
 
 
-def test_a_call_that_a_busy_server_refuses_is_sent_again_as_the_server_advises(
+@pytest.mark.requirement("TOOL-4")
+def test_a_call_that_a_busy_server_refuses_is_sent_again_as_it_advises_unless_that_is_late(
     client: Client, fake: FakeMemoTree
 ) -> None:
-    later = error_details_pb2.RetryInfo(retry_delay=duration_pb2.Duration(seconds=1))
-    busy = RefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, "Later.", "TOO_MANY_CALLS", later)
-    fake.fail("GetStatus", busy, busy)
+    def busy(**delay: int) -> RefusedError:
+        later = error_details_pb2.RetryInfo(retry_delay=duration_pb2.Duration(**delay))
+        return RefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, "Later.", "TOO_MANY_CALLS", later)
+
+    soon = busy(nanos=10_000_000)
+    fake.fail("GetStatus", soon, soon)
     client.status()
     assert len(fake.requests("GetStatus")) == 3
-    fake.fail("GetStatus", *[busy] * 9)
-    with pytest.raises(ResourceExhaustedError) as caught:
-        client.status()
-    assert (caught.value.reason, caught.value.retry_after) == ("TOO_MANY_CALLS", 1.0)
-
-
-@pytest.mark.requirement("TOOL-4")
-def test_who_is_asked_to_wait_for_long_hears_of_it_at_once(client: Client, fake: FakeMemoTree) -> None:
-    later = error_details_pb2.RetryInfo(retry_delay=duration_pb2.Duration(seconds=30, nanos=500_000_000))
-    fake.fail("GetStatus", RefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, "Later.", "TOOL_RATE_EXCEEDED", later))
-    with pytest.raises(ResourceExhaustedError) as caught:
-        client.status()
-    assert caught.value.retry_after == 30.5
-    assert len(fake.requests("GetStatus")) == 1
+    fake.fail("GetStatus", *[soon] * 5, busy(seconds=30, nanos=500_000_000))
+    for seconds, calls in ((0.01, 5), (30.5, 1)):
+        fake.calls.clear()
+        with pytest.raises(ResourceExhaustedError) as caught:
+            client.status()
+        assert (caught.value.reason, caught.value.retry_after) == ("TOO_MANY_CALLS", seconds)
+        assert len(fake.requests("GetStatus")) == calls
 
 
 @pytest.mark.parametrize("reason", ["MESSAGE_TOO_LARGE", ""])
@@ -100,14 +97,6 @@ def test_a_call_without_a_request_id_that_changes_something_is_never_repeated(
     assert len(fake.requests("CreateBranch")) == 1
 
 
-def test_attempts_are_bounded(fake: FakeMemoTree) -> None:
-    fake.fail("GetStatus", *[GONE] * 9)
-    with Client(fake.address, attempts=3) as client, pytest.raises(UnavailableError) as caught:
-        client.status()
-    assert len(fake.requests("GetStatus")) == 3
-    assert caught.value.reason == "POSTGRES_UNAVAILABLE"
-
-
 @pytest.mark.parametrize("name", ["ABORTED", "INTERNAL", "DEADLINE_EXCEEDED", "OUT_OF_RANGE"])
 def test_other_statuses_are_not_repeated(client: Client, fake: FakeMemoTree, name: str) -> None:
     fake.fail("GetStatus", RefusedError(grpc.StatusCode[name], "No.", ""))
@@ -119,15 +108,18 @@ def test_other_statuses_are_not_repeated(client: Client, fake: FakeMemoTree, nam
 
 
 @pytest.mark.requirement("SERVE-1")
-def test_every_call_has_a_deadline(fake: FakeMemoTree) -> None:
+def test_every_call_has_a_deadline_and_bounded_attempts(fake: FakeMemoTree) -> None:
     with Client(fake.address, timeout=700.0) as client:
         client.status()
     assert 0 < (fake.deadlines[-1] or 0) < 750
-
-
-def test_a_deadline_that_has_passed_is_its_own_error(fake: FakeMemoTree) -> None:
     with Client(fake.address, timeout=0.000001) as client, pytest.raises(DeadlineExceededError):
         client.status()
+    fake.calls.clear()
+    fake.fail("GetStatus", *[GONE] * 9)
+    with Client(fake.address, attempts=3) as client, pytest.raises(UnavailableError) as caught:
+        client.status()
+    assert len(fake.requests("GetStatus")) == 3
+    assert caught.value.reason == "POSTGRES_UNAVAILABLE"
 
 
 @pytest.mark.requirement("SERVE-2")

@@ -134,32 +134,25 @@ def test_lists_are_complete_over_any_number_of_pages(client: Client, fake: FakeM
     assert [request.page_token for request in fake.requests("ListCommits")] == ["", "3", "6"]
 
 
-def test_values_are_frozen_plain_python(client: Client) -> None:
+def test_values_are_frozen_plain_python_and_unknown_words_refused(client: Client) -> None:
     info = client.create_workspace("demo")
     assert info.create_time == datetime.fromtimestamp(1_800_000_000, UTC)
     with pytest.raises(FrozenInstanceError):
         info.name = "other"  # type: ignore[misc] # the point of the test
     assert not hasattr(info, "__dict__")
     assert hash(Node("a", attributes={"k": "v"})) == hash(Node("a"))
-
-
-def test_an_unknown_word_is_refused_with_the_list_of_known_ones(client: Client) -> None:
     with pytest.raises(ValueError, match="TITLE, BRIEF, SUMMARY, DETAIL"):
         client.workspace("demo").node("abcd", "EVERYTHING")  # type: ignore[arg-type] # the point of the test
 
 
-def test_warnings_of_answers_reach_the_caller(fake: FakeMemoTree) -> None:
+def test_warnings_of_answers_reach_the_caller_and_messages_without_a_wrapper_the_server(fake: FakeMemoTree) -> None:
     heard: list[str] = []
     with Client(fake.address, on_warning=heard.append) as client:
         client.create_workspace("demo")
         session = client.workspace("demo").session(ttl=timedelta(hours=1))
         session.create("A", archive=session.create_archive("notes"))
+        answer = client.raw.workspaces.ListWorkspaces(ListWorkspacesRequest())
     assert heard == ["The content is empty."]
-
-
-def test_messages_without_a_wrapper_can_be_sent_through_the_raw_stubs(client: Client) -> None:
-    client.create_workspace("demo")
-    answer = client.raw.workspaces.ListWorkspaces(ListWorkspacesRequest())
     assert isinstance(answer, Message)
     assert answer.workspaces[0].name == "demo"
 

@@ -70,29 +70,18 @@ def test_every_rpc_is_marked_repeatable_or_not_and_every_read_as_read_only() -> 
         *("Get", "BackUp", "CheckMemory", "CheckPush", "List", "Search", "Diff", "Bisect", "Blame", "Preview"),
         *("Render", "ResolveNode", "Recall", "DrillDown", "Ask", "Suggest", "Watch", "Verify", "PlanQuery"),
     )
-    for service in contract().values():
-        for method in service.methods:
-            assert method.GetOptions().HasField("idempotency_level"), f"{method.full_name} has no idempotency_level"
-            assert is_read(method) == method.name.startswith(reads), method.full_name
-            assert is_repeatable(method) or not is_read(method)
-
-
-def test_only_a_change_of_a_request_id_or_of_no_further_effect_is_repeated() -> None:
-    once = {
-        method.name
-        for service in contract().values()
-        for method in service.methods
-        if not is_repeatable(method) and "request_id" not in method.input_type.fields_by_name
-    }
+    once = set()
+    for method in (method for service in contract().values() for method in service.methods):
+        assert method.GetOptions().HasField("idempotency_level"), f"{method.full_name} has no idempotency_level"
+        assert is_read(method) == method.name.startswith(reads), method.full_name
+        assert is_repeatable(method) or not is_read(method)
+        if not is_repeatable(method) and "request_id" not in method.input_type.fields_by_name:
+            once.add(method.name)
     # A second deletion has no further effect, but its answer is that nothing is there: the caller should see that.
     deletions = {"DeleteBranch", "DeleteTag", "DeleteView", "DeleteWorkspace", "DiscardChanges", "DiscardSession"}
     deletions |= {"UnprotectBranches", "DeletePrincipal", "DeleteKey", "RevokeRole", "DeleteConversation"}
     assert once == {"CreateBranch", "CreateKey", "CreateTag", "Query", "ResumeJob", "StreamQuery", *deletions}
-
-
-def test_names_are_unique_and_every_rpc_is_offered_once() -> None:
-    assert len(BY_NAME) == len(TOOLS)
-    assert len({(tool.service, tool.rpc) for tool in TOOLS}) == len(TOOLS)
+    assert len(BY_NAME) == len({(tool.service, tool.rpc) for tool in TOOLS}) == len(TOOLS)
 
 
 def test_the_comments_cover_the_whole_contract() -> None:
