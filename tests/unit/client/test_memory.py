@@ -47,9 +47,13 @@ def test_the_author_is_the_argument_else_the_variable_else_the_login_name(
     login: str,
     author: str,
 ) -> None:
+    def user() -> str:
+        if not login:
+            raise KeyError("no such user")
+        return login
+
+    monkeypatch.setattr("getpass.getuser", user)
     monkeypatch.setenv("MEMOTREE_AGENT", variable)
-    users = [login] if login else []
-    monkeypatch.setattr("getpass.getuser", lambda: dict(enumerate(users))[0])  # KeyError if there is none
     client.create_workspace("authors")
     workspace = client.workspace("authors")
     workspace.remember("At most five retries.", agent=argument)
