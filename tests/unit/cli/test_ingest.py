@@ -229,7 +229,11 @@ def test_a_warning_says_that_the_chosen_session_does_not_see_the_ingested_docume
 
 
 @pytest.mark.requirement("SERVE-6")
-def test_a_job_is_shown_with_the_command_that_watches_it_in_the_background_or_continues_it(ready: CommandLine) -> None:
+def test_a_job_is_shown_with_the_command_that_continues_it_or_watches_it_in_the_background(ready: CommandLine) -> None:
+    stopped = jobs.Job(state=jobs.JOB_STATE_STOPPED, reason="BUDGET", message="The budget is spent.")
+    ready.fake.ingestions.append(stopped)
+    told = ready.refused("ingest", "docs/a.md")
+    assert ("The budget is spent." in told, "memotree jobs resume" in told) == (True, True)
     ran = ready("ingest", "docs", "--background")
     assert (ran.code, ran.out.count("running"), "Ingested" in ran.err) == (0, 2, False)
     assert ran.err.count("memotree jobs watch") == 1, "both are in one job"
@@ -237,10 +241,6 @@ def test_a_job_is_shown_with_the_command_that_watches_it_in_the_background_or_co
     assert document["files"][0]["job"]["state"] == "RUNNING"
     ready.fake.fail("IngestDocuments", RefusedError(grpc.StatusCode.INVALID_ARGUMENT, "No.", "INVALID_ARGUMENT"))
     assert ready("ingest", "docs", "--background").code == 1
-    stopped = jobs.Job(state=jobs.JOB_STATE_STOPPED, reason="BUDGET", message="The budget is spent.")
-    ready.fake.ingestions.append(stopped)
-    told = ready.refused("ingest", "docs/a.md")
-    assert ("The budget is spent." in told, "memotree jobs resume" in told) == (True, True)
     before = len(ready.fake.requests("IngestDocuments"))
     ready.fake.fail("IngestDocuments", RefusedError(grpc.StatusCode.UNAVAILABLE, "gone", ""))
     assert ready("ingest", "docs").code == 3
