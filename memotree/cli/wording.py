@@ -171,6 +171,7 @@ OPTIONS: Final = {
 """The option or argument that gives each field of a request, where it has another name."""
 _LISTS: Final = re.compile(r"(?<!['\"\w.-])(part|change)s\[(\d+)\](?:\.(?:[a-z_]+\.)*([a-z_]+))?")
 """Matches an item of a list that a command makes itself, and its field."""
+_QUOTED: Final = re.compile(r"""((?<!\w)'[^']*'(?!\w)|(?<!\w)"[^"]*"(?!\w))""")
 
 
 def own_options(hints: Mapping[str, Any]) -> dict[str, str]:
@@ -196,12 +197,15 @@ def in_options(sentence: str, own: Mapping[str, str] = MappingProxyType({})) -> 
         own: The options of the command by field, where they differ from those of most commands.
     """
     options = {**OPTIONS, **own}
-    sentence = _LISTS.sub(lambda match: _item(match, options), sentence)
     names = "|".join(sorted(options, key=len, reverse=True))
     long = "|".join(sorted((name for name in options if "_" in name), key=len, reverse=True))
     begun = re.sub(rf"^({names})(?=: |\[|$)", lambda match: options[match[1]], sentence)
-    inside = rf"(?<!['\"\w.-])(?:({long})(?!['\"\w])|({names})(?=\[\d+\]))"
-    return re.sub(inside, lambda match: options[match[1] or match[2]], begun)
+    inside = re.compile(rf"(?<!['\"\w.-])(?:({long})(?!['\"\w])|({names})(?=\[\d+\]))")
+    parts = _QUOTED.split(begun)
+    for number in range(0, len(parts), 2):  # what stands between the quoted texts
+        part = _LISTS.sub(lambda match: _item(match, options), parts[number])
+        parts[number] = inside.sub(lambda match: options[match[1] or match[2]], part)
+    return "".join(parts)
 
 
 def _item(match: re.Match[str], options: Mapping[str, str]) -> str:

@@ -50,7 +50,7 @@ def test_fields_of_requests_are_named_as_options_and_items_numbered_as_people_co
         "It has tags[1] twice.": "It has --tag[1] twice.",
     }.items():
         assert in_options(of_request) == of_command
-    for same in ("The tags are many.", "title: give one line.", "No 'archive_id: x'.", "No node 'parts[0].x'."):
+    for same in ("The tags are many.", "title: give one line.", "No 'archive_id: x'.", "No 'archive_id: parts[0].x'."):
         assert in_options(same) == same
 
 
