@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from crash.service import running
+
 T = TypeVar("T")
 
 
@@ -27,14 +29,17 @@ class FilledFolders:
 
         Args:
             data: The new place.
-            fill: Fills a data folder with the help of a server, which it stops. Its arguments are the folder, a file
-                for the server's log, and the further ones.
+            fill: Fills a data folder with the help of its server, which is stopped afterwards. Its arguments are the
+                server and the further ones.
             arguments: Further arguments of the function; with others the folder is another one.
         """
         key = (fill, *arguments)
         if key not in self._known:
             made = self._place / str(len(self._known))
-            self._known[key] = made / "data", await fill(made / "data", made / "server.log", *arguments)
+            async with running(made / "data", made / "server.log") as service:
+                told = await fill(service, *arguments)
+                assert await service.stop() == 0
+            self._known[key] = made / "data", told
         folder, told = self._known[key]
         shutil.copytree(folder, data, symlinks=True)
         return cast("T", told)

@@ -4,10 +4,11 @@ import asyncio
 import importlib
 import multiprocessing
 import os
+import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Final
@@ -165,6 +166,10 @@ class Service:
         assert self.status is not None
         return self.status
 
+    async def has_killed_itself(self) -> None:
+        """Wait until it has reached its fault point."""
+        assert await self.exit_status() == -signal.SIGKILL, f"{self.fault} was never passed; {self.tail()}"
+
     async def ends(self, within: float) -> bool:
         """Whether the process ends by itself within this many seconds."""
         deadline = time.monotonic() + within
@@ -204,6 +209,16 @@ async def start(data: Path, log: Path, **options: Any) -> Service:
         service.kill()
         raise
     return service
+
+
+@asynccontextmanager
+async def running(data: Path, log: Path, **options: Any) -> AsyncIterator[Service]:
+    """A server that answers; it is killed at the end, if it still runs."""
+    service = await start(data, log, **options)
+    try:
+        yield service
+    finally:
+        service.kill()
 
 
 @contextmanager

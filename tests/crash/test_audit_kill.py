@@ -9,7 +9,7 @@ from pathlib import Path
 import grpc
 import pytest
 from campaigns import points
-from crash.service import Service, start
+from crash.service import Service, running
 
 from memotree.client import AsyncClient
 from memotree.v1 import node_service_pb2 as pb
@@ -44,40 +44,32 @@ async def _load(service: Service, answered: list[str]) -> None:
                 running.create_task(_write(client, request, answered, number))
 
 
-async def _recorded(service: Service) -> Counter[str]:
+async def _check_records(service: Service, answered: list[str]) -> None:
     async with AsyncClient(service.address, timeout=300, attempts=100) as client:  # PostgreSQL may be starting
-        return Counter([each.request_id async for each in client.audit_records(method="CreateNode", code="OK")])
+        recorded = Counter([each.request_id async for each in client.audit_records(method="CreateNode", code="OK")])
+    assert not set(answered) - set(recorded)
+    assert set(recorded.values()) == {1}
 
 
 @pytest.mark.parametrize("fault", points("audit", FAULTS, hardest="audit.moved:2"))
 async def test_every_answered_call_has_its_record_after_a_kill(tmp_path: Path, fault: str) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
-    service = await start(data, log, fault=fault)
     answered: list[str] = []
-    try:
+    async with running(data, log, fault=fault) as service:
         await _load(service, answered)
-        assert await service.exit_status() == -signal.SIGKILL
-        assert answered
-        service = await start(data, log)
-        recorded = await _recorded(service)
-        assert not set(answered) - set(recorded)
-        assert set(recorded.values()) == {1}
-    finally:
-        service.kill()
+        await service.has_killed_itself()
+    assert answered
+    async with running(data, log) as service:
+        await _check_records(service, answered)
 
 
 async def test_records_wait_while_postgresql_is_away_and_none_is_lost(tmp_path: Path) -> None:
-    service = await start(tmp_path / "data", tmp_path / "server.log")
     answered: list[str] = []
-    try:
+    async with running(tmp_path / "data", tmp_path / "server.log") as service:
         loading = asyncio.create_task(_load(service, answered))
         while len(answered) < 3 * CLIENTS:
             await asyncio.sleep(0)
             assert not loading.done()
         os.kill(service.child("postgres"), signal.SIGKILL)
         await loading
-        recorded = await _recorded(service)
-        assert not set(answered) - set(recorded)
-        assert set(recorded.values()) == {1}
-    finally:
-        service.kill()
+        await _check_records(service, answered)

@@ -4,7 +4,6 @@ The next server ends the work. At every moment the repository is one that git re
 """
 
 import asyncio
-import signal
 import subprocess
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 from campaigns import budget, dice, points
 from crash.filled_folders import FilledFolders
-from crash.service import Service, start
+from crash.service import Service, running, start
 from integration.leftovers import files_with
 
 from memotree.client import AsyncClient, Difference, JobState, UnavailableError
@@ -36,23 +35,18 @@ POINTS = (
 )
 
 
-async def prepare(data: Path, log: Path) -> tuple[str, str, str, str]:
+async def prepare(service: Service) -> tuple[str, str, str, str]:
     """Make a workspace with the secret in a node, on a branch and staged; a node, a commit, a session, a phrase."""
-    service = await start(data, log)
-    try:
-        async with AsyncClient(service.address) as client:
-            await client.create_workspace("garden")
-            garden = client.workspace("garden")
-            made = await garden.remember(f"The word is {SECRET}.", title="Word")
-            for number in range(12):
-                await garden.remember(f"Note {number}.")
-            await garden.branch("idea")
-            session = await garden.session(branch="idea", agent="bee")
-            await session.create("Staged", f"And {SECRET}.", archive="notes")
-            preview = await garden.preview_erasure(text=SECRET)
-        assert await service.stop() == 0
-    finally:
-        service.kill()
+    async with AsyncClient(service.address) as client:
+        await client.create_workspace("garden")
+        garden = client.workspace("garden")
+        made = await garden.remember(f"The word is {SECRET}.", title="Word")
+        for number in range(12):
+            await garden.remember(f"Note {number}.")
+        await garden.branch("idea")
+        session = await garden.session(branch="idea", agent="bee")
+        await session.create("Staged", f"And {SECRET}.", archive="notes")
+        preview = await garden.preview_erasure(text=SECRET)
     return made.node.id, made.commit_id, session.id, preview.phrase
 
 
@@ -66,8 +60,7 @@ def fsck(data: Path) -> str:
 async def ended(data: Path, log: Path, made: tuple[str, str, str, str]) -> None:
     """The next server ends the erasure, and everything else is as it was."""
     node, commit, session, _ = made
-    service = await start(data, log)
-    try:
+    async with running(data, log) as service:
         assert fsck(data) == ""
         async with AsyncClient(service.address) as client:
             garden = client.workspace("garden")
@@ -85,8 +78,6 @@ async def ended(data: Path, log: Path, made: tuple[str, str, str, str]) -> None:
         assert files_with(data, SECRET.encode()) == []
         assert not await asyncio.to_thread(lambda: list(data.glob("workspaces/.*")))
         assert await service.stop() == 0
-    finally:
-        service.kill()
     assert fsck(data) == ""
 
 
@@ -94,14 +85,10 @@ async def ended(data: Path, log: Path, made: tuple[str, str, str, str]) -> None:
 async def test_a_killed_erasure_is_ended_by_the_next_server(filled: FilledFolders, tmp_path: Path, point: str) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
     made = await filled.copy(data, prepare)
-    service = await start(data, log, fault=point)
-    try:
-        async with AsyncClient(service.address) as client:
-            with suppress(UnavailableError):  # the server may end before it can answer
-                await client.workspace("garden").erase(made[3], "It leaked.", text=SECRET, request_id="once")
-        assert await service.exit_status() == -signal.SIGKILL
-    finally:
-        service.kill()
+    async with running(data, log, fault=point) as service, AsyncClient(service.address) as client:
+        with suppress(UnavailableError):  # the server may end before it can answer
+            await client.workspace("garden").erase(made[3], "It leaked.", text=SECRET, request_id="once")
+        await service.has_killed_itself()
     await ended(data, log, made)
 
 

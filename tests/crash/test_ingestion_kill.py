@@ -1,7 +1,6 @@
 """The server is killed with SIGKILL while it ingests documents; the next one finishes and repeats no model call."""
 
 import asyncio
-import signal
 import subprocess
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
@@ -11,8 +10,8 @@ from typing import Any, Final
 import grpc
 import pytest
 from campaigns import points
-from crash.service import DEADLINE, Service, start
-from crash.test_job_kill import differences, over
+from crash.service import DEADLINE, running
+from crash.test_job_kill import over
 from endpoints import ModelEndpoint
 from integration.calls import ROOT_CONTENT, Calls
 from integration.ingestion.documents import paragraphs
@@ -35,6 +34,7 @@ POINTS = (
 
 MODEL_CALLS_AT_ONCE: Final = Settings.model_fields["model_concurrency"].default
 
+SHAPE: dict[str, Any] = {"chunk_size": 300, "similarity_threshold": 0.3}
 TEXT = "".join(
     f"# Chapter {number}\n\n" + "\n\n".join(paragraphs(4 * number + 4)[4 * number :]) + "\n\n" for number in range(5)
 )
@@ -53,28 +53,16 @@ def environment(endpoint: ModelEndpoint) -> Mapping[str, str]:
 
 def request(**fields: Any) -> pb.IngestDocumentRequest:
     return pb.IngestDocumentRequest(
-        workspace="garden",
-        text=TEXT,
-        media_type="text/markdown",
-        name="book",
-        document_id="book",
-        chunk_size=300,
-        similarity_threshold=0.3,
-        **fields,
+        workspace="garden", text=TEXT, media_type="text/markdown", name="book", document_id="book", **SHAPE, **fields
     )
 
 
 def batch(texts: Mapping[str, str], **fields: Any) -> pb.IngestDocumentsRequest:
-    return pb.IngestDocumentsRequest(
-        workspace="garden",
-        documents=[
-            pb.NewDocument(name=name, document_id=name, text=text, media_type="text/markdown")
-            for name, text in texts.items()
-        ],
-        chunk_size=300,
-        similarity_threshold=0.3,
-        **fields,
-    )
+    documents = [
+        pb.NewDocument(name=name, document_id=name, text=text, media_type="text/markdown")
+        for name, text in texts.items()
+    ]
+    return pb.IngestDocumentsRequest(workspace="garden", documents=documents, **SHAPE, **fields)
 
 
 async def ingest(channel: grpc.aio.Channel, asked: pb.IngestDocumentRequest | pb.IngestDocumentsRequest) -> str:
@@ -104,12 +92,8 @@ async def text_of(calls: Calls, archive_id: str) -> str:
     found = await calls.nodes.GetTree(
         node_service_pb2.GetTreeRequest(workspace=calls.workspace, archive=archive_id, max_nodes=1000)
     )
-    leaves = [item.node.id for item in found.nodes if item.node.type == "leaf_chunk"]
-    nodes = [
-        await calls.nodes.GetNode(node_service_pb2.GetNodeRequest(workspace=calls.workspace, node_id=node_id))
-        for node_id in leaves
-    ]
-    return "".join(answer.node.content for answer in nodes)
+    leaves = [await calls.read(item.node.id) for item in found.nodes if item.node.type == "leaf_chunk"]
+    return "".join(content or "" for content in leaves)
 
 
 def git(repository: Path, *arguments: str) -> list[str]:
@@ -126,33 +110,41 @@ async def calls_made(endpoint: ModelEndpoint, count: int) -> None:
             await asyncio.sleep(0)
 
 
-@pytest.mark.parametrize("point", points("ingestion", POINTS))
-async def test_a_killed_ingestion_is_finished_by_the_next_server_without_repeated_model_calls(
-    tmp_path: Path, endpoint: ModelEndpoint, point: str
+async def finished_after_a_kill(
+    folder: Path, endpoint: ModelEndpoint, asked: Any, point: str, texts: list[str], subject: str
 ) -> None:
-    data, log = tmp_path / "data", tmp_path / "server.log"
-    service = await start(data, log, fault=point, environment=environment(endpoint))
-    try:
+    """Kill a server at a point of an ingestion; the next one must finish it in one commit, without repeated calls."""
+    data, log = folder / "data", folder / "server.log"
+    async with running(data, log, fault=point, environment=environment(endpoint)) as service:
         async with service.channel() as channel:
-            calls = await Calls(channel, "garden").begin()
-            job_id = await ingest(channel, request(request_id="the-one"))
-        assert await service.exit_status() == -signal.SIGKILL
-        service = await start(data, log, environment=environment(endpoint))
+            await Calls(channel, "garden").begin()
+            job_id = await ingest(channel, asked)
+        await service.has_killed_itself()
+    async with running(data, log, environment=environment(endpoint)) as service:
         async with service.channel() as channel:
-            again = await ingest(channel, request(request_id="the-one"))
+            again = await ingest(channel, asked)
             job = await over(channel, again)
             assert again == (job_id or again)
             assert (job.state, job.attempts) == (job_service_pb2.JOB_STATE_SUCCEEDED, 2), job.message
             calls = Calls(channel, "garden")
-            assert await text_of(calls, job.ingestion.archive_id) == TEXT
-            assert await differences(calls) == []
+            results = [each.ingestion for each in job.batch_ingestion.documents] or [job.ingestion]
+            for result, text in zip(results, texts, strict=True):
+                assert await text_of(calls, result.archive_id) == text
+                assert result.created_leaves > 0, "the result is known whenever the server was killed"
+            assert await calls.differences() == []
         (repository,) = (data / "workspaces").glob("*.git")
-        assert git(repository, "log", "--format=%s", "main").count("Ingest book") == 1, "one commit, whenever it was"
-        assert git(repository, "rev-parse", "main") == [job.ingestion.commit_id]
+        assert git(repository, "log", "--format=%s", "main").count(subject) == 1, "one commit, whenever it was"
+        assert {result.commit_id for result in results} == set(git(repository, "rev-parse", "main"))
         assert asked_twice(endpoint) == []
         assert await service.stop() == 0
-    finally:
-        service.kill()
+
+
+@pytest.mark.parametrize("point", points("ingestion", POINTS))
+async def test_a_killed_ingestion_is_finished_by_the_next_server_without_repeated_model_calls(
+    tmp_path: Path, endpoint: ModelEndpoint, point: str
+) -> None:
+    asked = request(request_id="the-one")
+    await finished_after_a_kill(tmp_path, endpoint, asked, point, [TEXT], "Ingest book")
 
 
 @pytest.mark.requirement("USE-9")
@@ -160,79 +152,30 @@ async def test_a_killed_ingestion_is_finished_by_the_next_server_without_repeate
 async def test_a_killed_batch_is_finished_by_the_next_server_in_one_commit(
     tmp_path: Path, endpoint: ModelEndpoint, point: str
 ) -> None:
-    data, log = tmp_path / "data", tmp_path / "server.log"
     texts = {name: f"# {name.title()}\n\n{TEXT}" for name in ("one", "two")} | {"three": "A short one."}
     asked = batch(texts, request_id="the-one")
-    service = await start(data, log, fault=point, environment=environment(endpoint))
-    try:
-        async with service.channel() as channel:
-            await Calls(channel, "garden").begin()
-            job_id = await ingest(channel, asked)
-        assert await service.exit_status() == -signal.SIGKILL
-        service = await start(data, log, environment=environment(endpoint))
-        async with service.channel() as channel:
-            again = await ingest(channel, asked)
-            job = await over(channel, again)
-            assert again == (job_id or again)
-            assert (job.state, job.attempts) == (job_service_pb2.JOB_STATE_SUCCEEDED, 2), job.message
-            calls = Calls(channel, "garden")
-            for document in job.batch_ingestion.documents:
-                assert await text_of(calls, document.ingestion.archive_id) == texts[document.name]
-                assert document.ingestion.created_leaves > 0, "the result is known whenever the server was killed"
-            assert await differences(calls) == []
-        (repository,) = (data / "workspaces").glob("*.git")
-        assert git(repository, "log", "--format=%s", "main").count("Ingest 3 documents") == 1, "one commit"
-        assert {each.ingestion.commit_id for each in job.batch_ingestion.documents} == set(
-            git(repository, "rev-parse", "main")
-        )
-        assert asked_twice(endpoint) == []
-        assert await service.stop() == 0
-    finally:
-        service.kill()
+    await finished_after_a_kill(tmp_path, endpoint, asked, point, [*texts.values()], "Ingest 3 documents")
 
 
 @pytest.mark.campaign
-async def test_after_a_kill_during_model_calls_only_the_unanswered_ones_are_repeated(
-    tmp_path: Path, endpoint: ModelEndpoint
+@pytest.mark.parametrize("is_killed", [True, False])
+async def test_after_an_end_during_model_calls_only_the_unanswered_ones_are_repeated(
+    tmp_path: Path, endpoint: ModelEndpoint, *, is_killed: bool
 ) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
-    service = await start(data, log, environment=environment(endpoint))
-    try:
-        async with service.channel() as channel:
-            await Calls(channel, "garden").begin()
-            listening = asyncio.create_task(ingest(channel, request()))
-            await calls_made(endpoint, 4)
+    async with running(data, log, environment=environment(endpoint)) as service, service.channel() as channel:
+        await Calls(channel, "garden").begin()
+        listening = asyncio.create_task(ingest(channel, request()))
+        await calls_made(endpoint, 4)
+        if is_killed:
             endpoint.hold()
             service.kill()
-            job_id = await listening
-        endpoint.release()
-        service = await start(data, log, environment=environment(endpoint))
-        async with service.channel() as channel:
-            job = await over(channel, job_id)
-            assert job.state == job_service_pb2.JOB_STATE_SUCCEEDED
-            assert await text_of(Calls(channel, "garden"), job.ingestion.archive_id) == TEXT
-        assert len(asked_twice(endpoint)) <= MODEL_CALLS_AT_ONCE
-    finally:
-        service.kill()
-
-
-@pytest.mark.campaign
-async def test_a_stopped_server_continues_the_ingestion_at_its_next_start(
-    tmp_path: Path, endpoint: ModelEndpoint
-) -> None:
-    data, log = tmp_path / "data", tmp_path / "server.log"
-    service: Service = await start(data, log, environment=environment(endpoint))
-    try:
-        async with service.channel() as channel:
-            await Calls(channel, "garden").begin()
-            listening = asyncio.create_task(ingest(channel, request()))
-            await calls_made(endpoint, 2)
+        else:
             assert await service.stop() == 0
-            job_id = await listening
-        service = await start(data, log, environment=environment(endpoint))
-        async with service.channel() as channel:
-            job = await over(channel, job_id)
-            assert job.state == job_service_pb2.JOB_STATE_SUCCEEDED
-            assert await text_of(Calls(channel, "garden"), job.ingestion.archive_id) == TEXT
-    finally:
-        service.kill()
+        job_id = await listening
+        endpoint.release()
+    async with running(data, log, environment=environment(endpoint)) as service, service.channel() as channel:
+        job = await over(channel, job_id)
+        assert job.state == job_service_pb2.JOB_STATE_SUCCEEDED
+        assert await text_of(Calls(channel, "garden"), job.ingestion.archive_id) == TEXT
+    assert len(asked_twice(endpoint)) <= MODEL_CALLS_AT_ONCE

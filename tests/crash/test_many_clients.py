@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pytest
 from campaigns import TIMES, dice
-from crash.service import Service, start
+from crash.service import Service, running
 from integration.test_push_hook import Clone
 from memotree_storage.model.codec import decode_entry, encode_entry
 from memotree_storage.model.node import Node
 
 from memotree.client import AbortedError, AsyncClient, Difference
-from memotree.client.session import AsyncSession
 from memotree.client.workspace import AsyncWorkspace
 
 pytestmark = [pytest.mark.campaign, pytest.mark.requirement("GIT-6", "GIT-8", "STORE-2"), pytest.mark.timeout(600)]
@@ -125,51 +124,45 @@ async def pusher(clone: Clone, told: Told, own: dict[str, str], seed: int) -> No
         await asyncio.to_thread(push, clone, told, branch, own[branch], f"Pusher {seed}, step {step}.")
 
 
-async def notes_of(session: AsyncSession, archive: str, name: str) -> dict[str, str]:
-    """A new note for each branch, by its id."""
-    return {one: (await session.create(f"{name} {one}", "Nothing.", archive=archive)).id for one in BRANCHES}
-
-
 def commits_of(repository: Path, branch: str) -> set[str]:
     listed = ["git", "-C", str(repository), "rev-list", f"refs/heads/{branch}"]
     return set(subprocess.run(listed, check=True, capture_output=True, text=True).stdout.split())  # noqa: S603
 
 
 async def test_nothing_that_was_acknowledged_is_lost(tmp_path: Path) -> None:
-    service = await start(tmp_path / "data", tmp_path / "server.log")
     told = Told()
-    try:
-        async with AsyncClient(service.address, timeout=PATIENCE) as connected:
-            made = await connected.create_workspace("notes")
-            notes = connected.workspace("notes")
-            async with notes.session(agent="many") as session:
-                archive = (await session.create_archive("notes")).id
-                shared = (await session.create("Shared", "All of us.", archive=archive)).id
-                own = [
-                    {
-                        branch: (await session.create(f"{one} {branch}", "Nothing.", archive=archive)).id
-                        for branch in BRANCHES
-                    }
-                    for one in range(CLIENTS)
-                ]
-                await session.commit("Begin")
-            for branch in BRANCHES:
-                await notes.branch(branch)
-            repository = service.data / made.repository
-            clones = [Clone(tmp_path / f"clone-{number}", repository) for number in range(PUSHERS)]
-            async with asyncio.TaskGroup() as running:
-                for number in range(CLIENTS - PUSHERS):
-                    running.create_task(client(service, told, own[number], shared, number))
-                for number, clone in enumerate(clones):
-                    running.create_task(pusher(clone, told, own[CLIENTS - 1 - number], CLIENTS + number))
-            assert {"commit", "push"} <= told.outcomes.keys(), told.outcomes
-            assert any(what.startswith("merge") for what in told.outcomes), told.outcomes
-            for branch in BRANCHES:
-                acknowledged = {commit_id for onto, commit_id in told.commits if onto == branch}
-                assert acknowledged <= await asyncio.to_thread(commits_of, repository, branch)
-                nodes = {node_id: text for (onto, node_id), text in told.values.items() if onto == branch}
-                for node_id, text in nodes.items():
-                    assert (await notes.at(branch).node(node_id)).content.rstrip("\n") == text
-            assert [each async for each in notes.verify() if isinstance(each, Difference)] == []
-    finally:
-        service.kill()
+    async with (
+        running(tmp_path / "data", tmp_path / "server.log") as service,
+        AsyncClient(service.address, timeout=PATIENCE) as connected,
+    ):
+        made = await connected.create_workspace("notes")
+        notes = connected.workspace("notes")
+        async with notes.session(agent="many") as session:
+            archive = (await session.create_archive("notes")).id
+            shared = (await session.create("Shared", "All of us.", archive=archive)).id
+            own = [
+                {
+                    branch: (await session.create(f"{one} {branch}", "Nothing.", archive=archive)).id
+                    for branch in BRANCHES
+                }
+                for one in range(CLIENTS)
+            ]
+            await session.commit("Begin")
+        for branch in BRANCHES:
+            await notes.branch(branch)
+        repository = service.data / made.repository
+        clones = [Clone(tmp_path / f"clone-{number}", repository) for number in range(PUSHERS)]
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(CLIENTS - PUSHERS):
+                tasks.create_task(client(service, told, own[number], shared, number))
+            for number, clone in enumerate(clones):
+                tasks.create_task(pusher(clone, told, own[CLIENTS - 1 - number], CLIENTS + number))
+        assert {"commit", "push"} <= told.outcomes.keys(), told.outcomes
+        assert any(what.startswith("merge") for what in told.outcomes), told.outcomes
+        for branch in BRANCHES:
+            acknowledged = {commit_id for onto, commit_id in told.commits if onto == branch}
+            assert acknowledged <= await asyncio.to_thread(commits_of, repository, branch)
+            nodes = {node_id: text for (onto, node_id), text in told.values.items() if onto == branch}
+            for node_id, text in nodes.items():
+                assert (await notes.at(branch).node(node_id)).content.rstrip("\n") == text
+        assert [each async for each in notes.verify() if isinstance(each, Difference)] == []

@@ -1,6 +1,5 @@
 """The server is killed during a merge, a revert or a restore: the branch has it once, or not until asked again."""
 
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -8,17 +7,11 @@ import grpc
 import pytest
 from campaigns import points
 from crash.filled_folders import FilledFolders
-from crash.service import start
+from crash.service import Service, running
 from integration.calls import Calls
 from unit.storage.git.judge import Judge
 
-from memotree.v1 import (
-    history_service_pb2,
-    maintenance_service_pb2,
-    node_service_pb2,
-    session_service_pb2,
-    types_pb2,
-)
+from memotree.v1 import history_service_pb2, node_service_pb2, session_service_pb2, types_pb2
 
 POINTS = (
     "merge.planned",
@@ -40,48 +33,37 @@ THEIRS = "It is red. It is huge."
 BOTH = "It is blue. It is huge."
 
 
-async def _prepare(data: Path, log: Path, first: str, content: str = THEIRS) -> tuple[str, str]:
+async def _prepare(service: Service, first: str, content: str = THEIRS) -> tuple[str, str]:
     """Make a node that the branches ``main`` and ``side`` have changed, or ``side`` alone; its id, the repository."""
-    service = await start(data, log)
-    try:
-        async with service.channel() as channel:
-            calls = await Calls(channel, WORKSPACE).begin()
-            node_id = await calls.create("It is red. It is small.")
-            await calls.commit()
-            await calls.history.CreateBranch(history_service_pb2.CreateBranchRequest(workspace=WORKSPACE, name="side"))
-            for branch, text in (("main", OURS), ("side", content))[first != "main" :]:
-                opened = await calls.sessions.OpenSession(
-                    session_service_pb2.OpenSessionRequest(workspace=WORKSPACE, branch=branch)
+    async with service.channel() as channel:
+        calls = await Calls(channel, WORKSPACE).begin()
+        node_id = await calls.create("It is red. It is small.")
+        await calls.commit()
+        await calls.history.CreateBranch(history_service_pb2.CreateBranchRequest(workspace=WORKSPACE, name="side"))
+        for branch, text in (("main", OURS), ("side", content))[first != "main" :]:
+            opened = await calls.sessions.OpenSession(
+                session_service_pb2.OpenSessionRequest(workspace=WORKSPACE, branch=branch)
+            )
+            calls.session = opened.session.id
+            await calls.nodes.UpdateNode(
+                node_service_pb2.UpdateNodeRequest(
+                    workspace=WORKSPACE, session_id=calls.session, node_id=node_id, content=text
                 )
-                calls.session = opened.session.id
-                await calls.nodes.UpdateNode(
-                    node_service_pb2.UpdateNodeRequest(
-                        workspace=WORKSPACE, session_id=calls.session, node_id=node_id, content=text
-                    )
-                )
-                await calls.commit(f"Change it on {branch}")
-        assert await service.stop() == 0
-    finally:
-        service.kill()
+            )
+            await calls.commit(f"Change it on {branch}")
     return node_id, calls.repository
 
 
-async def _prepare_session(data: Path, log: Path) -> tuple[str, str, str]:
+async def _prepare_session(service: Service) -> tuple[str, str, str]:
     """Make a session that merges a branch with a conflict; a node, the repository and the session."""
-    node_id, repository = await _prepare(data, log, "main", "It is grey. It is huge.")
-    service = await start(data, log)
-    try:
-        async with service.channel() as channel:
-            at = Calls(channel, WORKSPACE)
-            opened = await at.sessions.OpenSession(session_service_pb2.OpenSessionRequest(workspace=WORKSPACE))
-            session = opened.session.id
-            staged = await at.history.MergeBranch(
-                history_service_pb2.MergeBranchRequest(workspace=WORKSPACE, source="side", session_id=session)
-            )
-            assert staged.conflict_count == 1
-        assert await service.stop() == 0
-    finally:
-        service.kill()
+    node_id, repository = await _prepare(service, "main", "It is grey. It is huge.")
+    async with service.channel() as channel:
+        at = Calls(channel, WORKSPACE)
+        session = await at.open()
+        staged = await at.history.MergeBranch(
+            history_service_pb2.MergeBranchRequest(workspace=WORKSPACE, source="side", session_id=session)
+        )
+    assert staged.conflict_count == 1
     return node_id, repository, session
 
 
@@ -107,29 +89,21 @@ class _Killing:
         data, log = self._folder / "data", self._folder / "server.log"
         node_id, repository = await self._filled.copy(data, _prepare, "main" if ours else "side")
         request = asked(node_id) if callable(asked) else asked
-        service = await start(data, log, fault=self._point)
-        try:
-            async with service.channel() as channel:
-                with pytest.raises(grpc.aio.AioRpcError) as lost:
-                    await getattr(Calls(channel, WORKSPACE).history, call)(request)
-                assert lost.value.code() is grpc.StatusCode.UNAVAILABLE
-            assert await service.exit_status() == -signal.SIGKILL
-            service = await start(data, log)
-            async with service.channel() as channel:
-                at = Calls(channel, WORKSPACE)
-                first, again = [await getattr(at.history, call)(request) for _ in range(2)]
-                assert first.commit_id == again.commit_id
-                assert await at.read(node_id, "main") == expected
-                head = await at.history.GetCommit(history_service_pb2.GetCommitRequest(workspace=WORKSPACE))
-                assert head.commit.id == first.commit_id
-                events = at.maintenance.VerifyWorkspace(
-                    maintenance_service_pb2.VerifyWorkspaceRequest(workspace=WORKSPACE)
-                )
-                assert [event.difference async for event in events if event.HasField("difference")] == []
-                tips = await at.history.ListBranches(history_service_pb2.ListBranchesRequest(workspace=WORKSPACE))
+        async with running(data, log, fault=self._point) as service, service.channel() as channel:
+            with pytest.raises(grpc.aio.AioRpcError) as lost:
+                await getattr(Calls(channel, WORKSPACE).history, call)(request)
+            assert lost.value.code() is grpc.StatusCode.UNAVAILABLE
+            await service.has_killed_itself()
+        async with running(data, log) as service, service.channel() as channel:
+            at = Calls(channel, WORKSPACE)
+            first, again = [await getattr(at.history, call)(request) for _ in range(2)]
+            assert first.commit_id == again.commit_id
+            assert await at.read(node_id, "main") == expected
+            head = await at.history.GetCommit(history_service_pb2.GetCommitRequest(workspace=WORKSPACE))
+            assert head.commit.id == first.commit_id
+            assert await at.differences() == []
+            tips = await at.history.ListBranches(history_service_pb2.ListBranchesRequest(workspace=WORKSPACE))
             Judge(data / repository).check()
-        finally:
-            service.kill()
         side = next(branch.commit_id for branch in tips.branches if branch.name == "side")
         return ["side" if parent == side else "" for parent in head.commit.parent_ids]
 
@@ -195,28 +169,23 @@ SESSION_POINTS = (
 )
 
 
-class _Resolving:
-    """A session that merges a branch with a conflict."""
+async def _resolve(at: Calls, session: str) -> session_service_pb2.Session:
+    """Resolve the conflicts of a session that merges a branch."""
+    request = session_service_pb2.ResolveConflictsRequest(
+        workspace=WORKSPACE, session_id=session, others=types_pb2.CONFLICT_SIDE_THEIRS, request_id="resolve"
+    )
+    found: session_service_pb2.Session = (await at.sessions.ResolveConflicts(request)).session
+    return found
 
-    def __init__(self, channel: grpc.aio.Channel, session: str) -> None:
-        self.calls = Calls(channel, WORKSPACE)
-        self.session = session
 
-    async def resolve(self) -> session_service_pb2.Session:
-        request = session_service_pb2.ResolveConflictsRequest(
-            workspace=WORKSPACE, session_id=self.session, others=types_pb2.CONFLICT_SIDE_THEIRS, request_id="resolve"
-        )
-        return (await self.calls.sessions.ResolveConflicts(request)).session
+async def _commit(at: Calls, session: str) -> str:
+    at.session = session
+    return await at.commit("Merge side", request_id="commit")
 
-    async def resolve_and_commit(self) -> None:
-        await self.resolve()
-        await self.commit()
 
-    async def commit(self) -> str:
-        request = session_service_pb2.CommitChangesRequest(
-            workspace=WORKSPACE, session_id=self.session, message="Merge side", request_id="commit"
-        )
-        return (await self.calls.sessions.CommitChanges(request)).commit_id
+async def _resolve_and_commit(at: Calls, session: str) -> None:
+    await _resolve(at, session)
+    await _commit(at, session)
 
 
 @pytest.mark.campaign
@@ -227,30 +196,22 @@ async def test_a_kill_while_a_merge_is_resolved_and_committed_in_a_session(
 ) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
     node_id, repository, session = await filled.copy(data, _prepare_session)
-    service = await start(data, log, fault=point)
-    try:
-        async with service.channel() as channel:
-            resolving = _Resolving(channel, session)
-            with pytest.raises(grpc.aio.AioRpcError) as lost:
-                await resolving.resolve_and_commit()
-            assert lost.value.code() is grpc.StatusCode.UNAVAILABLE
-        assert await service.exit_status() == -signal.SIGKILL
-        service = await start(data, log)
-        async with service.channel() as channel:
-            resolving = _Resolving(channel, session)
-            at = resolving.calls
-            assert (await resolving.resolve()).conflict_count == 0
-            first, again = await resolving.commit(), await resolving.commit()
-            assert first == again
-            assert await at.read(node_id, "main") == "It is grey. It is huge."
-            head = await at.history.GetCommit(history_service_pb2.GetCommitRequest(workspace=WORKSPACE))
-            assert (head.commit.id, len(head.commit.parent_ids)) == (first, 2)
-            found = await at.sessions.GetSession(
-                session_service_pb2.GetSessionRequest(workspace=WORKSPACE, session_id=session)
-            )
-            assert (found.session.merge_commit_id, found.session.change_count) == ("", 0)
-            events = at.maintenance.VerifyWorkspace(maintenance_service_pb2.VerifyWorkspaceRequest(workspace=WORKSPACE))
-            assert [event.difference async for event in events if event.HasField("difference")] == []
+    async with running(data, log, fault=point) as service, service.channel() as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as lost:
+            await _resolve_and_commit(Calls(channel, WORKSPACE), session)
+        assert lost.value.code() is grpc.StatusCode.UNAVAILABLE
+        await service.has_killed_itself()
+    async with running(data, log) as service, service.channel() as channel:
+        at = Calls(channel, WORKSPACE)
+        assert (await _resolve(at, session)).conflict_count == 0
+        first, again = await _commit(at, session), await _commit(at, session)
+        assert first == again
+        assert await at.read(node_id, "main") == "It is grey. It is huge."
+        head = await at.history.GetCommit(history_service_pb2.GetCommitRequest(workspace=WORKSPACE))
+        assert (head.commit.id, len(head.commit.parent_ids)) == (first, 2)
+        found = await at.sessions.GetSession(
+            session_service_pb2.GetSessionRequest(workspace=WORKSPACE, session_id=session)
+        )
+        assert (found.session.merge_commit_id, found.session.change_count) == ("", 0)
+        assert await at.differences() == []
         Judge(data / repository).check()
-    finally:
-        service.kill()

@@ -14,11 +14,9 @@ from pathlib import Path
 import pytest
 from campaigns import TIMES, dice
 from crash.simulated_disk import PowerCut, SimulatedDisk
+from crash.test_restore_kill import back_up
 from memotree_storage.backup.restoring import restore_backup
 from memotree_storage.git import locks, recovery
-from memotree_storage.git.backup_file import digest_of, ending, member
-from memotree_storage.git.backup_list import BackupList, SavedWorkspace
-from memotree_storage.git.bundles import write_bundle
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.git.workspaces import Repositories
 from memotree_storage.model.workspace import WorkspaceInfo
@@ -30,6 +28,7 @@ MAIN = "refs/heads/main"
 _FEW = 20
 """Power cuts of each kind of work that are tried in each run."""
 
+INFO = WorkspaceInfo("abcdefghjkmnpqrs", "notes", "", datetime(2024, 1, 1, tzinfo=UTC))
 BY = Signature("A tester", "tester@example.org", datetime(2024, 1, 1, tzinfo=UTC))
 
 
@@ -97,26 +96,19 @@ def test_a_power_cut_at_any_step_of_commits_loses_nothing(
     repository: GitRepository, tmp_path: Path, reboot: Callable[[], None]
 ) -> None:
     disk = SimulatedDisk(repository.path)
-    head = None
+    head, acknowledged = None, list[tuple[str, PowerCut]]()
     with disk.recording():
         for number in range(3):
             head = commit(repository, head, number, tag=number == 2)
             disk.mark = head
+            acknowledged.append((head, disk.cuts[-1]))
     assert len(disk.cuts) > 20
     reboot()
     for cut, kind, path in cuts_of(disk, tmp_path):
         check(path, cut.mark, f"{kind} after {cut.step}")
-
-
-def test_a_commit_is_acknowledged_only_when_the_least_that_the_disk_holds_has_it(
-    repository: GitRepository, tmp_path: Path, reboot: Callable[[], None]
-) -> None:
-    disk = SimulatedDisk(repository.path)
-    with disk.recording():
-        head = commit(repository, None, 0)
-    reboot()
-    disk.cuts[-1].write(tmp_path / "after", "least")
-    check(tmp_path / "after", head, "the least after the last step")
+    for number, (head, cut) in enumerate(acknowledged):  # only then is a commit acknowledged
+        cut.write(tmp_path / f"after {number}", "least")
+        check(tmp_path / f"after {number}", head, "the least after the last step")
 
 
 def test_a_power_cut_while_refs_of_sessions_come_and_go_loses_no_branch(
@@ -139,19 +131,18 @@ def test_a_power_cut_after_the_first_workspace_of_a_new_data_folder_keeps_it(
     disk = SimulatedDisk(tmp_path / "disk")
     disk.root.mkdir()
     data = disk.root / "new" / "data"
-    info = WorkspaceInfo("abcdefghjkmnpqrs", "notes", "", datetime(2024, 1, 1, tzinfo=UTC))
     with disk.recording():
         repositories = Repositories(data / "workspaces", data / "trash")
-        repositories.create(info)
+        repositories.create(INFO)
         disk.mark = "workspaces"
-        repositories.discard(info.workspace_id)
+        repositories.discard(INFO.workspace_id)
         disk.mark = "trash"
     reboot()
     for cut, kind, path in cuts_of(disk, tmp_path):
         left = Repositories(path / "new" / "data" / "workspaces", path / "new" / "data" / "trash")
         there, thrown = left.descriptions().readable, list((path / "new" / "data" / "trash").glob("*.git"))
         if cut.mark == "workspaces":
-            assert there == [info] or len(thrown) == 1, f"{kind} after {cut.step}"
+            assert there == [INFO] or len(thrown) == 1, f"{kind} after {cut.step}"
         if cut.mark == "trash":
             assert len(thrown) == 1, f"{kind} after {cut.step}"
         for repository in thrown:
@@ -160,15 +151,11 @@ def test_a_power_cut_after_the_first_workspace_of_a_new_data_folder_keeps_it(
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="a backup needs a git program")
 def test_a_power_cut_after_a_restore_keeps_it(tmp_path: Path, reboot: Callable[[], None]) -> None:
-    info = WorkspaceInfo("abcdefghjkmnpqrs", "notes", "", datetime(2024, 1, 1, tzinfo=UTC))
     repositories = Repositories(tmp_path / "first" / "workspaces", tmp_path / "first" / "trash")
-    repositories.create(info)
-    backup, bundle = tmp_path / "backup.tar", tmp_path / "bundle"
-    refs = repositories.get(info.workspace_id).refs()
-    write_bundle(repositories.path(info.workspace_id), bundle, refs)
-    saved = SavedWorkspace(info.workspace_id, info.name, "bundle", bundle.stat().st_size, digest_of(bundle), refs)
-    backup.write_bytes(b"".join(member("bundle", bundle)) + ending(BackupList((saved,), info.created_at)))
+    repositories.create(INFO)
     repositories.close()
+    backup = tmp_path / "backup.tar"
+    back_up(tmp_path / "first", backup)
     disk = SimulatedDisk(tmp_path / "disk")
     disk.root.mkdir()
     with disk.recording():
@@ -176,9 +163,9 @@ def test_a_power_cut_after_a_restore_keeps_it(tmp_path: Path, reboot: Callable[[
     reboot()
     disk.cuts[-1].write(tmp_path / "after", "least")
     assert Repositories(tmp_path / "after" / "data" / "workspaces", tmp_path / "trash").descriptions().readable == [
-        info
+        INFO
     ]
-    check(tmp_path / "after" / "data" / "workspaces" / f"{info.workspace_id}.git", None, "the least")
+    check(tmp_path / "after" / "data" / "workspaces" / f"{INFO.workspace_id}.git", None, "the least")
 
 
 def test_a_power_cut_while_refs_are_packed_loses_none_and_brings_none_back(

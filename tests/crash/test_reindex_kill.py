@@ -4,14 +4,13 @@ The next server ends the job. At every moment exactly one index answers, and it 
 """
 
 import asyncio
-import signal
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from campaigns import budget, dice, points
 from crash.filled_folders import FilledFolders
-from crash.service import DEADLINE, Service, start
+from crash.service import DEADLINE, Service, running, start
 from memotree_storage.embedded.postgres import EmbeddedPostgres
 from memotree_storage.postgres import indexes
 from memotree_storage.postgres.database import Database
@@ -26,21 +25,16 @@ BEFORE = ("reindex.begun", "index.put", "reindex.workspace-filled", "reindex.fil
 AFTER = ("reindex.switched", "reindex.rows-deleted", "reindex.points-deleted", "job.worked")
 
 
-async def prepare(data: Path, log: Path) -> None:
+async def prepare(service: Service) -> None:
     """Make two workspaces with notes."""
-    service = await start(data, log)
-    try:
-        async with AsyncClient(service.address) as client:
-            for name in ("garden", "meadow"):
-                await client.create_workspace(name)
-                for number in range(12):
-                    await client.workspace(name).remember(f"Note {number} of the {name}.")
-                await client.workspace(name).remember(f"Roses of the {name} need water.", title="Roses")
-            await client.workspace("garden").branch("idea")
-        await service.has_indexed()  # or the next server could have a point to put before it has a job
-        assert await service.stop() == 0
-    finally:
-        service.kill()
+    async with AsyncClient(service.address) as client:
+        for name in ("garden", "meadow"):
+            await client.create_workspace(name)
+            for number in range(12):
+                await client.workspace(name).remember(f"Note {number} of the {name}.")
+            await client.workspace(name).remember(f"Roses of the {name} need water.", title="Roses")
+        await client.workspace("garden").branch("idea")
+    await service.has_indexed()  # or the next server could have a point to put before it has a job
 
 
 async def best(workspace: AsyncWorkspace, question: str = "Do roses need water?") -> str:
@@ -76,8 +70,7 @@ async def answering(data: Path) -> str:
 
 async def ended(data: Path, log: Path) -> None:
     """The next server answers at once with one of the models, ends the job, and has deleted the other index."""
-    service = await start(data, log)
-    try:
+    async with running(data, log) as service:
         async with AsyncClient(service.address) as client:
             assert (await client.status()).embedding_model in {OLD, NEW}
             assert await best(client.workspace("garden")) == "Roses"
@@ -86,16 +79,11 @@ async def ended(data: Path, log: Path) -> None:
             assert job.state is JobState.SUCCEEDED, job.message
             assert (await client.status()).embedding_model == NEW
             await is_whole(client)
-            found = await client.workspace("garden").search(
-                "what came after the kill", search_type="SEMANTIC", max_results=1
-            )
-            assert found.hits[0].node.title == "Later"
+            assert await best(client.workspace("garden"), "what came after the kill") == "Later"
         async with asyncio.timeout(DEADLINE):
             while len(collections(data)) > 1:  # noqa: ASYNC110 - the server deletes the earlier one in the background
                 await asyncio.sleep(0.01)
         assert await service.stop() == 0
-    finally:
-        service.kill()
 
 
 def collections(data: Path) -> list[Path]:
@@ -118,14 +106,10 @@ async def test_a_killed_change_of_the_model_is_ended_by_the_next_server(
 ) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
     await filled.copy(data, prepare)
-    service = await start(data, log, fault=point)
-    try:
-        async with AsyncClient(service.address) as client:
-            with suppress(UnavailableError):  # the server may end before it can answer
-                await client.change_embedding("wordllama-l2", dimensions=64, request_id="once")
-        assert await service.exit_status() == -signal.SIGKILL
-    finally:
-        service.kill()
+    async with running(data, log, fault=point) as service, AsyncClient(service.address) as client:
+        with suppress(UnavailableError):  # the server may end before it can answer
+            await client.change_embedding("wordllama-l2", dimensions=64, request_id="once")
+        await service.has_killed_itself()
     assert await answering(data) == (OLD if point in BEFORE else NEW)
     await ended(data, log)
 

@@ -1,6 +1,5 @@
 """The server is killed during one call that remembers: it is remembered once, or not at all until it is asked again."""
 
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +7,13 @@ import grpc
 import pytest
 from campaigns import points
 from crash.filled_folders import FilledFolders
-from crash.service import start
+from crash.service import Service, running
 from integration.calls import Calls
 from memotree_storage.model import trailers
 from unit.storage.git.judge import Judge
 
 from memotree.v1 import (
     history_service_pb2,
-    maintenance_service_pb2,
     memory_service_pb2,
     memory_service_pb2_grpc,
     node_service_pb2,
@@ -36,13 +34,10 @@ POINTS = (
 WORKSPACE = "garden"
 
 
-async def _prepare(data: Path, log: Path) -> str:
+async def _prepare(service: Service) -> str:
     """Make a workspace; its repository."""
-    service = await start(data, log)
     async with service.channel() as channel:
-        calls = await Calls(channel, WORKSPACE).begin()
-    assert await service.stop() == 0
-    return calls.repository
+        return (await Calls(channel, WORKSPACE).begin()).repository
 
 
 async def _remember(channel: grpc.aio.Channel) -> Any:
@@ -61,32 +56,24 @@ async def test_a_kill_during_remember_keeps_the_note_once_and_the_call_can_be_re
 ) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
     repository = await filled.copy(data, _prepare)
-    service = await start(data, log, fault=point)
-    try:
-        async with service.channel() as channel:
-            with pytest.raises(grpc.aio.AioRpcError) as lost:
-                await _remember(channel)
-            assert lost.value.code() is grpc.StatusCode.UNAVAILABLE
-        assert await service.exit_status() == -signal.SIGKILL
-        service = await start(data, log)
-        async with service.channel() as channel:
-            first, again = await _remember(channel), await _remember(channel)
-            assert first == again
-            at = Calls(channel, WORKSPACE)
-            assert await at.read(first.node.id) == "The gate is shut at nine."
-            log_ = await at.history.ListCommits(history_service_pb2.ListCommitsRequest(workspace=WORKSPACE))
-            once = [one for one in log_.commits if trailers.trailers_of(one.message).get(trailers.REQUEST) == "once"]
-            assert [one.id for one in once] == [first.commit_id]
-            listed = await at.sessions.ListSessions(
-                session_service_pb2.ListSessionsRequest(workspace=WORKSPACE, include_closed=True)
-            )
-            assert len(listed.sessions) == 1, "the call leaves no session behind"
-            found = await at.nodes.ListChildren(
-                node_service_pb2.ListChildrenRequest(workspace=WORKSPACE, archive="rules")
-            )
-            assert [node.id for node in found.nodes] == [first.node.id]
-            events = at.maintenance.VerifyWorkspace(maintenance_service_pb2.VerifyWorkspaceRequest(workspace=WORKSPACE))
-            assert [event.difference async for event in events if event.HasField("difference")] == []
+    async with running(data, log, fault=point) as service, service.channel() as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as lost:
+            await _remember(channel)
+        assert lost.value.code() is grpc.StatusCode.UNAVAILABLE
+        await service.has_killed_itself()
+    async with running(data, log) as service, service.channel() as channel:
+        first, again = await _remember(channel), await _remember(channel)
+        assert first == again
+        at = Calls(channel, WORKSPACE)
+        assert await at.read(first.node.id) == "The gate is shut at nine."
+        log_ = await at.history.ListCommits(history_service_pb2.ListCommitsRequest(workspace=WORKSPACE))
+        once = [one for one in log_.commits if trailers.trailers_of(one.message).get(trailers.REQUEST) == "once"]
+        assert [one.id for one in once] == [first.commit_id]
+        listed = await at.sessions.ListSessions(
+            session_service_pb2.ListSessionsRequest(workspace=WORKSPACE, include_closed=True)
+        )
+        assert len(listed.sessions) == 1, "the call leaves no session behind"
+        found = await at.nodes.ListChildren(node_service_pb2.ListChildrenRequest(workspace=WORKSPACE, archive="rules"))
+        assert [node.id for node in found.nodes] == [first.node.id]
+        assert await at.differences() == []
         Judge(data / repository).check()
-    finally:
-        service.kill()

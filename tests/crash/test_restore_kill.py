@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from crash.filled_folders import FilledFolders
-from crash.service import Service, forked, start
+from crash.service import Service, forked, running
 from memotree_storage.backup.restoring import restore_backup
 from memotree_storage.git.backup_file import digest_of, ending, member
 from memotree_storage.git.backup_list import BackupList, SavedWorkspace
@@ -50,16 +50,11 @@ def back_up(data: Path, file: Path) -> None:
     repositories.close()
 
 
-async def garden(data: Path, log: Path) -> str:
+async def garden(service: Service) -> str:
     """Make a workspace with a note; the id of its commit."""
-    service = await start(data, log)
-    try:
-        async with AsyncClient(service.address) as client:
-            await client.create_workspace("garden")
-            noted = await client.workspace("garden").remember("Noted before the backup.", request_id="early")
-        assert await service.stop() == 0
-    finally:
-        service.kill()
+    async with AsyncClient(service.address) as client:
+        await client.create_workspace("garden")
+        noted = await client.workspace("garden").remember("Noted before the backup.", request_id="early")
     return noted.commit_id
 
 
@@ -103,16 +98,13 @@ def test_a_restore_that_is_killed_changes_every_workspace_or_none(
 async def test_a_server_that_is_killed_in_a_backup_leaves_nothing_of_it(filled: FilledFolders, tmp_path: Path) -> None:
     data, log, file = tmp_path / "data", tmp_path / "server.log", tmp_path / "a.backup"
     await filled.copy(data, garden)
-    service = await start(data, log, fault="backup.workspace-written")
-    try:
+    async with running(data, log, fault="backup.workspace-written") as service:
         ran = await asyncio.to_thread(CliRunner().invoke, app, ["backup", str(file), "--address", service.address])
         assert ran.exit_code != 0
-        assert await service.exit_status() == -signal.SIGKILL
-        assert not await asyncio.to_thread(lambda: list(tmp_path.glob("*.backup*")))
-        service = await start(data, log)
+        await service.has_killed_itself()
+    assert not await asyncio.to_thread(lambda: list(tmp_path.glob("*.backup*")))
+    async with running(data, log):
         assert not await asyncio.to_thread(lambda: list(data.glob("backup*")))
-    finally:
-        service.kill()
 
 
 async def test_a_kill_after_the_results_were_forgotten_leaves_no_answer_of_a_lost_commit(
@@ -120,8 +112,7 @@ async def test_a_kill_after_the_results_were_forgotten_leaves_no_answer_of_a_los
 ) -> None:
     data, log, file = tmp_path / "data", tmp_path / "server.log", tmp_path / "early.backup"
     kept = await filled.copy(data, garden)
-    service = await start(data, log)
-    try:
+    async with running(data, log) as service:
         async with AsyncClient(service.address) as client:
             workspace = client.workspace("garden")
             chunks = [chunk async for chunk in client.back_up()]
@@ -129,18 +120,15 @@ async def test_a_kill_after_the_results_were_forgotten_leaves_no_answer_of_a_los
             lost = await workspace.remember("Noted after the backup.", request_id="late")
             session = (await workspace.session()).id
         assert await service.stop() == 0
-        await asyncio.to_thread(restore_backup, [file], data, replace=True)
-        service = Service(data, log, fault="restore.forgotten")
-        service.begin()
-        assert await service.exit_status() == -signal.SIGKILL
-        service = await start(data, log)
-        async with AsyncClient(service.address) as client:
-            workspace = client.workspace("garden")
-            assert (await workspace.remember("Noted before the backup.", request_id="early")).commit_id == kept
-            again = await workspace.remember("Noted after the backup.", request_id="late")
-            assert again.commit_id != lost.commit_id
-            assert (await workspace.node(again.node.id)).content == "Noted after the backup."
-            assert (await workspace.resume(session).info()).state is SessionState.DETACHED
-        assert not list(data.glob("workspaces/*/memotree/restored"))
-    finally:
-        service.kill()
+    await asyncio.to_thread(restore_backup, [file], data, replace=True)
+    killed = Service(data, log, fault="restore.forgotten")
+    killed.begin()
+    await killed.has_killed_itself()
+    async with running(data, log) as service, AsyncClient(service.address) as client:
+        workspace = client.workspace("garden")
+        assert (await workspace.remember("Noted before the backup.", request_id="early")).commit_id == kept
+        again = await workspace.remember("Noted after the backup.", request_id="late")
+        assert again.commit_id != lost.commit_id
+        assert (await workspace.node(again.node.id)).content == "Noted after the backup."
+        assert (await workspace.resume(session).info()).state is SessionState.DETACHED
+        assert not await asyncio.to_thread(lambda: list(data.glob("workspaces/*/memotree/restored")))

@@ -6,15 +6,12 @@ finds what is committed, and neither a lock nor an orphan keeps the next server 
 same 200 times.
 """
 
-import os
-import random
-import signal
 from pathlib import Path
 
 import pytest
 from campaigns import TIMES, budget, dice, points
 from crash.campaign import BEHIND, POINTS, RECOVERY_POINTS, Campaign, all_points
-from crash.service import Service, start
+from crash.service import Service, running
 from integration.calls import Calls
 from memotree_storage.model.node import new_id
 from unit.storage.git.judge import Judge
@@ -47,52 +44,31 @@ async def test_kills_beside_many_writers_lose_no_commit_of_a_group(tmp_path: Pat
     assert tally.kills == len(faults)
 
 
-def test_every_step_of_a_commit_has_a_point_before_and_after_it() -> None:
-    assert len(POINTS) == len(set(POINTS))
-    assert {fault.partition(":")[0] for fault in all_points(random.Random(1))} == {*POINTS, *RECOVERY_POINTS}
-
-
 @pytest.mark.parametrize("point", points("workspace", ["git.ref-moved", "workspace.made"], hardest="git.ref-moved"))
 async def test_a_kill_during_the_creation_of_a_workspace_leaves_a_complete_one_or_none(
     tmp_path: Path, point: str
 ) -> None:
     data, log = tmp_path / "data", tmp_path / "server.log"
     request = workspace_service_pb2.CreateWorkspaceRequest(name="garden", request_id=new_id())
-    service = await start(data, log, fault=point)
-    try:
-        async with service.channel() as channel:
-            with pytest.raises(Exception, match="UNAVAILABLE"):
-                await Calls(channel, "garden").workspaces.CreateWorkspace(request)
-        assert await service.exit_status() == -signal.SIGKILL
-        service = await start(data, log)
-        async with service.channel() as channel:
-            calls = Calls(channel, "garden")
-            listed = await calls.workspaces.ListWorkspaces(workspace_service_pb2.ListWorkspacesRequest())
-            before = [workspace.id for workspace in listed.workspaces]
-            made = await calls.workspaces.CreateWorkspace(request)
-            assert before in ([], [made.workspace.id]), "the same request again makes no second one"
-            listed = await calls.workspaces.ListWorkspaces(workspace_service_pb2.ListWorkspacesRequest())
-            (workspace,) = listed.workspaces
-            await calls.open()
-            await calls.workspaces.CreateArchive(
-                workspace_service_pb2.CreateArchiveRequest(workspace="garden", session_id=calls.session, name="notes")
-            )
-            await calls.commit("It works")
+    async with running(data, log, fault=point) as service, service.channel() as channel:
+        with pytest.raises(Exception, match="UNAVAILABLE"):
+            await Calls(channel, "garden").workspaces.CreateWorkspace(request)
+        await service.has_killed_itself()
+    async with running(data, log) as service, service.channel() as channel:
+        calls = Calls(channel, "garden")
+        listed = await calls.workspaces.ListWorkspaces(workspace_service_pb2.ListWorkspacesRequest())
+        before = [workspace.id for workspace in listed.workspaces]
+        made = await calls.workspaces.CreateWorkspace(request)
+        assert before in ([], [made.workspace.id]), "the same request again makes no second one"
+        listed = await calls.workspaces.ListWorkspaces(workspace_service_pb2.ListWorkspacesRequest())
+        (workspace,) = listed.workspaces
+        await calls.open()
+        await calls.workspaces.CreateArchive(
+            workspace_service_pb2.CreateArchiveRequest(workspace="garden", session_id=calls.session, name="notes")
+        )
+        await calls.commit("It works")
         Judge(data / workspace.repository).check()
         assert [path.name for path in (data / "workspaces").glob("*.git")] == [Path(workspace.repository).name]
-    finally:
-        service.kill()
-
-
-async def test_a_stale_postmaster_file_with_the_id_of_another_process_blocks_no_start(tmp_path: Path) -> None:
-    service = await start(tmp_path / "data", tmp_path / "server.log")
-    service.kill()
-    # After a power cut the file remains, and after the restart another process may have its process id: here this one.
-    stale = tmp_path / "data" / "postgres" / "cluster" / "postmaster.pid"
-    lines = stale.read_text().splitlines() if stale.exists() else ["", str(stale.parent), "0", "5432", "", "", "0 0"]
-    stale.write_text("\n".join([str(os.getpid()), *lines[1:]]) + "\n")
-    again: Service = await start(tmp_path / "data", tmp_path / "server.log")
-    assert await again.stop() == 0
 
 
 @pytest.mark.campaign
@@ -104,10 +80,6 @@ async def test_after_kills_during_the_first_start_the_server_starts(tmp_path: Pa
         service.begin()
         await service.ends(rng.random())  # any moment during the creation of the clusters will do
         service.kill()
-    service = await start(data, log)
-    try:
-        async with service.channel() as channel:
-            calls = await Calls(channel, "garden").begin()
-            assert await calls.search("below") == [calls.root]
-    finally:
-        service.kill()
+    async with running(data, log) as service, service.channel() as channel:
+        calls = await Calls(channel, "garden").begin()
+        assert await calls.search("below") == [calls.root]

@@ -8,6 +8,7 @@ from memotree_storage.model.node import new_id
 
 from memotree.v1 import (
     history_service_pb2_grpc,
+    maintenance_service_pb2,
     maintenance_service_pb2_grpc,
     node_service_pb2,
     node_service_pb2_grpc,
@@ -111,6 +112,12 @@ class Calls:
             node_service_pb2.SearchNodesRequest(workspace=self.workspace, query=query, **fields)
         )
         return [hit.node.id for hit in answer.hits]
+
+    async def differences(self) -> list[str]:
+        """The differences that verification finds."""
+        request = maintenance_service_pb2.VerifyWorkspaceRequest(workspace=self.workspace)
+        events = self.maintenance.VerifyWorkspace(request)
+        return [event.difference.description async for event in events if event.HasField("difference")]
 
     async def changes(self) -> int:
         """How many changes the session has staged."""
