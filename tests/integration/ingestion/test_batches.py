@@ -38,18 +38,16 @@ async def test_several_documents_are_one_commit_that_names_them_and_who_ingested
     assert "MemoTree-Tool: IngestDocuments" in body
 
 
-async def test_message_author_and_tags_are_those_of_the_request(forest: Forest) -> None:
+async def test_message_author_and_tags_are_those_of_the_request_and_equal_texts_are_different_nodes(
+    forest: Forest,
+) -> None:
     author = types_pb2.CommitAuthor(name="Ada", email="ada@example.org")
-    found = await forest.ingest_all(THREE, message="Take the papers in", author=author, tags=["paper"])
+    texts = dict.fromkeys("abc", prose(4))
+    found = await forest.ingest_all(texts, message="Take the papers in", author=author, tags=["paper"])
     assert forest.git("log", "-1", "--format=%s|%an|%ae").strip() == "Take the papers in|Ada|ada@example.org"
-    for each in found.values():
-        assert all(version.tags == ["paper"] for version in await forest.versions(each.ingestion.archive_id))
-
-
-async def test_nodes_of_documents_with_the_same_text_are_different_nodes(forest: Forest) -> None:
-    found = await forest.ingest_all(dict.fromkeys("abc", prose(4)))
-    ids = [version.entry_id for each in found.values() for version in await forest.versions(each.ingestion.archive_id)]
-    assert len(ids) == len(set(ids)) > len(found)
+    versions = [each for one in found.values() for each in await forest.versions(one.ingestion.archive_id)]
+    assert {tuple(version.tags) for version in versions} == {("paper",)}
+    assert len(versions) == len({version.entry_id for version in versions}) > len(found)
 
 
 @pytest.mark.requirement("FOREST-5")
@@ -62,6 +60,7 @@ async def test_unchanged_documents_make_no_commit_and_a_changed_one_changes_only
         assert each.ingestion.commit_id == ""
         assert each.ingestion.kept_leaves == first[name].ingestion.created_leaves
         assert each.ingestion.summary_nodes == first[name].ingestion.summary_nodes
+        assert each.ingestion.roots == first[name].ingestion.roots
     changed = THREE | {"papers/b.md": THREE["papers/b.md"] + " More of it.", "papers/d.md": prose(2)}
     third = await forest.ingest_all(changed)
     assert [name for name, each in third.items() if each.ingestion.commit_id] == ["papers/b.md", "papers/d.md"]
@@ -69,26 +68,19 @@ async def test_unchanged_documents_make_no_commit_and_a_changed_one_changes_only
     assert await texts(forest, third) == changed
 
 
-async def test_a_single_document_is_named_by_its_commit_and_reports_its_steps(forest: Forest) -> None:
-    request = pb.IngestDocumentsRequest(
-        workspace=forest.world.workspace, documents=[pb.NewDocument(name="papers", text=prose(8))], chunk_size=300
-    )
-    events = [event async for event in forest.batches.ingest_documents(request)]
+async def test_one_document_is_named_by_its_commit_and_reports_steps_and_several_are_counted(forest: Forest) -> None:
+    async def told(documents: dict[str, str]) -> list[pb.IngestDocumentsResponse]:
+        given = [pb.NewDocument(name=name, text=text) for name, text in documents.items()]
+        request = pb.IngestDocumentsRequest(workspace=forest.world.workspace, documents=given, chunk_size=300)
+        return [event async for event in forest.batches.ingest_documents(request)]
+
+    events = await told({"papers": prose(8)})
     assert events[0].job.subject == "papers"
     assert forest.commits()[0] == "Ingest papers"
     assert {"summarise", "commit"} & {event.progress.step for event in events[1:-1]}
-
-
-async def test_the_progress_of_several_documents_counts_documents(forest: Forest) -> None:
-    request = pb.IngestDocumentsRequest(
-        workspace=forest.world.workspace,
-        documents=[pb.NewDocument(name=name, text=text) for name, text in THREE.items()],
-    )
-    events = [event async for event in forest.batches.ingest_documents(request)]
-    told = [event.progress for event in events[1:-1]]
-    assert told
-    assert {each.total for each in told} == {3}
-    assert [each.done for each in told] == sorted(each.done for each in told)
+    progress = [event.progress for event in (await told(THREE))[1:-1]]
+    assert {each.total for each in progress} == {3}
+    assert [each.done for each in progress] == sorted(each.done for each in progress)
 
 
 async def test_a_request_id_makes_one_job(forest: Forest) -> None:
@@ -184,16 +176,15 @@ async def test_a_document_that_cannot_be_committed_does_not_take_the_others_alon
     assert len(kept) == 2
 
 
-@pytest.mark.parametrize("count", [0, MOST_DOCUMENTS + 1])
-async def test_a_call_without_documents_or_with_too_many_is_refused(forest: Forest, count: int) -> None:
-    with pytest.raises(InvalidInputError, match="documents"):
-        await forest.try_ingest_all({f"{number}": "Text." for number in range(count)})
-
-
-async def test_wrong_options_are_refused_once_for_all(forest: Forest) -> None:
-    for field, options in {"chunk_size": {"chunk_size": 1}, "agent": {"agent": "a\nb"}}.items():
+async def test_too_few_or_many_documents_and_wrong_options_are_refused_once_for_all(forest: Forest) -> None:
+    for documents, options, field in (
+        ({}, {}, "documents"),
+        ({f"{number}": "Text." for number in range(MOST_DOCUMENTS + 1)}, {}, "documents"),
+        (THREE, {"chunk_size": 1}, "chunk_size"),
+        (THREE, {"agent": "a\nb"}, "agent"),
+    ):
         with pytest.raises(InvalidInputError) as caught:
-            await forest.try_ingest_all(THREE, **options)
+            await forest.try_ingest_all(documents, **options)  # type: ignore[arg-type]
         assert [fault.field for fault in caught.value.violations] == [field]
 
 
