@@ -58,6 +58,8 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("document_info", {"document": "nothing"}),
     ("delete_document", {"document": "nothing", "workspace": "nowhere"}),
     ("list_folder", {}),
+    ("get_project", {"project_id": "nobody"}),
+    ("create_task", {"title": "", "due_date": "soon", "priority": "top", "colour": "red"}),
     ("read_file", {"path": "nothing.txt"}),
     ("read_file", {"path": "../../../../etc/passwd", "offset": -1}),
     ("read_file", {"path": "/etc/passwd"}),

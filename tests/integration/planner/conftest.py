@@ -75,7 +75,13 @@ class Plans:
     async def task(self, title: str = "Buy flour", **given: Any) -> str:
         return str((await self.call("create_task", title=title, **given))["task"]["id"])
 
-    async def node(self, node_id: str) -> Node | None:
+    async def node(self, node_id: str) -> Node:
+        """A node that is alive at the head of main, or in the session."""
+        node = await self.find(node_id)
+        assert node is not None
+        return node
+
+    async def find(self, node_id: str) -> Node | None:
         """A node at the head of main, or in the session; ``None`` if it is not alive."""
         state = State(self.world.workspace, await self.world.head(), self.session or None)
         async with self.world.store.database.connection() as conn:

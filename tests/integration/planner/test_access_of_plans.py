@@ -62,9 +62,9 @@ def test_a_reader_changes_no_plan(place: Place, project: str, tool: str, given: 
     assert made(place, "reader", "get_project", project_id=project)["project"]["status"] == "active"
 
 
+@pytest.mark.usefixtures("project")
 @pytest.mark.parametrize(("tool", "given"), [*CHANGES, *READS])
-def test_to_a_stranger_there_is_no_plan(place: Place, project: str, tool: str, given: dict[str, Any]) -> None:
-    del project
+def test_to_a_stranger_there_is_no_plan(place: Place, tool: str, given: dict[str, Any]) -> None:
     there, missing = (
         run(place, "stranger", tool, **given),
         run(place, "stranger", tool, **given | {"workspace": "nites"}),

@@ -41,9 +41,7 @@ def tasks_of(project: Node, count: int, **attributes: str) -> list[Node]:
 
 
 async def a_project(plans: Plans, **given: Any) -> Node:
-    node = await plans.node(await plans.project(**given))
-    assert node is not None
-    return node
+    return await plans.node(await plans.project(**given))
 
 
 async def test_figures_are_of_weeks_projects_and_goals(plans: Plans, clock: Clock) -> None:
@@ -64,27 +62,19 @@ async def test_figures_are_of_weeks_projects_and_goals(plans: Plans, clock: Cloc
     found = await plans.call("analyze_patterns", time_range="month")
     assert (found["since"], found["until"]) == ("2026-08-18T08:00:00Z", "2026-09-15T08:00:00Z")
     completion = found["completion"]
-    assert {name: completion[name] for name in ("created", "completed", "open_at_end", "completion_rate")} == {
-        "created": 4,
-        "completed": 2,
-        "open_at_end": 2,
-        "completion_rate": 0.5,
-    }
+    told = [completion[name] for name in ("created", "completed", "open_at_end", "completion_rate")]
+    assert told == [4, 2, 2, 0.5]
     assert [(week["completed"], week["open_at_end"], week["completion_rate"]) for week in completion["weeks"]] == [
         (0, 0, None),
         (0, 0, None),
         (1, 3, 0.25),
         (1, 2, 0.333),
     ]
-    assert found["overdue"]["count"] == 1
-    assert found["overdue"]["completed_late"] == 1
-    assert found["overdue"]["tasks"][0]["title"] == "Novel"
-    assert found["overdue"]["tasks"][0]["days_overdue"] == 11.833
-    assert found["duration"] == {
-        "completed": 2,
-        "mean_hours_to_completion": 148.0,
-        "median_hours_to_completion": 148.0,
-    }
+    assert (found["overdue"]["count"], found["overdue"]["completed_late"]) == (1, 1)
+    late = found["overdue"]["tasks"][0]
+    assert (late["title"], late["days_overdue"]) == ("Novel", 11.833)
+    hours = {"mean_hours_to_completion": 148.0, "median_hours_to_completion": 148.0}
+    assert found["duration"] == {"completed": 2, **hours}
     assert [(group["name"], group["completed"], group["open"]) for group in found["projects"]["groups"]] == [
         ("Bake", 2, 0),
         ("Read", 0, 1),
@@ -120,31 +110,12 @@ async def test_attributes_that_no_tool_writes_count_as_not_given(plans: Plans, c
         {"status": "open", "due_date": "9999-12-31", "completed_at": "2026-09-01T09:00:00Z"},
         {"status": "open", "due_date": "0001-01-01T00:00:00+14:00"},
     ]
-    tasks = [
-        Node(
-            task.id, task.archive_id, None, task.position, "task", task.title, relations=task.relations, attributes=own
-        )
-        for task, own in zip(tasks_of(project, len(odd)), odd, strict=True)
-    ]
-    review = Node(
-        derived_id("review"),
-        project.archive_id,
-        None,
-        "a1",
-        "review",
-        "Odd",
-        relations=(Relation("ABOUT", project.id, ""),),
-        attributes={"mood": "nan", "review_type": "hourly", "created_at": "2026-09-01T08:30:00Z"},
-    )
-    other = Node(
-        derived_id("note"),
-        project.archive_id,
-        None,
-        "a2",
-        "note",
-        "N",
-        relations=(Relation("PART_OF", project.id, ""),),
-    )
+    made = tasks_of(project, len(odd) + 2)
+    tasks = [replace(task, attributes=own) for task, own in zip(made, odd, strict=False)]
+    feeling = {"mood": "nan", "review_type": "hourly", "created_at": "2026-09-01T08:30:00Z"}
+    about = (Relation("ABOUT", project.id, ""),)
+    review = replace(made[-2], type="review", relations=about, attributes=feeling)
+    other = replace(made[-1], type="note", attributes={})
     await plans.world.put(*tasks, review, other)
     clock.pass_by(days=1)
     found = await plans.call("get_project", project_id=project.id)
@@ -171,7 +142,7 @@ async def test_many_tasks_are_deleted_or_unlinked_in_one_commit_with_few_stateme
     assert (answer["deleted_tasks"], answer["unlinked_tasks"]) == ((MANY, 0) if cascade else (0, MANY))
     assert len(sent) < MANY / 10, "a statement for many tasks"
     assert plans.world.repository.commit_info(answer["commit_id"]).parents == (before,)
-    node = await plans.node(tasks[-1].id)
+    node = await plans.find(tasks[-1].id)
     if cascade:
         assert node is None
     else:
@@ -183,13 +154,10 @@ async def test_reading_a_project_costs_as_many_statements_for_many_tasks_as_for_
     few, many = await a_project(plans), await a_project(plans, name="Many")
     await plans.world.put(*tasks_of(few, 2), *tasks_of(many, MANY, due_date="2026-08-30"))
     counts, answers = [], []
-    for name, given in (
-        ("get_project", {"project_id": few.id}),
-        ("get_project", {"project_id": many.id}),
-    ):
-        await plans.call(name, **given)
+    for project in (few, many):
+        await plans.call("get_project", project_id=project.id)
         with recorded() as sent:
-            answers.append(await plans.call(name, **given))
+            answers.append(await plans.call("get_project", project_id=project.id))
         counts.append(len(sent))
     assert counts[0] == counts[1]
     assert answers[1]["stats"]["overdue"] == MANY

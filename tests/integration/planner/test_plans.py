@@ -19,15 +19,6 @@ from memotree.tools.signature import WrongArgumentsError
 pytestmark = pytest.mark.requirement("TOOL-7")
 
 
-async def faults(plans: Plans, name: str, /, **given: object) -> dict[str, str]:
-    """The faults of a call by their path."""
-    with pytest.raises((WrongArgumentsError, InvalidInputError)) as caught:
-        await plans.call(name, **given)
-    error = caught.value
-    assert isinstance(error, (WrongArgumentsError, InvalidInputError))
-    return {fault.field: fault.description for fault in error.violations}
-
-
 async def test_a_plan_is_made_of_typed_nodes_and_relations(plans: Plans, clock: Clock) -> None:
     goal = await plans.goal(deadline="2026-12-31", description="Less sugar.")
     made = await plans.call("create_project", name="Bake", description="Bread.", goal_ids=[goal])
@@ -55,21 +46,19 @@ async def test_a_plan_is_made_of_typed_nodes_and_relations(plans: Plans, clock: 
         "completed_at": "2026-09-02T14:00:00Z",
         "completion_note": "Five kilos.",
     }
+    with pytest.raises(TaskCompletedError, match="since 2026-09-02T14:00:00Z"):
+        await plans.call("complete_task", task_id=task)
     review = await plans.call(
         "write_review", content="Too wet.", type="daily", tags=["dough"], linked_project_ids=[project], mood=6.5
     )
     assert (review["review"]["title"], review["review"]["mood"]) == ("Daily review of 2026-09-02", 6.5)
     node = await plans.node(task)
-    assert node is not None
     assert (node.type, node.relations) == ("task", (Relation("PART_OF", project, ""),))
     node = await plans.node(project)
-    assert node is not None
     assert (node.type, node.content, node.relations) == ("project", "Bread.", (Relation("PART_OF", goal, ""),))
     node = await plans.node(review["review"]["id"])
-    assert node is not None
     assert (node.type, node.content, node.relations) == ("review", "Too wet.", (Relation("ABOUT", project, ""),))
     goal_node = await plans.node(goal)
-    assert goal_node is not None
     assert goal_node.attributes["deadline"] == "2026-12-31"
     assert node.archive_id == goal_node.archive_id
 
@@ -85,51 +74,43 @@ async def test_the_commit_says_what_was_done_and_by_whom(plans: Plans) -> None:
 
 
 async def test_every_fault_is_told_with_its_path(plans: Plans) -> None:
-    goal, task = await plans.goal(), await plans.task()
-    assert set(await faults(plans, "create_project", name="", status="on", goal_ids="x", extra=1)) == {
-        "name",
-        "status",
-        "extra",
-    }
-    found = await faults(plans, "create_project", name="a\nb", goal_ids=[goal, task])
-    assert set(found) == {"name", "goal_ids[1]"}
-    assert "not goal" in found["goal_ids[1]"]
-    assert set(await faults(plans, "create_task", title="x", due_date="tomorrow", priority="top")) == {
-        "due_date",
-        "priority",
-    }
-    for wrong in ("2026-02-30", "2026-01-01T25:00", "2026-13-01", "05/08/2026", "9999-12-31T23:59:00-14:00", ""):
-        assert set(await faults(plans, "create_task", title="x", due_date=wrong)) == {"due_date"}
-    assert set(await faults(plans, "create_goal", title="x", stage="soon", deadline="2026-02-30")) == {
-        "stage",
-        "deadline",
-    }
-    assert set(await faults(plans, "write_review", content="x", type="hourly", mood=11)) == {"type", "mood"}
-    assert set(await faults(plans, "write_review", content="x\x00", type="daily", tags=["a\tb"])) == {
-        "content",
-        "tags[0]",
-    }
-    assert set(await faults(plans, "update_project", project_id="x", updates={"name": "", "state": "on"})) == {
-        "updates.name",
-        "updates.state",
-    }
-    project = await plans.project()
-    assert set(await faults(plans, "update_project", project_id=project, updates={})) == {"updates"}
-    found = await faults(plans, "update_project", project_id=project, updates={"name": "a\nb", "goal_ids": [task]})
-    assert set(found) == {"updates.name", "updates.goal_ids[0]"}
-    assert set(await faults(plans, "link_goal_to_project", goal_id=project, project_id=goal)) == {
-        "goal_id",
-        "project_id",
-    }
-    assert set(await faults(plans, "complete_task", task_id=project)) == {"task_id"}
-    assert set(await faults(plans, "create_task", title="x", session_id="0" * 16, branch="main")) == {"branch"}
-    assert set(await faults(plans, "create_task", title="x", archive="a\nb")) == {"archive"}
-    assert set(await faults(plans, "analyze_patterns", time_range="day", categories=["x"], until="now")) == {
-        "time_range",
-        "categories[0]",
-        "until",
-    }
-    assert set(await faults(plans, "analyze_patterns", time_range="week", until="0001-01-01")) == {"until"}
+    goal, task, project = await plans.goal(), await plans.task(), await plans.project()
+    days = ("2026-02-30", "2026-01-01T25:00", "2026-13-01", "05/08/2026", "9999-12-31T23:59:00-14:00", "")
+    calls: list[tuple[str, dict[str, object], set[str]]] = [
+        ("create_project", {"name": "", "status": "on", "goal_ids": "x", "extra": 1}, {"name", "status", "extra"}),
+        ("create_project", {"name": "a\nb", "goal_ids": [goal, task]}, {"name", "goal_ids[1]"}),
+        ("create_task", {"title": "x", "due_date": "tomorrow", "priority": "top"}, {"due_date", "priority"}),
+        *(("create_task", {"title": "x", "due_date": day}, {"due_date"}) for day in days),
+        ("create_goal", {"title": "x", "stage": "soon", "deadline": "2026-02-30"}, {"stage", "deadline"}),
+        ("write_review", {"content": "x", "type": "hourly", "mood": 11}, {"type", "mood"}),
+        ("write_review", {"content": "x\x00", "type": "daily", "tags": ["a\tb"]}, {"content", "tags[0]"}),
+        (
+            "update_project",
+            {"project_id": "x", "updates": {"name": "", "state": "on"}},
+            {"updates.name", "updates.state"},
+        ),
+        ("update_project", {"project_id": project, "updates": {}}, {"updates"}),
+        (
+            "update_project",
+            {"project_id": project, "updates": {"name": "a\nb", "goal_ids": [task]}},
+            {"updates.name", "updates.goal_ids[0]"},
+        ),
+        ("link_goal_to_project", {"goal_id": project, "project_id": goal}, {"goal_id", "project_id"}),
+        ("complete_task", {"task_id": project}, {"task_id"}),
+        ("create_task", {"title": "x", "session_id": "0" * 16, "branch": "main"}, {"branch"}),
+        ("create_task", {"title": "x", "archive": "a\nb"}, {"archive"}),
+        (
+            "analyze_patterns",
+            {"time_range": "day", "categories": ["x"], "until": "now"},
+            {"time_range", "categories[0]", "until"},
+        ),
+        ("analyze_patterns", {"time_range": "week", "until": "0001-01-01"}, {"until"}),
+    ]
+    for name, given, paths in calls:
+        with pytest.raises((WrongArgumentsError, InvalidInputError)) as caught:
+            await plans.call(name, **given)
+        assert isinstance(caught.value, (WrongArgumentsError, InvalidInputError))
+        assert {fault.field for fault in caught.value.violations} == paths, (name, given)
 
 
 async def test_what_does_not_exist_is_not_found(plans: Plans) -> None:
@@ -151,13 +132,11 @@ async def test_an_update_keeps_what_it_does_not_name(plans: Plans) -> None:
     project = await plans.project(description="Bread.", goal_ids=[goal])
     note = await plans.task("A note")
     node = await plans.node(project)
-    assert node is not None
     relations = tuple(sorted([*node.relations, Relation("PART_OF", note, "stays"), Relation("REFERENCES", note, "")]))
     await plans.world.put(replace(node, relations=relations, attributes={**node.attributes, "colour": "red"}))
     await plans.call("update_project", project_id=project, updates={"status": "completed"})
     await plans.call("update_project", project_id=project, updates={"goal_ids": [other], "name": "Bake bread"})
     changed = await plans.node(project)
-    assert changed is not None
     assert (changed.title, changed.content) == ("Bake bread", "Bread.")
     assert changed.attributes["colour"] == "red"
     assert changed.attributes["status"] == "completed"
@@ -183,13 +162,6 @@ async def test_a_project_is_linked_to_several_goals_once_each(plans: Plans) -> N
         await plans.call("link_goal_to_project", goal_id=goals[0], project_id=project)
 
 
-async def test_a_completed_task_is_not_completed_again(plans: Plans) -> None:
-    task = await plans.task()
-    await plans.call("complete_task", task_id=task)
-    with pytest.raises(TaskCompletedError, match="since 2026-09-01T08:00:00Z"):
-        await plans.call("complete_task", task_id=task)
-
-
 async def test_a_deleted_project_leaves_its_tasks_without_it(plans: Plans) -> None:
     project = await plans.project()
     tasks = [await plans.task(f"Task {number}", project_id=project, description="Do.") for number in range(3)]
@@ -200,10 +172,9 @@ async def test_a_deleted_project_leaves_its_tasks_without_it(plans: Plans) -> No
     assert answer["notes"] == [
         f"{review['review']['id']} ({review['review']['title']}) has an ABOUT relation to {project}, which is deleted."
     ]
-    assert await plans.node(project) is None
+    assert await plans.find(project) is None
     for task in tasks:
         node = await plans.node(task)
-        assert node is not None
         assert (node.relations, node.content) == ((), "Do.")
 
 
@@ -212,7 +183,6 @@ async def test_a_cascade_deletes_the_tasks_but_those_of_other_projects(plans: Pl
     tasks = [await plans.task(f"Task {number}", project_id=project) for number in range(4)]
     for task, second in ((tasks[0], other), (tasks[1], gone)):
         node = await plans.node(task)
-        assert node is not None
         await plans.world.put(
             replace(node, relations=tuple(sorted([*node.relations, Relation("PART_OF", second, "")])))
         )
@@ -220,17 +190,15 @@ async def test_a_cascade_deletes_the_tasks_but_those_of_other_projects(plans: Pl
     under = plans.world.node("Below the project", parent=project, archive_id=node.archive_id)
     await plans.world.put(below, under)
     node = await plans.node(gone)
-    assert node is not None
     await plans.world.put(delete=[node])
     with pytest.raises(HasChildrenError, match="pass cascade"):
         await plans.call("delete_project", project_id=project)
     answer = await plans.call("delete_project", project_id=project, cascade=True)
     assert (answer["deleted_tasks"], answer["unlinked_tasks"], answer["deleted_nodes"]) == (3, 1, 6)
     stays = await plans.node(tasks[0])
-    assert stays is not None
     assert stays.relations == (Relation("PART_OF", other, ""),)
     for each in (*tasks[1:], below.id, under.id, project):
-        assert await plans.node(each) is None
+        assert await plans.find(each) is None
 
 
 async def test_changes_of_a_session_are_seen_in_it_alone_until_it_is_committed(plans: Plans) -> None:
@@ -254,33 +222,22 @@ async def test_changes_of_a_session_are_seen_in_it_alone_until_it_is_committed(p
         await plans.call("get_project", project_id=project, revision=before)
 
 
-async def test_two_sessions_that_plan_first_have_one_archive(plans: Plans) -> None:
+async def test_plans_lie_in_one_archive_which_is_made_when_it_is_missing_unless_another_is_named(plans: Plans) -> None:
     opened = [await plans.world.open() for _ in range(2)]
     made = []
-    for session in opened:
-        plans.session = session
-        made.append(await plans.task(f"Task of {session}"))
+    for plans.session in opened:
+        made.append(await plans.task(f"Task of {plans.session}"))
     for session in opened:
         await plans.world.commit(session)
     plans.session = ""
-    nodes = [await plans.node(task) for task in made]
-    assert len({node.archive_id for node in nodes if node is not None}) == 1
-
-
-async def test_an_archive_that_was_deleted_is_made_again(plans: Plans) -> None:
-    node = await plans.node(await plans.task())
-    assert node is not None
-    await plans.world.put(delete=[node.archive_id, node])
+    first, second = [await plans.node(task) for task in made]
+    assert first.archive_id == second.archive_id, "of two sessions that plan first, too"
+    await plans.world.put(delete=[first.archive_id, first, second])
     again = await plans.node(await plans.task())
-    assert again is not None
-    assert again.archive_id != node.archive_id
-
-
-async def test_a_task_lies_in_the_archive_of_its_project_or_in_a_named_one(plans: Plans) -> None:
+    assert again.archive_id != first.archive_id
     project = await plans.project(archive="work")
-    first, second = await plans.task(project_id=project), await plans.task("Else", project_id=project, archive="home")
-    nodes = [await plans.node(each) for each in (project, first, second)]
-    archives = [node.archive_id for node in nodes if node is not None]
+    tasks = await plans.task(project_id=project), await plans.task("Else", project_id=project, archive="home")
+    archives = [(await plans.node(each)).archive_id for each in (project, *tasks)]
     assert archives[0] == archives[1] != archives[2]
 
 
