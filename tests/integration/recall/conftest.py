@@ -1,9 +1,12 @@
 """A workspace with two conversations."""
 
+from typing import Any
+
 import pytest
 from integration.recall.talks import GARDEN, SEA, Forest, Models, talk
 from integration.worlds import World
 from memotree_storage.model.node import Archive, new_id
+from memotree_storage.postgres import archive_trees
 from memotree_storage.store import Store
 
 from memotree.forest.recall.recall import Recall
@@ -28,3 +31,17 @@ async def _two_talks(world: World) -> Forest:
     garden, ferry = talk(world.archive.id, GARDEN), talk(sea.id, SEA)
     commit = await world.put(sea, *garden, *ferry)
     return Forest(world, recalling, sea, garden, ferry, commit)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The archives of every read of trees."""
+    made: list[list[str]] = []
+    real = archive_trees.ordered_nodes
+
+    async def leaves_of(snapshot: Any, archive_ids: Any = None) -> Any:
+        made.append(sorted(archive_ids))
+        return await real(snapshot, archive_ids)
+
+    monkeypatch.setattr(archive_trees, "ordered_nodes", leaves_of)
+    return made

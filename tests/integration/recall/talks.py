@@ -1,7 +1,7 @@
 """Two conversations of two models, and recall over them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from integration.worlds import World
@@ -87,6 +87,11 @@ class Forest:
     async def __call__(self, query: str = TRACTOR, **fields: Any) -> pb.RecallResponse:
         return await self.recalling.recall(pb.RecallRequest(workspace=self.world.workspace, query=query, **fields))
 
+    def restarted(self, **settings: Any) -> "Forest":
+        """The same, with a recall that knows nothing, as after a start of the server."""
+        recalling = Recall(self.world.store, self.world.limits, Models(self.world.store.embedder), **settings)
+        return replace(self, recalling=recalling)
+
     async def search(self, query: str) -> list[FoundNode]:
         """The hits of a search by words and meaning at the head of the default branch."""
         state = State(self.world.workspace, await self.world.head())
@@ -111,8 +116,9 @@ def texts(answer: pb.RecallResponse) -> list[str]:
 
 
 def as_told(answer: pb.RecallResponse) -> pb.RecallResponse:
-    """An answer without its receipt, which has the moment."""
+    """An answer without its receipt, which has the moment, and its warnings, which may be about the memory."""
     told = pb.RecallResponse()
     told.CopyFrom(answer)
     told.ClearField("receipt")
+    told.ClearField("warnings")
     return told

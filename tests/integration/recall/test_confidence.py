@@ -1,94 +1,147 @@
-"""Every answer says whether anything here answers the question; "nothing is known" is an answer."""
+"""Every answer says how sure it is, whatever else is stored; "nothing is known" is an answer."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
-from integration.recall.talks import COLLAPSED, HYBRID, LCA, TRACTOR, Forest, leaves
+from integration.recall.talks import COLLAPSED, HYBRID, LCA, TRACTOR, Forest, Models, leaves
+from integration.worlds import World
+from memotree_storage.model.node import Archive, Node, new_id
+from memotree_storage.model.position import many_between
 
 from memotree.canvas.search import NodeSearch
 from memotree.forest.asking.ask import Ask
 from memotree.forest.asking.drill_down import DrillDown
-from memotree.forest.recall.recall import NOTHING_RELEVANT
-from memotree.models.gateway import Models
+from memotree.forest.recall.recall import NOTHING_RELEVANT, Recall
+from memotree.models import gateway
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import node_service_pb2, types_pb2
 
 pytestmark = pytest.mark.requirement("USE-4")
 
+FACTS = {
+    "Why does the diesel engine of the tractor smoke?": (
+        "The tractor",
+        "The diesel engine of the tractor smokes, because its injection pump is worn.",
+    ),
+    "When does the ferry to the island leave?": ("The ferry", "The ferry to the island leaves at nine in the morning."),
+    "How many retries are allowed after a request?": (
+        "Retries",
+        "At most five retries are allowed after a request, with pauses that grow.",
+    ),
+    "Who may approve a release of the payment service?": (
+        "Releases",
+        "A release of the payment service is approved by Nora or, when she is away, by Karim.",
+    ),
+}
+"""Questions, each with the title and the content of the note that answers it."""
+
+UNKNOWN = ["xqzzy blorp", "What is the capital of France?", "Who painted the Mona Lisa?", "How do I frobnicate this?"]
+BESIDE = [20, 400]
+"""How many unrelated notes stand beside those that answer the questions."""
+
+WAYS = ["LCA", "COLLAPSED", "HYBRID", "SEARCH_TYPE_FULL_TEXT", "SEARCH_TYPE_SEMANTIC", "SEARCH_TYPE_HYBRID"]
 NONE, STRONG = types_pb2.CONFIDENCE_NONE, types_pb2.CONFIDENCE_STRONG
-UNKNOWN = ["What is the capital of France?", "xqzzy blorp", "Who painted the Mona Lisa?"]
-KNOWN = [TRACTOR, "When does the ferry to the island leave?", "Who planted roses by the wall?"]
+STRATEGIES: dict[str, Any] = {"LCA": LCA, "COLLAPSED": COLLAPSED, "HYBRID": HYBRID}
+
+_COOKS = ("Bea", "Carlos", "Dina", "Emil", "Fatima", "Goran", "Hana", "Ivo", "Jana", "Kofi")
+_DISHES = ("lentil soup", "plum cake", "rice pudding", "bean stew", "carrot salad", "onion pie", "apple crumble")
+_SPICES = ("cumin", "nutmeg", "cinnamon", "basil", "thyme", "ginger", "paprika", "saffron", "mint", "clove", "dill")
 
 
-@pytest.mark.parametrize("strategy", [HYBRID, COLLAPSED])
-@pytest.mark.parametrize("question", UNKNOWN)
-async def test_a_recall_says_when_nothing_answers(still: Forest, question: str, strategy: Any) -> None:
-    answer = await still(question, strategy=strategy)
-    assert answer.confidence == NONE
-    assert answer.likelihood < 0.2
-    assert list(answer.warnings) == [NOTHING_RELEVANT]
-    assert all(one.score < 0.2 for one in leaves(answer))
+def unrelated(count: int) -> list[tuple[str, str]]:
+    """The titles and contents of notes about cooking."""
+    return [
+        (
+            f"{_DISHES[number % 7].capitalize()} {number}",
+            f"This is how {_COOKS[number % 10]} does it: {number} minutes, with {_SPICES[number % 11]} at the end.",
+        )
+        for number in range(count)
+    ]
 
 
-@pytest.mark.parametrize("strategy", [HYBRID, COLLAPSED, LCA])
-@pytest.mark.parametrize("question", KNOWN)
-async def test_a_recall_is_sure_of_what_is_there(still: Forest, question: str, strategy: Any) -> None:
-    answer = await still(question, strategy=strategy)
-    assert answer.confidence == STRONG
-    assert answer.likelihood >= 0.7
-    assert not answer.warnings
+class Sure(NamedTuple):
+    """How sure an answer is."""
+
+    confidence: int
+    likelihood: float
 
 
-async def test_the_best_score_of_a_recall_is_its_likelihood(still: Forest) -> None:
-    for question in [*UNKNOWN, *KNOWN]:
+async def asked(world: World, questions: list[str]) -> dict[tuple[str, str], Sure]:
+    """How sure the answer to each question is, by each way to ask it."""
+    recalling = Recall(world.store, world.limits, Models(world.store.embedder))
+    found: dict[tuple[str, str], Sure] = {}
+    for question in questions:
+        for way in WAYS:
+            if way in STRATEGIES:
+                request = pb.RecallRequest(workspace=world.workspace, query=question, strategy=STRATEGIES[way])
+                answer = await recalling.recall(request)
+                found[question, way] = Sure(answer.confidence, answer.likelihood)
+                continue
+            kind = node_service_pb2.SearchType.Value(way)
+            search = node_service_pb2.SearchNodesRequest(workspace=world.workspace, query=question, search_type=kind)
+            hits = await NodeSearch(world.store, search, world.limits).run()
+            assert bool(hits.warnings) == (hits.confidence == NONE and bool(hits.hits))
+            found[question, way] = Sure(hits.confidence, hits.likelihood)
+    return found
+
+
+async def put_notes(world: World, notes: list[tuple[str, str]]) -> None:
+    archive = Archive(new_id(), f"Notes {new_id()}")
+    places = many_between(None, None, len(notes))
+    nodes = [
+        Node(new_id(), archive.id, None, place, title=title, content=content)
+        for place, (title, content) in zip(places, notes, strict=True)
+    ]
+    await world.put(archive, *nodes)
+
+
+async def test_how_sure_an_answer_is_does_not_depend_on_the_number_of_other_notes(world: World) -> None:
+    alone: dict[tuple[str, str], Sure] = {}
+    for question, note in FACTS.items():
+        await put_notes(world, [note])
+        alone |= await asked(world, [question])
+    assert {sure.confidence for sure in alone.values()} == {STRONG}, alone
+    there = 0
+    for count in [0, *BESIDE]:
+        await put_notes(world, unrelated(count)[there:])
+        there = count
+        for key, sure in (await asked(world, [*FACTS, *UNKNOWN])).items():
+            if key in alone:
+                assert sure.confidence == STRONG, (count, key)
+                assert sure.likelihood == pytest.approx(alone[key].likelihood, abs=0.1), (count, key)
+            else:
+                assert sure.confidence == NONE, (count, key)
+
+
+async def test_the_best_score_of_a_recall_is_its_likelihood_and_a_warning_says_if_nothing_answers(
+    still: Forest,
+) -> None:
+    for question in (*UNKNOWN, TRACTOR, "Who planted roses by the wall?"):
         answer = await still(question, include_trace=True)
+        is_known = question not in UNKNOWN
+        assert (answer.confidence, answer.likelihood >= 0.7, answer.likelihood < 0.2) == (
+            STRONG if is_known else NONE,
+            is_known,
+            not is_known,
+        )
+        assert list(answer.warnings) == ([] if is_known else [NOTHING_RELEVANT])
         best = max(leaves(answer), key=lambda one: one.score, default=None)
         if best is not None:
             assert best.score == pytest.approx(answer.likelihood, abs=1e-6)
             assert sum(signal.score for signal in best.trace.signals) == pytest.approx(best.score, abs=1e-6)
+    nothing = await still("ferry", filter=pb.RecallFilter(archives=[still.sea.id], tags=["no-such-tag"]))
+    assert (nothing.confidence, leaves(nothing), bool(nothing.warnings)) == (NONE, [], True)
 
 
-async def test_where_nothing_is_stored_nothing_is_known(still: Forest) -> None:
-    here = pb.RecallFilter(archives=[still.sea.id], tags=["no-such-tag"])
-    answer = await still("ferry", filter=here)
-    assert answer.confidence == NONE
-    assert not leaves(answer)
-
-
-@pytest.mark.parametrize("kind", ["SEARCH_TYPE_FULL_TEXT", "SEARCH_TYPE_SEMANTIC", "SEARCH_TYPE_HYBRID"])
-async def test_a_search_says_how_sure_it_is(still: Forest, kind: str) -> None:
-    async def searched(query: str) -> node_service_pb2.SearchNodesResponse:
-        request = node_service_pb2.SearchNodesRequest(
-            workspace=still.world.workspace,
-            query=query,
-            search_type=node_service_pb2.SearchType.Value(kind),
-        )
-        return await NodeSearch(still.world.store, request, still.world.limits).run()
-
-    nothing = await searched("xqzzy blorp")
-    assert nothing.confidence == NONE
-    assert bool(nothing.warnings) == bool(nothing.hits)
-    assert (await searched("diesel engine of the tractor")).confidence == STRONG
-
-
-@pytest.mark.parametrize("question", UNKNOWN)
-async def test_ask_says_that_nothing_is_known(still: Forest, question: str) -> None:
-    answer = await asked(still, question)
-    assert answer.text == "Nothing is known about this here."
-    assert not answer.citations
-    assert answer.confidence == NONE
-
-
-async def test_ask_answers_what_is_known(still: Forest) -> None:
-    answer = await asked(still, TRACTOR)
-    assert "diesel engine" in answer.text
-    assert answer.citations
-    assert answer.confidence == STRONG
-
-
-async def asked(still: Forest, question: str) -> pb.Answer:
-    store = still.world.store
-    models = Models(None)  # type: ignore[arg-type]  # without a chat model, nothing is cached
+async def test_ask_answers_what_is_known_and_says_that_nothing_is(still: Forest) -> None:
+    store, models = still.world.store, gateway.Models(None)  # type: ignore[arg-type]  # nothing is cached
     asking = Ask(still.recalling, DrillDown(store, models), store, models)
-    events = [event async for event in asking.ask(pb.AskRequest(workspace=still.world.workspace, query=question))]
-    return events[-1].answer
+    for question in (*UNKNOWN, TRACTOR):
+        events = [event async for event in asking.ask(pb.AskRequest(workspace=still.world.workspace, query=question))]
+        answer = events[-1].answer
+        if question == TRACTOR:
+            assert "diesel engine" in answer.text
+            assert (bool(answer.citations), answer.confidence) == (True, STRONG)
+        else:
+            assert (answer.text, list(answer.citations)) == ("Nothing is known about this here.", [])
+            assert answer.confidence == NONE

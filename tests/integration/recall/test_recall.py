@@ -28,7 +28,6 @@ from memotree_storage.postgres.tree import Snapshot, State
 
 from memotree.canvas.node_messages import nodes_at
 from memotree.forest.citations import content_hash
-from memotree.forest.recall import question
 from memotree.forest.recall.recall import Recall
 from memotree.request.messages import DETAIL
 from memotree.v1 import forest_service_pb2 as pb
@@ -36,48 +35,32 @@ from memotree.v1 import forest_service_pb2 as pb
 # --- HYBRID ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_reranking_model_moves_what_it_likes_to_the_front_and_the_trace_says_so(still: Forest) -> None:
-    answer = await reranked(still, EVERYTHING, {"ginger": 1.0})
-    found = leaves(answer)
-    best = max(found, key=lambda one: one.score)
-    assert "ginger" in best.node.content
-    signals = {signal.name: signal.score for signal in best.trace.signals}
-    assert signals["rerank"] == pytest.approx(0.5)
-    assert sum(signals.values()) == pytest.approx(best.score, abs=1e-6)
-    assert all(one.score <= 0.5 for one in found if "ginger" not in one.node.content)
+LIKED = [{"tractor": 0.1}, {"tractor": 1.0}, {"roses": 0.9, "tractor": 0.4}, {"boat": 0.05}]
 
 
 @pytest.mark.requirement("USE-4")
-@pytest.mark.parametrize("liked", [{"tractor": 0.1}, {"tractor": 1.0}, {"roses": 0.9, "tractor": 0.4}, {"boat": 0.05}])
-async def test_half_of_a_score_is_the_relevance_by_the_reranking_model(still: Forest, liked: dict[str, float]) -> None:
+async def test_half_of_a_score_is_the_relevance_by_the_reranking_model(still: Forest) -> None:
     before = {one.node.id: one.score for one in leaves(await still(TRACTOR, token_budget=MUCH))}
-    answer = await reranked(still, TRACTOR, liked)
-    after = {one.node.id: one for one in leaves(answer)}
     unlike = 0.001 * max(before.values())  # such notes are left out, unless the model likes them
-    for node_id, one in after.items():
-        relevance = max((value for word, value in liked.items() if word in one.node.content), default=0.0)
-        near = 1e-6 if node_id in before else unlike
-        assert one.score == pytest.approx(0.5 * before.get(node_id, 0.0) + 0.5 * relevance, abs=near)
-        assert sum(signal.score for signal in one.trace.signals) == pytest.approx(one.score, abs=1e-6)
-    assert answer.likelihood == pytest.approx(max(one.score for one in after.values()), abs=1e-6)
-
-
-async def reranked(forest: Forest, question: str, liked: dict[str, float]) -> pb.RecallResponse:
-    """The answer with a reranking model that prefers texts with some words."""
-    recalling = Recall(forest.world.store, forest.world.limits, Models(forest.world.store.embedder, liked))
-    return await recalling.recall(
-        pb.RecallRequest(workspace=forest.world.workspace, query=question, token_budget=MUCH, include_trace=True)
-    )
+    for liked in LIKED:
+        recalling = Recall(still.world.store, still.world.limits, Models(still.world.store.embedder, liked))
+        answer = await replace(still, recalling=recalling)(TRACTOR, token_budget=MUCH, include_trace=True)
+        after = {one.node.id: one for one in leaves(answer)}
+        for node_id, one in after.items():
+            relevance = max((value for word, value in liked.items() if word in one.node.content), default=0.0)
+            near = 1e-6 if node_id in before else unlike
+            assert one.score == pytest.approx(0.5 * before.get(node_id, 0.0) + 0.5 * relevance, abs=near)
+            signals = {signal.name: signal.score for signal in one.trace.signals}
+            assert signals.get("rerank", 0.0) == pytest.approx(0.5 * relevance)
+            assert sum(signals.values()) == pytest.approx(one.score, abs=1e-6)
+        assert answer.likelihood == pytest.approx(max(one.score for one in after.values()), abs=1e-6)
 
 
 async def test_a_copy_of_a_document_does_not_fill_the_budget_twice(forest: Forest) -> None:
-    world, words = (
-        forest.world,
-        "The lighthouse keeper repaired the lamp before the storm, and wrote it into the log of the year.",
-    )
+    words = "The lighthouse keeper repaired the lamp before the storm, and wrote it into the log of the year."
     copies = [Archive(new_id(), f"log {number}") for number in range(3)]
     for archive in copies:
-        await world.put(archive, *talk(archive.id, [words, "Thanks!"]))
+        await forest.world.put(archive, *talk(archive.id, [words, "Thanks!"]))
     found = [one.node.content for one in leaves(await forest("lighthouse keeper thanks", token_budget=MUCH))]
     assert found.count(words) == 1
     assert found.count("Thanks!") == len(copies)
@@ -103,12 +86,12 @@ async def test_recall_packs_leaves_in_document_order_under_the_budget(still: For
 
 
 @pytest.mark.requirement("FOREST-8")
-@pytest.mark.parametrize("budget", [1, 5, 11, 12, 13, 30, 60, 100])
-async def test_no_budget_is_ever_exceeded(still: Forest, budget: int) -> None:
-    answer = await still(token_budget=budget)
-    assert sum(count_tokens(text) for text in texts(answer)) == answer.tokens_used <= budget
-    is_refused = any("too small for anything" in warning for warning in answer.warnings)
-    assert is_refused == (answer.tokens_used == 0) == (budget < 8), "no silence without its reason"
+async def test_no_budget_is_ever_exceeded(still: Forest) -> None:
+    for budget in (1, 5, 11, 12, 13, 30, 60, 100):
+        answer = await still(token_budget=budget)
+        assert sum(count_tokens(text) for text in texts(answer)) == answer.tokens_used <= budget
+        is_refused = any("too small for anything" in warning for warning in answer.warnings)
+        assert is_refused == (answer.tokens_used == 0) == (budget < 8), "no silence without its reason"
 
 
 @pytest.mark.requirement("FOREST-8")
@@ -228,9 +211,11 @@ async def test_a_filter_by_model_or_archive_excludes_all_others(still: Forest, s
         assert found
         assert set(found) == {still.sea.id}
     nobody = await still(strategy=strategy, filter=pb.RecallFilter(model_id="nobody"))  # type: ignore[arg-type]
-    assert not leaves(nobody)
-    assert not nobody.nodes
+    assert not [*leaves(nobody), *nobody.nodes]
     assert any("nobody" in warning for warning in nobody.warnings)
+    for missing in ({"archives": ["nowhere"]}, {"scope_node_id": "0" * 16}):
+        with pytest.raises(NotFoundError):
+            await still(strategy=strategy, filter=pb.RecallFilter(**missing))  # type: ignore[arg-type]
 
 
 @pytest.mark.requirement("FOREST-8")
@@ -263,44 +248,25 @@ async def test_nodes_are_filtered_by_tag_type_time_and_scope(forest: Forest, str
     assert await found(since=(now + timedelta(days=1)).isoformat()) == set()
 
 
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"query": " "}, "query"),
+    ({"query": "x" * 8193}, "query"),
+    ({"query": "a\x00b"}, "query"),
+    ({"token_budget": -1}, "token_budget"),
+    ({"token_budget": 200_001}, "token_budget"),
+    ({"top_k": -1}, "top_k"),
+    ({"strategy": 9}, "strategy"),
+    ({"filter": pb.RecallFilter(since="yesterday")}, "filter.since"),
+    ({"filter": pb.RecallFilter(since="2024-01-01", until="2023-01-01")}, "filter.until"),
+]
+
+
 @pytest.mark.requirement("FOREST-8")
-@pytest.mark.parametrize(
-    ("fields", "field"),
-    [
-        ({"query": " "}, "query"),
-        ({"query": "x" * 8193}, "query"),
-        ({"query": "a\x00b"}, "query"),
-        ({"token_budget": -1}, "token_budget"),
-        ({"token_budget": 200_001}, "token_budget"),
-        ({"top_k": -1}, "top_k"),
-        ({"strategy": 9}, "strategy"),
-        ({"filter": pb.RecallFilter(since="yesterday")}, "filter.since"),
-        ({"filter": pb.RecallFilter(since="2024-01-01", until="2023-01-01")}, "filter.until"),
-    ],
-    ids=str,
-)
-async def test_a_request_that_cannot_be_right_is_refused_by_field(
-    still: Forest, fields: dict[str, Any], field: str
-) -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        await still(**fields)
-    assert [fault.field for fault in caught.value.violations] == [field]
-
-
-@pytest.mark.parametrize("wanted", [{"archives": ["nowhere"]}, {"scope_node_id": "0" * 16}], ids=str)
-async def test_a_missing_archive_or_scope_is_not_found(still: Forest, wanted: dict[str, Any]) -> None:
-    with pytest.raises(NotFoundError):
-        await still(filter=pb.RecallFilter(**wanted))
-
-
-@pytest.mark.parametrize("strategy", [LCA, COLLAPSED, HYBRID])
-async def test_an_empty_result_has_a_warning_with_advice(forest: Forest, strategy: int) -> None:
-    empty = Archive(new_id(), "empty")
-    await forest.world.put(empty)
-    answer = await forest(strategy=strategy, filter=pb.RecallFilter(archives=["empty"]))  # type: ignore[arg-type]
-    assert not leaves(answer)
-    assert not answer.nodes
-    assert answer.warnings
+async def test_a_request_that_cannot_be_right_is_refused_by_field(still: Forest) -> None:
+    for fields, field in WRONG:
+        with pytest.raises(InvalidInputError) as caught:
+            await still(**fields)
+        assert [fault.field for fault in caught.value.violations] == [field], fields
 
 
 # --- Citations -------------------------------------------------------------------------------------------------------
@@ -324,8 +290,3 @@ async def test_a_citation_is_checked_by_the_hash_of_what_git_has_at_its_commit(f
     assert {one.node.type for one in everything.nodes} == {"leaf_chunk", "summary_node"}
     cites = {one.citation.node_id: one.citation.content_sha256 for one in everything.nodes}
     assert cites == {node_id: content_hash(node.content) for node_id, node in read.items()}
-
-
-def test_the_defaults_are_those_of_the_contract() -> None:
-    assert (question.DEFAULT_TOP_K, question.MOST_TOP_K) == (10, 1000)
-    assert (question.DEFAULT_BUDGET, question.MOST_BUDGET) == (2000, 200_000)

@@ -5,12 +5,11 @@ from itertools import product
 from typing import Any
 
 import pytest
-from integration.recall.talks import COLLAPSED, GARDEN, HYBRID, LCA, SEA, TRACTOR, Forest, Models, leaves
+from integration.recall.talks import COLLAPSED, GARDEN, HYBRID, LCA, SEA, TRACTOR, Forest, leaves
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.model.node import Archive, Relation, new_id
 
 from memotree.client import Receipt
-from memotree.forest.recall.recall import Recall
 from memotree.forest.recall.receipts import ReceiptNotRepeatableError
 from memotree.v1 import forest_service_pb2 as pb
 from memotree.v1 import session_service_pb2
@@ -45,20 +44,16 @@ async def test_the_same_receipt_gives_the_same_answer_again(forest: Forest) -> N
         assert answer.receipt.commit_id == answer.commit_id == forest.commit
         assert same(answer, await forest(receipt=answer.receipt)), each
         assert not same(answer, await forest(**each)) or each["filter"].tags, each
-        fresh = Recall(forest.world.store, forest.world.limits, Models(forest.world.store.embedder))
-        request = pb.RecallRequest(workspace=forest.world.workspace, query=TRACTOR, receipt=answer.receipt)
-        assert same(answer, await fresh.recall(request)), f"without anything in memory, too: {each}"
+        fresh = await forest.restarted()(receipt=answer.receipt)
+        assert same(answer, fresh), f"without anything in memory, too: {each}"
 
 
 async def test_the_selection_of_archives_by_the_index_is_repeated(forest: Forest) -> None:
-    careful = Recall(forest.world.store, forest.world.limits, Models(forest.world.store.embedder), scan_leaves=6)
-    request = pb.RecallRequest(workspace=forest.world.workspace, query=TRACTOR)
-    answer = await careful.recall(request)
+    careful = forest.restarted(scan_leaves=6)
+    answer = await careful()
     assert list(answer.receipt.selected_archives) == [forest.world.archive.id]
     await crowd(forest)
-    again = await careful.recall(
-        pb.RecallRequest(workspace=forest.world.workspace, query=TRACTOR, receipt=answer.receipt)
-    )
+    again = await careful(receipt=answer.receipt)
     assert (again.text, again.receipt) == (answer.text, answer.receipt)
 
 
@@ -97,38 +92,56 @@ async def test_a_receipt_of_staged_changes_holds_while_they_are_the_same(forest:
         await forest(receipt=answer.receipt)
 
 
+def changed(receipt: pb.RecallReceipt, **fields: Any) -> pb.RecallReceipt:
+    other = pb.RecallReceipt()
+    other.CopyFrom(receipt)
+    for name, value in fields.items():
+        setattr(other, name, value)
+    return other
+
+
 async def test_a_receipt_of_another_model_or_method_is_refused_with_the_cause(still: Forest) -> None:
     receipt = (await still()).receipt
     for field, cause in (("method", "method"), ("embedding_model", "embedding"), ("rerank_model", "reranking")):
-        other = pb.RecallReceipt()
-        other.CopyFrom(receipt)
-        setattr(other, field, "another")
         with pytest.raises(ReceiptNotRepeatableError, match=f"{cause}.* was another and is"):
-            await still(receipt=other)
+            await still(receipt=changed(receipt, **{field: "another"}))
+    with pytest.raises(ReceiptNotRepeatableError, match="gone"):
+        await still(receipt=changed(receipt, commit_id="0" * 40))
+    with pytest.raises(ReceiptNotRepeatableError) as long:
+        await still(receipt=changed(receipt, method="x" * 100_000))
+    assert len(long.value.message) < 500
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("revision", "main"),
-        ("strategy", LCA),
-        ("top_k", 3),
-        ("token_budget", 9),
-        ("filter", pb.RecallFilter(tags=["x"])),
-    ],
-)
-async def test_nothing_else_may_be_given_with_a_receipt(still: Forest, field: str, value: Any) -> None:
+BESIDE: dict[str, Any] = {
+    "revision": "main",
+    "strategy": LCA,
+    "top_k": 3,
+    "token_budget": 9,
+    "filter": pb.RecallFilter(tags=["x"]),
+}
+WRONG: list[dict[str, Any]] = [
+    {"commit_id": "main"},
+    {"session_id": "main"},
+    {"top_k": -1},
+    {"token_budget": -5},
+    {"strategy": 99},
+    {"indexed_versions": 7, "term_counts": b"123"},
+]
+
+
+async def test_what_cannot_be_a_receipt_of_the_question_is_refused_by_that_name(still: Forest) -> None:
     receipt = (await still()).receipt
-    with pytest.raises(InvalidInputError, match=field):
-        await still(receipt=receipt, **{field: value})
-
-
-async def test_a_receipt_is_about_one_question_and_whole(still: Forest) -> None:
-    receipt = (await still()).receipt
+    for field, value in BESIDE.items():
+        with pytest.raises(InvalidInputError, match=field):
+            await still(receipt=receipt, **{field: value})
     with pytest.raises(InvalidInputError, match="SHA-256"):
         await still("What about the sea?", receipt=receipt)
     with pytest.raises(InvalidInputError, match="whole receipt"):
         await still(receipt=pb.RecallReceipt(query_sha256=receipt.query_sha256))
+    for fields in WRONG:
+        with pytest.raises(InvalidInputError) as refused:
+            await still(receipt=changed(receipt, **fields))
+        assert [fault.field.split(".")[0] for fault in refused.value.violations] == ["receipt"], fields
     receipt.moment.seconds = 1 << 62
     with pytest.raises(InvalidInputError, match=r"receipt\.moment"):
         await still(receipt=receipt)
@@ -146,19 +159,13 @@ async def test_a_receipt_is_stored_as_json(still: Forest) -> None:
 
 async def test_a_forged_receipt_neither_leaves_the_filter_nor_changes_what_others_get(still: Forest) -> None:
     answer = await still(filter=pb.RecallFilter(archives=["notes"]))
-    fresh = Recall(still.world.store, still.world.limits, Models(still.world.store.embedder))
-
-    def forged(receipt: pb.RecallReceipt, *archives: str) -> pb.RecallRequest:
-        receipt.selected_archives[:] = archives
-        return pb.RecallRequest(workspace=still.world.workspace, query=TRACTOR, receipt=receipt)
-
+    answer.receipt.selected_archives[:] = [still.sea.id]
+    fresh, whole = still.restarted(), await still()
     with pytest.raises(InvalidInputError, match="selected"):
-        await fresh.recall(forged(answer.receipt, still.sea.id))
-    whole = await still()
-    doubled = await fresh.recall(forged(whole.receipt, still.sea.id, still.sea.id))
-    assert doubled.leaves_considered == len(SEA)
-    honest = await fresh.recall(pb.RecallRequest(workspace=still.world.workspace, query=TRACTOR))
-    assert honest.leaves_considered == len([*SEA, *GARDEN])
+        await fresh(receipt=answer.receipt)
+    whole.receipt.selected_archives[:] = [still.sea.id] * 2
+    assert (await fresh(receipt=whole.receipt)).leaves_considered == len(SEA)
+    assert (await fresh()).leaves_considered == len([*SEA, *GARDEN])
 
 
 async def test_a_receipt_of_a_filter_that_matches_nothing_gives_nothing_again(still: Forest) -> None:
@@ -176,39 +183,9 @@ async def test_the_receipt_of_a_session_that_corrects_a_fact_holds_after_a_resta
     await world.stage(session, world.node("Sold", content="Ben: The tractor is sold.", relations=(relation,)))
     answer = await forest(revision=session)
     assert forest.garden[4].id not in {one.node.id for one in leaves(answer)}
-    fresh = Recall(world.store, world.limits, Models(world.store.embedder))
-    request = pb.RecallRequest(workspace=world.workspace, query=TRACTOR, receipt=answer.receipt)
-    assert same(answer, await fresh.recall(request))
+    assert same(answer, await forest.restarted()(receipt=answer.receipt))
     await world.sessions.discard_session(
         session_service_pb2.DiscardSessionRequest(workspace=world.workspace, session_id=session)
     )
     with pytest.raises(ReceiptNotRepeatableError, match="gone"):
         await forest(receipt=answer.receipt)
-
-
-async def test_what_cannot_be_a_receipt_is_refused_by_that_name(still: Forest) -> None:
-    honest = (await still()).receipt
-
-    def changed(**fields: Any) -> pb.RecallReceipt:
-        receipt = pb.RecallReceipt()
-        receipt.CopyFrom(honest)
-        for name, value in fields.items():
-            setattr(receipt, name, value)
-        return receipt
-
-    for receipt in (
-        changed(commit_id="main"),
-        changed(session_id="main"),
-        changed(top_k=-1),
-        changed(token_budget=-5),
-        changed(strategy=99),
-        changed(indexed_versions=7, term_counts=b"123"),
-    ):
-        with pytest.raises(InvalidInputError) as refused:
-            await still(receipt=receipt)
-        assert [fault.field.split(".")[0] for fault in refused.value.violations] == ["receipt"]
-    with pytest.raises(ReceiptNotRepeatableError, match="gone"):
-        await still(receipt=changed(commit_id="0" * 40))
-    with pytest.raises(ReceiptNotRepeatableError) as long:
-        await still(receipt=changed(method="x" * 100_000))
-    assert len(long.value.message) < 500

@@ -1,20 +1,18 @@
 """What recall keeps of a commit is saved in the background, and a start takes it over with what was changed since."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from integration.damage import differences
 from integration.pushes import run
-from integration.recall.talks import GARDEN, LCA, SEA, Forest, Models, leaves
+from integration.recall.talks import COLLAPSED, GARDEN, HYBRID, LCA, SEA, TRACTOR, Forest, as_told, leaves
 from memotree_storage.model.node import Archive, Entry, new_id
-from memotree_storage.postgres import archive_trees
 
 from memotree.forest.recall.archive_snapshot import ArchiveSnapshot
-from memotree.forest.recall.recall import Recall
 from memotree.forest.recall.saved import array_files, saving
 from memotree.forest.recall.saved.array_files import FACTS
 from memotree.v1 import forest_service_pb2 as pb
@@ -40,10 +38,8 @@ class Starts:
     """The archives of every read of trees since the last start."""
 
     def start(self, **settings: Any) -> Forest:
-        world = self.forest.world
         self.reads.clear()
-        recalling = Recall(world.store, world.limits, Models(world.store.embedder), saved=self.folder, **settings)
-        return replace(self.forest, recalling=recalling)
+        return self.forest.restarted(saved=self.folder, **settings)
 
     async def saved(self) -> list[Path]:
         """Wait for the background work, and return what is saved."""
@@ -53,25 +49,8 @@ class Starts:
 
 
 @pytest.fixture
-def starts(forest: Forest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Starts:
-    reads: list[list[str]] = []
-    real = archive_trees.ordered_nodes
-
-    async def ordered_nodes(snapshot: Any, archive_ids: Any = None) -> Any:
-        reads.append(sorted(archive_ids))
-        return await real(snapshot, archive_ids)
-
-    monkeypatch.setattr(archive_trees, "ordered_nodes", ordered_nodes)
+def starts(forest: Forest, tmp_path: Path, reads: list[list[str]]) -> Starts:
     return Starts(forest, tmp_path / "recall", reads)
-
-
-def as_told(answer: pb.RecallResponse) -> pb.RecallResponse:
-    """An answer without its receipt, which has the moment, and its warnings, which may be about the memory."""
-    told = pb.RecallResponse()
-    told.CopyFrom(answer)
-    told.ClearField("receipt")
-    told.ClearField("warnings")
-    return told
 
 
 async def test_after_a_start_nothing_is_read_again_and_the_answer_is_the_same(starts: Starts) -> None:
@@ -82,6 +61,8 @@ async def test_after_a_start_nothing_is_read_again_and_the_answer_is_the_same(st
     assert as_told(await forest(include_trace=True)) == as_told(first)
     assert starts.reads == []
     assert await differences(forest.world) == []
+    assert await starts.start().contents(filter=pb.RecallFilter(archives=["sea"])) == set(SEA)
+    assert starts.reads == []
 
 
 async def test_what_was_changed_since_is_read_and_nothing_else(starts: Starts) -> None:
@@ -102,7 +83,7 @@ async def test_what_was_changed_since_is_read_and_nothing_else(starts: Starts) -
         await world.put(*written, delete=gone)
         reads = [] if other not in written else [[other.id]]
         forest = starts.start()
-        expected = replace(forest, recalling=Recall(world.store, world.limits, Models(world.store.embedder)))
+        expected = starts.forest.restarted()
         right = await expected(include_trace=True)
         starts.reads.clear()
         told = await forest(include_trace=True)
@@ -169,9 +150,15 @@ async def test_a_branch_that_is_used_from_now_on_is_saved(starts: Starts, monkey
         await starts.saved()
 
 
-async def test_it_is_saved_again_after_many_changes(starts: Starts, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_enough_leaves_are_saved_and_again_after_many_changes(
+    starts: Starts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(saving, "MOST_CHANGES", 3)
     world = starts.forest.world
+    monkeypatch.setattr(saving, "LEAST_LEAVES", len(GARDEN) + len(SEA) + 1)
+    await starts.start()()
+    assert await starts.saved() == [], "few leaves are not saved"
+    monkeypatch.setattr(saving, "LEAST_LEAVES", 1)
     forest = starts.start()
     await forest()
     (first,) = await starts.saved()
@@ -181,20 +168,6 @@ async def test_it_is_saved_again_after_many_changes(starts: Starts, monkeypatch:
         await forest()
     (second,) = await starts.saved()
     assert second != first
-
-
-async def test_few_leaves_are_not_saved(starts: Starts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(saving, "LEAST_LEAVES", len(GARDEN) + len(SEA) + 1)
-    await starts.start()()
-    assert await starts.saved() == []
-
-
-async def test_a_search_of_one_archive_after_a_start_reads_no_tree(starts: Starts) -> None:
-    await starts.start()()
-    await starts.saved()
-    forest = starts.start()
-    assert await forest.contents(filter=pb.RecallFilter(archives=["sea"])) == set(SEA)
-    assert starts.reads == []
 
 
 async def test_a_strategy_that_needs_no_snapshots_loads_none(starts: Starts, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,41 +180,21 @@ async def test_a_strategy_that_needs_no_snapshots_loads_none(starts: Starts, mon
 async def test_callers_at_once_load_once(starts: Starts, monkeypatch: pytest.MonkeyPatch) -> None:
     await starts.start()()
     await starts.saved()
-    loads, real = list[Path](), array_files.read
-
-    def read(folder: Path, facts: array_files.Facts) -> dict[str, array_files.Array]:
-        loads.append(folder)
-        return real(folder, facts)
-
+    read = Mock(wraps=array_files.read)
     monkeypatch.setattr(array_files, "read", read)
     forest = starts.start()
     await asyncio.gather(*(forest() for _ in range(5)))
-    assert len(loads) == 1
+    assert read.call_count == 1
     assert starts.reads == []
 
 
 # --- What is not used ------------------------------------------------------------------------------------------------
 
 
-def _torn(folder: Path) -> None:
-    vectors = folder / "vectors.npy"
-    vectors.write_bytes(vectors.read_bytes()[:-4])
-
-
-def _no_facts(folder: Path) -> None:
-    (folder / FACTS).write_bytes(b"")
-
-
-def _gone(folder: Path) -> None:
-    for path in folder.iterdir():
-        path.unlink()
-
-
-@pytest.mark.parametrize("damage", [_torn, _no_facts, _gone])
-async def test_what_is_damaged_is_read_anew_and_saved_again(starts: Starts, damage: Callable[[Path], None]) -> None:
+async def test_what_is_damaged_is_read_anew_and_saved_again(starts: Starts) -> None:
     contents = await starts.start().contents()
     (folder,) = await starts.saved()
-    damage(folder)
+    (folder / FACTS).write_bytes(b"")
     assert await starts.start().contents() == contents
     assert len(starts.reads) == 1
     assert len(await starts.saved()) == 1
@@ -335,3 +288,48 @@ async def test_with_little_memory_answers_are_the_same(starts: Starts, limit: in
     forest = starts.start(cache_bytes=limit)
     assert as_told(await forest()) == right
     assert forest.recalling.leaf_indexes.weight <= limit
+
+
+# --- Rebuilds of the rows that recall has read -----------------------------------------------------------------------
+
+
+@pytest.mark.requirement("STORE-4", "FOREST-8")
+@pytest.mark.parametrize("strategy", [LCA, COLLAPSED, HYBRID])
+async def test_a_recall_after_a_rebuild_reads_nothing_that_was_cached_before(forest: Forest, strategy: int) -> None:
+    """The rows were damaged when they were cached; a rebuild mends the rows, and so what is recalled."""
+    world = forest.world
+    asked: dict[str, Any] = {"strategy": strategy, "include_trace": True}
+    session = await world.open()
+    await world.stage(session, world.node("Staged"))
+    right, right_there = await forest(**asked), await forest(**asked, revision=session)
+    await run(world.store, "update mirror.version set title = 'Damaged', dead = position > 'a1' where not is_archive")
+    await run(world.store, "update mirror.passage set counts = terms, tokens = 1")
+    fresh = forest.restarted()
+    assert as_told(await fresh(**asked)) != as_told(right)
+    assert as_told(await fresh(**asked, revision=session)) != as_told(right_there)
+    await world.store.rebuild(world.workspace)
+    assert as_told(await fresh(**asked)) == as_told(right)
+    assert as_told(await fresh(**asked, revision=session)) == as_told(right_there)
+
+
+@pytest.mark.requirement("STORE-4", "FOREST-8")
+async def test_a_rebuild_changes_no_answer(forest: Forest) -> None:
+    """Whatever the order is in which equal texts, old versions and branches come back into the index."""
+    world = forest.world
+    alike = [world.node(f"Note {number % 3}", content=GARDEN[number % 4]) for number in range(24)]
+    for start in range(0, len(alike), 8):
+        await world.put(*alike[start : start + 8])
+    for number in range(0, len(alike), 5):
+        alike[number] = replace(alike[number], content=GARDEN[(number + 1) % 4])
+        await world.put(alike[number], delete=[alike[number + 1]])
+    asked = [
+        {"query": query, "strategy": strategy, "top_k": 7, "include_trace": True}
+        for query in (TRACTOR, *GARDEN[:3], "Note 1")
+        for strategy in (LCA, COLLAPSED, HYBRID)
+    ]
+    before = [as_told(await forest(**fields)) for fields in asked]
+    found = [[(hit.version.entry_id, hit.score) for hit in await forest.search(fields["query"])] for fields in asked]
+    await world.store.rebuild(world.workspace)
+    assert [as_told(await forest(**fields)) for fields in asked] == before
+    again = [[(hit.version.entry_id, hit.score) for hit in await forest.search(fields["query"])] for fields in asked]
+    assert again == found

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import psycopg
 import pytest
 from integration.damage import differences
 from integration.pushes import push_files
@@ -15,9 +16,7 @@ from integration.recall.talks import (
     HYBRID,
     LCA,
     SEA,
-    TRACTOR,
     Forest,
-    Models,
     as_told,
     leaves,
 )
@@ -31,7 +30,6 @@ from memotree_storage.postgres.tree import Snapshot, State
 
 from memotree.forest.recall import recall, snapshot_cache, state_view
 from memotree.forest.recall.archive_snapshot import ArchiveSnapshot
-from memotree.forest.recall.recall import Recall
 from memotree.forest.recall.scoring.leaf_rows import LeafRows, Segment
 from memotree.forest.recall.search_corpus import SearchCorpus
 from memotree.forest.recall.snapshot_cache import SnapshotCache
@@ -169,20 +167,6 @@ async def test_leaves_are_found_while_the_index_is_rebuilt(forest: Forest) -> No
 # --- What is kept in memory ------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The archives of every read of trees."""
-    made: list[list[str]] = []
-    real = archive_trees.ordered_nodes
-
-    async def leaves_of(snapshot: Any, archive_ids: Any = None) -> Any:
-        made.append(sorted(archive_ids))
-        return await real(snapshot, archive_ids)
-
-    monkeypatch.setattr(archive_trees, "ordered_nodes", leaves_of)
-    return made
-
-
 async def test_after_a_commit_only_what_changed_is_read_again(forest: Forest, reads: list[list[str]]) -> None:
     await forest()
     await forest()
@@ -195,21 +179,6 @@ async def test_after_a_commit_only_what_changed_is_read_again(forest: Forest, re
     await forest(revision=session)
     await forest(revision=session)
     assert reads[1:] == [], "they follow from the snapshots before"
-
-
-async def test_what_a_commit_changed_is_asked_once(forest: Forest, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, real = list[tuple[str, str]](), archive_trees.changes
-
-    async def changes(conn: Any, workspace_id: str, older: str, newer: str) -> Any:
-        asked.append((older, newer))
-        return await real(conn, workspace_id, older, newer)
-
-    monkeypatch.setattr(archive_trees, "changes", changes)
-    await forest()
-    before = await forest.world.head()
-    await forest.world.put(replace(forest.ferry[1], content="Cid: The ferry sank."))
-    assert "Cid: The ferry sank." in await forest.contents()
-    assert asked == [(before, await forest.world.head())]
 
 
 async def test_a_corpus_of_all_archives_is_made_once_and_then_followed(
@@ -239,6 +208,58 @@ async def test_a_session_whose_base_was_never_asked_reads_it_once(forest: Forest
         await forest.world.stage(session, replace(forest.garden[1], content=f"Ann: I planted {word}."))
         assert f"Ann: I planted {word}." in await forest.contents(revision=session)
     assert sorted(map(str, reads)) == sorted(map(str, [[forest.world.archive.id], [forest.sea.id]]))
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """Returns the statements of this test since it was called last, except for that which ends a transaction.
+
+    The index works at the same time, and its statements are not counted.
+    """
+    sent: list[tuple[asyncio.Task[Any] | None, str]] = []
+    real = psycopg.AsyncCursor.execute
+
+    async def execute(self: Any, query: Any, *args: Any, **fields: Any) -> Any:
+        sent.append((asyncio.current_task(), " ".join(str(query).split())))
+        return await real(self, query, *args, **fields)
+
+    def since() -> list[str]:
+        found = [query for task, query in sent if task is asyncio.current_task()]
+        sent.clear()
+        return found
+
+    monkeypatch.setattr(psycopg.AsyncCursor, "execute", execute)
+    return since
+
+
+async def test_a_recall_after_a_commit_sends_six_statements_more(
+    forest: Forest, statements: Callable[[], list[str]]
+) -> None:
+    await forest()
+    for turn in ("The ferry sank.", "The ferry was raised."):
+        await forest.world.put(replace(forest.ferry[1], content=f"Cid: {turn}"))
+        statements()
+        assert f"Cid: {turn}" in await forest.contents()
+        changed = statements()
+        await forest()
+        # What changed, numbers of leaves, what is superseded, the changed nodes, their features, the shown versions.
+        assert len(changed) - len(statements()) <= 6, changed
+        assert not any(each.startswith("begin") for each in changed)
+
+
+async def test_a_recall_after_a_staged_change_sends_eight_statements_more(
+    forest: Forest, statements: Callable[[], list[str]]
+) -> None:
+    await forest()
+    session = await forest.world.open()
+    for turn in ("The ferry sank.", "The ferry was raised."):
+        await forest.world.stage(session, replace(forest.ferry[1], content=f"Cid: {turn}"))
+        statements()
+        assert f"Cid: {turn}" in await forest.contents(revision=session)
+        changed = statements()
+        await forest.contents(revision=session)
+        # Two transactions, each with the digest; what is staged, what it supersedes, the changed nodes, their texts.
+        assert len(changed) - len(statements()) <= 8, changed
 
 
 @pytest.mark.requirement("STORE-9")
@@ -281,10 +302,6 @@ async def test_the_archives_of_a_commit_are_those_of_another_one_with_its_change
         assert list(view.archives.items()) == [(archive.entry_id, archive) for archive in expected]
 
 
-def _first_blob_forged(snapshot: ArchiveSnapshot) -> ArchiveSnapshot:
-    return replace(snapshot, blobs=snapshot.blobs.with_rows([(0, np.array([b"0" * 40]))]))
-
-
 def _vectors_forged(snapshot: ArchiveSnapshot) -> ArchiveSnapshot:
     index = snapshot.leaf_index
     rows = LeafRows.plain(Segment(np.flip(index.vectors, axis=0), index.text))
@@ -292,7 +309,10 @@ def _vectors_forged(snapshot: ArchiveSnapshot) -> ArchiveSnapshot:
 
 
 @pytest.mark.requirement("STORE-4")
-@pytest.mark.parametrize("forge", [_first_blob_forged, _vectors_forged])
+@pytest.mark.parametrize(
+    "forge",
+    [lambda snapshot: replace(snapshot, blobs=snapshot.blobs.with_rows([(0, np.array([b"0" * 40]))])), _vectors_forged],
+)
 async def test_what_recall_remembers_wrongly_is_named_and_forgotten(
     forest: Forest, forge: Callable[[ArchiveSnapshot], ArchiveSnapshot]
 ) -> None:
@@ -405,32 +425,23 @@ async def test_what_is_read_of_an_archive_does_not_depend_on_the_others_that_are
 async def test_callers_at_once_read_the_trees_once(forest: Forest, reads: list[list[str]]) -> None:
     answers = await asyncio.gather(*(forest() for _ in range(8)))
     assert len(reads) == 1
-    for answer in answers:
-        answer.receipt.ClearField("moment")
-    assert len({answer.SerializeToString(deterministic=True) for answer in answers}) == 1
+    assert [as_told(answer) for answer in answers] == [as_told(answers[0])] * 8
 
 
 async def test_the_cache_is_bounded_and_does_not_change_answers(forest: Forest) -> None:
-    world = forest.world
-    small = Recall(world.store, world.limits, Models(world.store.embedder), cache_bytes=1)
-    request = pb.RecallRequest(workspace=world.workspace, query=TRACTOR, token_budget=30)
-    answers = [await small.recall(request), await forest.recalling.recall(request)]
+    small = forest.restarted(cache_bytes=1)
+    answers = [await small(token_budget=30), await forest(token_budget=30)]
     assert answers[0].receipt.answer_sha256 == answers[1].receipt.answer_sha256
     [warning] = answers[0].warnings
     assert "more than the 0 MiB that recall may cache" in warning
     assert "MEMOTREE_RECALL_CACHE_BYTES" in warning
-    answers[0].ClearField("warnings")
-    for answer in answers:
-        answer.receipt.ClearField("moment")
-    assert answers[0] == answers[1]
-    assert small.leaf_indexes.weight <= 1
+    assert as_told(answers[0]) == as_told(answers[1])
+    assert small.recalling.leaf_indexes.weight <= 1
     assert forest.recalling.leaf_indexes.weight > 0
 
 
 async def test_with_too_many_leaves_the_index_selects_archives_and_a_warning_says_so(forest: Forest) -> None:
-    world = forest.world
-    careful = Recall(world.store, world.limits, Models(world.store.embedder), scan_leaves=len(GARDEN))
-    answer = await careful.recall(pb.RecallRequest(workspace=world.workspace, query=TRACTOR))
+    answer = await forest.restarted(scan_leaves=len(GARDEN))()
     assert answer.leaves_considered == len(GARDEN)
     assert {passage.archive_name for passage in answer.passages} == {"notes"}
     assert any("index" in warning for warning in answer.warnings)
