@@ -29,12 +29,7 @@ pytestmark = pytest.mark.requirement("FOREST-12")
     ],
 )
 async def test_the_best_form_that_the_endpoint_knows_is_found_once(
-    connect: MakeModels,
-    endpoint: ModelEndpoint,
-    meter: Meter,
-    formats: list[str],
-    temperature: bool,
-    tried: list[str],
+    connect: MakeModels, endpoint: ModelEndpoint, meter: Meter, formats: list[str], temperature: bool, tried: list[str]
 ) -> None:
     endpoint.formats, endpoint.takes_temperature = tuple(formats), temperature
     models = await connect()
@@ -66,37 +61,33 @@ async def test_the_loop_answers_with_citations_or_explores(
     assert [node["hint"] for node in input_data(endpoint.chat_calls[0])["context_nodes"]] == ["common ancestor"]
     last = await models.decide("Who planted it?", [INNER], meter, must_answer=True)
     assert isinstance(last, Answer)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"action": "EXPLORE", "payload": {"node_id_to_explore": LEAF.node_id}},
-        {"action": "EXPLORE", "payload": {"node_id_to_explore": "nowhere"}},
-        {"action": "EXPLORE", "payload": {"final_answer": "no"}},
-        {"action": "DELETE", "payload": {}},
-        "no JSON",
-    ],
-)
-async def test_an_invalid_decision_is_requested_again_once_and_then_refused(
-    connect: MakeModels, endpoint: ModelEndpoint, meter: Meter, wrong: Any
-) -> None:
-    models = await connect()
-    endpoint.answer_next(wrong)
-    assert isinstance(await models.decide("Who?", [INNER, LEAF], meter), Answer)
-    assert len(endpoint.chat_calls) == 2
-    assert "cannot be used" in endpoint.chat_calls[1]["messages"][-1]["content"]
-    endpoint.answer_next(wrong, wrong)
-    with pytest.raises(UnusableAnswerError, match="agentic_loop@1"):
-        await models.decide("Who else?", [INNER, LEAF], meter)
-
-
-async def test_an_answer_cites_only_nodes_that_were_shown(
-    connect: MakeModels, endpoint: ModelEndpoint, meter: Meter
-) -> None:
     payload = {"final_answer": "Ada.", "cited_node_ids": ["made-up", LEAF.node_id, LEAF.node_id]}
     endpoint.answer_next({"action": "ANSWER", "payload": payload})
-    assert await (await connect()).decide("Who?", [LEAF], meter) == Answer("Ada.", (LEAF.node_id,))
+    assert await models.decide("Who?", [LEAF], meter) == Answer("Ada.", (LEAF.node_id,)), "cites what was shown"
+
+
+WRONG: list[Any] = [
+    {"action": "EXPLORE", "payload": {"node_id_to_explore": LEAF.node_id}},
+    {"action": "EXPLORE", "payload": {"node_id_to_explore": "nowhere"}},
+    {"action": "EXPLORE", "payload": {"final_answer": "no"}},
+    {"action": "DELETE", "payload": {}},
+    "no JSON",
+]
+
+
+async def test_an_invalid_decision_is_requested_again_once_and_then_refused(
+    connect: MakeModels, endpoint: ModelEndpoint, meter: Meter
+) -> None:
+    models = await connect()
+    for number, wrong in enumerate(WRONG):
+        calls = len(endpoint.chat_calls)
+        endpoint.answer_next(wrong)
+        assert isinstance(await models.decide(f"Who {number}?", [INNER, LEAF], meter), Answer)
+        assert len(endpoint.chat_calls) == calls + 2
+        assert "cannot be used" in endpoint.chat_calls[-1]["messages"][-1]["content"]
+        endpoint.answer_next(wrong, wrong)
+        with pytest.raises(UnusableAnswerError, match="agentic_loop@1"):
+            await models.decide(f"Who else {number}?", [INNER, LEAF], meter)
 
 
 async def test_a_decision_fails_when_the_model_does(connect: MakeModels, endpoint: ModelEndpoint, meter: Meter) -> None:

@@ -45,13 +45,6 @@ async def test_a_budget_stops_before_the_call_that_would_exceed_it(
     assert len(endpoint.chat_calls) == 5, "what was made before the stop is not paid for again"
 
 
-async def test_a_budget_of_tokens_counts_calls_in_progress(connect: MakeModels, endpoint: ModelEndpoint) -> None:
-    models = await connect()
-    with pytest.raises(BudgetExhaustedError, match="1,000 tokens"):
-        await models.embed([f"{number} {TEXT}" for number in range(40)], Meter(max_tokens=1_000))
-    assert len(endpoint.embedding_calls) == 1, "only the length of the vectors was asked for"
-
-
 async def test_unused_answers_are_deleted(
     connect: MakeModels, endpoint: ModelEndpoint, meter: Meter, database: Database
 ) -> None:

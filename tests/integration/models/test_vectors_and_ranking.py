@@ -137,6 +137,8 @@ async def test_texts_are_ranked_by_the_endpoint_and_pairs_are_kept(
     assert len(endpoint.rerank_calls) == 1
     assert endpoint.rerank_calls[0]["model"] == RERANK_MODEL
     assert await models.rerank("apple trees", [], meter) == []
+    full = await connect(rerank_url=f"{endpoint.url}/rerank")
+    assert await full.rerank("apple", ["apple"], meter) == [1.0]
 
 
 async def test_the_built_in_ranking_replaces_a_failed_one_with_a_warning(
@@ -149,10 +151,3 @@ async def test_the_built_in_ranking_replaces_a_failed_one_with_a_warning(
         near, far = await models.rerank("Who planted the apple trees?", texts, meter)
         assert near > 0.5 > far, fault
         assert len(meter.warnings) == 1, fault
-
-
-async def test_the_full_url_of_the_rerank_call_is_accepted_too(
-    connect: MakeModels, endpoint: ModelEndpoint, meter: Meter
-) -> None:
-    models = await connect(rerank_url=f"{endpoint.url}/rerank")
-    assert await models.rerank("apple", ["apple"], meter) == [1.0]

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 from endpoints import ModelEndpoint
-from integration.query.operations import operations_with_queries
-from integration.query.stage import Ask, Witness
+from integration.query.stage import Ask, Witness, operations_with_queries
 from integration.worlds import World
 from memotree_storage.model.node import Node
 

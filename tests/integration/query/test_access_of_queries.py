@@ -3,9 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-import httpx2
 import pytest
 from endpoints import CHAT_MODEL, KEY, ModelEndpoint, endpoint_in_a_thread
 from integration.http_servers import running
@@ -125,18 +123,6 @@ def test_nobody_asks_in_the_session_of_another(place: Place) -> None:
     session.discard()
 
 
-def test_a_conversation_is_known_to_its_principal_alone(place: Place) -> None:
-    place.endpoint.answer_next("A secret of the reader.")
-    place.notes("reader").query("What does the reader know?", conversation_id=TALK)
-    for name in ("writer", "admin"):
-        place.notes(name).query("What did we say?", conversation_id=TALK, tools_enabled=False)
-        assert "secret of the reader" not in place.told()
-    place.notes("reader").query("What did we say?", conversation_id=TALK)
-    assert "secret of the reader" in place.told()
-    place.client("admin").workspace("vault").query("What did we say?", conversation_id=TALK)
-    assert "What did we say" not in json.dumps(place.endpoint.chat_calls[-1]["messages"][1:-1])
-
-
 def test_a_conversation_goes_with_its_principal(place: Place) -> None:
     admin = place.client("admin")
     for has_turn in (False, False):
@@ -174,20 +160,3 @@ def test_each_call_of_the_model_has_a_record_of_whoever_asked(place: Place) -> N
     answer = place.client("reader").run_tool("query", {"query": "What is it?"}, workspace="notes")
     assert answer.success, answer.text
     assert kept() == {name: count + 1 for name, count in before.items()}
-
-
-def test_the_same_holds_over_http(place: Place) -> None:
-    def asked(name: str, path: str = "", **fields: Any) -> httpx2.Response:
-        headers = {"authorization": f"Bearer {place.keys[name]}"}
-        body = {"query": "When does the harbour close?", "workspace": "notes", **fields}
-        url = f"{place.announced.url}/api/query/with-tools{path}"
-        return httpx2.post(url, json=body, headers=headers, timeout=60)
-
-    assert asked("reader").json()["answer"].startswith("The harbour closes at nine.")
-    for path in ("", "/stream"):
-        refused = asked("stranger", path)
-        assert (refused.status_code, refused.json()["error"]["code"]) == (404, "WORKSPACE_NOT_FOUND")
-        place.endpoint.call_next(("remember", {"text": "x"}))
-        assert "ROLE_MISSING" in asked("reader", path, allowed_tools=["remember"]).text
-    unknown = httpx2.post(f"{place.announced.url}/api/query/with-tools", json={"query": "x"}, timeout=60)
-    assert unknown.status_code == 401

@@ -1,5 +1,6 @@
-"""What the model reads before it answers a question, and models that cannot answer."""
+"""What the model reads before it answers a question, models that cannot answer, streams of events, and plans."""
 
+import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -7,13 +8,12 @@ from typing import Any
 
 import pytest
 from endpoints import ModelEndpoint
-from integration.query.operations import codes, operations_with_queries, results_told
-from integration.query.stage import Ask, streamed
+from integration.query.stage import Ask, Witness, codes, operations_with_queries, results_told, streamed
 from integration.worlds import World
 from memotree_storage.model.node import Node
 from model_answers import Fault
 
-from memotree.models.function_chat import ToolsUnsupportedError
+from memotree.models.function_chat import ToolsUnsupportedError, TurnBrokenOffError
 from memotree.models.gateway import ChatMissingError
 from memotree.models.model_errors import ModelRefusedError, ModelUnavailableError, RequestTooLongError
 from memotree.models.prompts import QUERY
@@ -45,11 +45,8 @@ async def test_only_tools_that_read_and_stay_here_are_offered_without_being_name
     assert {"recall", "explore_memory_node", "history", "calculator", "date_time", "list_documents"} <= set(offered)
     assert not {"remember", "forget", "ask", "query", "plan_query", "delete_document", "scribble"} & set(offered)
     assert not any("workspace" in schema["properties"] for schema in offered.values())
-
-
-async def test_without_tools_none_is_offered(ask: Ask, endpoint: ModelEndpoint) -> None:
     await ask(options={"tools_enabled": False})
-    assert "tools" not in endpoint.chat_calls[0]
+    assert "tools" not in endpoint.chat_calls[1]
 
 
 async def test_texts_of_the_store_are_values_in_json_that_they_cannot_end(
@@ -105,21 +102,16 @@ async def test_a_model_without_tools_is_told_to_whoever_asks(ask: Ask, endpoint:
     assert (await ask(options={"tools_enabled": False})).answer
 
 
-async def test_an_endpoint_that_takes_no_temperature_gets_none(ask: Ask, endpoint: ModelEndpoint) -> None:
-    endpoint.takes_temperature = False
-    assert (await ask()).answer
-    assert (await ask()).answer
-    assert ["temperature" in call for call in endpoint.chat_calls] == [True, False, False]
-
-
-async def test_a_temperature_out_of_an_endpoints_range_is_left_out_of_that_question_alone(
-    ask: Ask, endpoint: ModelEndpoint
-) -> None:
+async def test_a_temperature_that_an_endpoint_does_not_take_is_left_out(ask: Ask, endpoint: ModelEndpoint) -> None:
     endpoint.highest_temperature = 1.0
     answer = await ask(options={"temperature": 1.5})
     assert any("does not take this temperature" in warning for warning in answer.warnings)
     assert not (await ask()).warnings
-    assert [call.get("temperature") for call in endpoint.chat_calls] == [1.5, None, 0.0]
+    endpoint.takes_temperature = False
+    assert (await ask()).answer
+    assert (await ask()).answer
+    told = [call.get("temperature") for call in endpoint.chat_calls]
+    assert told == [1.5, None, 0.0, 0.0, None, None], "out of its range in that question alone"
 
 
 async def test_an_overflow_of_the_models_context_keeps_the_calls_that_were_made(
@@ -153,18 +145,16 @@ async def test_parameters_that_an_endpoint_does_not_take_are_left_out_or_replace
         await ask()
 
 
-async def test_a_model_that_fails_at_once_fails_the_query(ask: Ask, endpoint: ModelEndpoint) -> None:
-    endpoint.fail_always(Fault.BROKEN, on="chat")
-    with pytest.raises(ModelUnavailableError):
-        await ask()
-
-
 FAULTS: list[Fault] = [Fault.BROKEN, Fault.CUT_BODY, Fault.UNAUTHORIZED, Fault.EMPTY_CHOICES, Fault.REFUSAL]
 
 
-async def test_a_model_that_fails_after_calls_leaves_them_in_the_answer(
+async def test_a_model_that_fails_at_once_fails_the_query_and_after_calls_leaves_them_in_the_answer(
     ask: Ask, endpoint: ModelEndpoint, subtests: pytest.Subtests
 ) -> None:
+    endpoint.fail_always(Fault.BROKEN, on="chat")
+    with pytest.raises(ModelUnavailableError):
+        await ask()
+    endpoint.recover()
     for fault in FAULTS:
         with subtests.test(fault=fault):
             endpoint.call_next(("calculator", {"expression": "1 + 1"}))
@@ -174,3 +164,102 @@ async def test_a_model_that_fails_after_calls_leaves_them_in_the_answer(
             assert (answer.end, codes(answer)) == (pb.QUERY_END_MODEL_FAILED, [("calculator", "", True)])
             assert answer.warnings
             endpoint.recover()
+
+
+# --- Streams ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_stream_tells_text_calls_results_and_the_answer(
+    world: World, queries: QueryOperations, endpoint: ModelEndpoint
+) -> None:
+    endpoint.call_next(("calculator", {"expression": "1 + 1"}), ("nothing", {}), text="Let me see.")
+    endpoint.answer_next("It is two.")
+    events = await streamed(queries, world)
+    kinds = [str(event.WhichOneof("event")) for event in events]
+    assert kinds == ["text"] * 3 + ["call", "result", "result"] + ["text"] * 3 + ["answer"]
+    assert "".join(event.text for event in events[:3]) == "Let me see."
+    assert "".join(event.text for event in events[6:9]) == events[-1].answer.answer == "It is two."
+    assert not events[3].call.HasField("result")
+    assert {event.result.name: event.result.called for event in events[4:6]} == {"nothing": False, "calculator": True}
+    assert [call.name for call in events[-1].answer.tool_calls] == ["calculator", "nothing"]
+    assert endpoint.chat_calls[0]["stream"] is True
+    assert events[-1].answer.usage[0].completion_tokens == 40
+
+
+async def test_a_stream_that_breaks_off_is_asked_for_again_only_if_nothing_was_told(
+    world: World, queries: QueryOperations, endpoint: ModelEndpoint
+) -> None:
+    endpoint.call_next(("calculator", {"expression": "1 + 1"}))
+    endpoint.fail_next(Fault.CUT_BODY, on="chat")
+    events = await streamed(queries, world)
+    assert events[-1].answer.end == pb.QUERY_END_ANSWERED
+    endpoint.fail_next(Fault.CUT_BODY, on="chat")
+    endpoint.answer_next("A long answer of many words that breaks off in its middle.")
+    with pytest.raises(TurnBrokenOffError):
+        await streamed(queries, world)
+
+
+async def test_the_loop_the_model_and_the_tools_stop_when_the_reader_goes(
+    world: World, queries: QueryOperations, endpoint: ModelEndpoint, witness: Witness
+) -> None:
+    request = pb.StreamQueryRequest(workspace=world.workspace, query="What is it?")
+    endpoint.call_next(("wait_long", {}))
+    events = queries.stream_query(request)
+    assert (await anext(events)).call.name == "wait_long"
+    await witness.begun.wait()
+    await events.aclose()
+    assert witness.cancelled.is_set()
+    assert len(endpoint.chat_calls) == 1
+    endpoint.hold()
+    asking = asyncio.create_task(queries.query(pb.QueryRequest(workspace=world.workspace, query="What is it?")))
+    await endpoint.arrived.wait()
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await endpoint.hung_up.wait()
+    endpoint.release()
+
+
+# --- Plans -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_plan_says_which_tools_would_be_called_and_calls_none(
+    world: World, queries: QueryOperations, endpoint: ModelEndpoint, witness: Witness
+) -> None:
+    endpoint.answer_next(
+        {
+            "strategy": "SEQUENTIAL",
+            "steps": [
+                {"tool": "recall", "parameters_json": '{"query": "bridge"}', "purpose": "Find the year."},
+                {"tool": "calculator", "parameters_json": "", "purpose": "Count the years."},
+            ],
+        }
+    )
+    plan = await queries.plan_query(pb.PlanQueryRequest(workspace=world.workspace, query="How old is it?"))
+    assert plan.strategy == pb.QUERY_STRATEGY_SEQUENTIAL
+    assert [(step.number, step.tool, step.parameters_json, step.purpose) for step in plan.steps] == [
+        (1, "recall", '{"query": "bridge"}', "Find the year."),
+        (2, "calculator", "{}", "Count the years."),
+    ]
+    assert plan.usage[0].calls == 1
+    assert witness.calls == []
+
+
+NO_PLANS: list[list[Any]] = [
+    [{"tool": "nothing", "purpose": "x"}],
+    [{"tool": "remember", "purpose": "x"}],
+    [{"tool": "recall", "parameters_json": "[]", "purpose": "x"}],
+    [{"tool": "recall", "parameters_json": "{", "purpose": "x"}],
+    [{"tool": "recall", "purpose": "x"}] * 6,
+    [],
+]
+
+
+async def test_a_plan_that_cannot_be_carried_out_is_asked_for_again(
+    world: World, queries: QueryOperations, endpoint: ModelEndpoint
+) -> None:
+    for count, steps in enumerate(NO_PLANS, 1):
+        endpoint.answer_next({"strategy": "SEQUENTIAL", "steps": steps}, {"strategy": "DIRECT", "steps": []})
+        plan = await queries.plan_query(pb.PlanQueryRequest(workspace=world.workspace, query="How old is it?"))
+        assert (plan.strategy, list(plan.steps)) == (pb.QUERY_STRATEGY_DIRECT, []), steps
+        assert len(endpoint.chat_calls) == 2 * count, steps

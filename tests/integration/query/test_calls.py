@@ -4,8 +4,7 @@ import json
 
 import pytest
 from endpoints import ModelEndpoint
-from integration.query.operations import codes, results_told
-from integration.query.stage import Ask, Witness
+from integration.query.stage import Ask, Witness, codes, results_told
 from integration.worlds import World
 from memotree_storage.model.node import Node
 
@@ -71,14 +70,16 @@ async def test_calls_that_write_run_one_after_the_other_and_only_if_they_are_nam
 
 
 async def test_a_tool_that_fails_is_told_to_the_model(ask: Ask, endpoint: ModelEndpoint) -> None:
-    endpoint.call_next(("calculator", {"expression": "1 / 0"}))
-    endpoint.answer_next("It cannot be divided.")
-    answer = await ask()
-    (call,) = answer.tool_calls
-    assert (call.called, call.result.success, answer.end) == (True, False, pb.QUERY_END_ANSWERED)
-    (told,) = results_told(endpoint)
-    assert told["success"] is False
-    assert call.result.error.message in told["quoted_data"]
+    for arguments, words in (({"expression": "1 / 0"}, ""), ({"formula": "1 + 1"}, "formula")):
+        endpoint.call_next(("calculator", arguments))
+        endpoint.answer_next("Then not.")
+        answer = await ask()
+        (call,) = answer.tool_calls
+        assert (call.called, call.result.success, answer.end) == (True, False, pb.QUERY_END_ANSWERED)
+        (told,) = results_told(endpoint)
+        assert told["success"] is False
+        assert call.result.error.message in told["quoted_data"]
+        assert words in told["quoted_data"]
 
 
 async def test_the_calls_are_made_by_whoever_asks_also_when_a_tool_asks(
@@ -147,14 +148,6 @@ async def test_a_call_that_cannot_be_made_is_answered_to_the_model_readably(
             assert function["name"].isascii()
 
 
-async def test_arguments_that_do_not_fit_the_tool_are_told_with_their_faults(ask: Ask, endpoint: ModelEndpoint) -> None:
-    endpoint.call_next(("calculator", {"formula": "1 + 1"}))
-    endpoint.answer_next("Then not.")
-    answer = await ask()
-    assert codes(answer) == [("calculator", "INVALID_ARGUMENTS", True)]
-    assert "formula" in results_told(endpoint)[0]["quoted_data"]
-
-
 async def test_the_same_call_again_is_not_made_and_the_model_has_to_answer_after_a_bound(
     ask: Ask, endpoint: ModelEndpoint, witness: Witness
 ) -> None:
@@ -181,39 +174,35 @@ async def test_a_model_that_goes_on_calling_when_it_must_answer_is_stopped(ask: 
     assert len(endpoint.chat_calls) == 4
 
 
-async def test_reading_again_after_a_change_is_no_repetition(ask: Ask, endpoint: ModelEndpoint) -> None:
-    for name, arguments in (("meet", {"number": 1}), ("scribble", {"number": 1}), ("meet", {"number": 1})):
-        endpoint.call_next((name, arguments), *([("meet", {"number": 2})] if name == "meet" else []))
-    endpoint.answer_next("Done.")
-    answer = await ask(options={"allowed_tools": ["meet", "scribble"]})
-    assert [code for _, code, _ in codes(answer)] == [""] * 5
+NUMBERED = [("meet", {"number": 1}), ("meet", {"number": 2})]
+AGAIN: list[tuple[str, list[list[tuple[str, object]]], list[str]]] = [
+    ("reading after a change", [NUMBERED, [("scribble", {"number": 1})], NUMBERED], [""] * 5),
+    (
+        "the same change, whatever was changed between",
+        [[("scribble", {"number": number})] for number in (1, 1, 2, 1)],
+        ["", "REPEATED_CALL", "", "REPEATED_CALL"],
+    ),
+    (
+        "a call that only has to be sent again",
+        [[("try_twice", {})]] * 3,
+        ["TOO_MANY_TOOL_CALLS", "", "REPEATED_CALL"],
+    ),
+    (
+        "a change whose result is too large, which was made",
+        [[("write_much", {})]] * 2,
+        ["TOOL_RESULT_TOO_LARGE", "REPEATED_CALL"],
+    ),
+]
 
 
-async def test_the_same_change_again_is_not_made_whatever_was_changed_between(
+async def test_a_call_is_made_again_only_if_it_may_give_something_new(
     ask: Ask, endpoint: ModelEndpoint, witness: Witness
 ) -> None:
-    for number in (1, 1, 2, 1):
-        endpoint.call_next(("scribble", {"number": number}))
-    endpoint.answer_next("Done.")
-    answer = await ask(options={"allowed_tools": ["scribble"]})
-    assert [code for _, code, _ in codes(answer)] == ["", "REPEATED_CALL", "", "REPEATED_CALL"]
-    assert [name for name, *_ in witness.calls] == ["scribble"] * 2
-
-
-async def test_a_call_that_only_has_to_be_sent_again_is_no_repetition(ask: Ask, endpoint: ModelEndpoint) -> None:
-    for _ in range(3):
-        endpoint.call_next(("try_twice", {}))
-    endpoint.answer_next("Done.")
-    answer = await ask(options={"allowed_tools": ["try_twice"]})
-    assert [code for _, code, _ in codes(answer)] == ["TOO_MANY_TOOL_CALLS", "", "REPEATED_CALL"]
-
-
-async def test_a_change_whose_result_is_too_large_was_made_and_is_not_made_again(
-    ask: Ask, endpoint: ModelEndpoint, witness: Witness
-) -> None:
-    for _ in range(2):
-        endpoint.call_next(("write_much", {}))
-    endpoint.answer_next("Done.")
-    answer = await ask(options={"allowed_tools": ["write_much"]})
-    assert [code for _, code, _ in codes(answer)] == ["TOOL_RESULT_TOO_LARGE", "REPEATED_CALL"]
-    assert witness.tries == 1
+    for what, turns, expected in AGAIN:
+        witness.calls.clear()
+        for calls in turns:
+            endpoint.call_next(*calls)
+        endpoint.answer_next("Done.")
+        answer = await ask(options={"allowed_tools": ["meet", "scribble", "try_twice", "write_much"]})
+        assert [code for _, code, _ in codes(answer)] == expected, what
+        assert len(witness.calls) == len(expected) - expected.count("REPEATED_CALL"), what

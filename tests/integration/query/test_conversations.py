@@ -53,16 +53,26 @@ async def test_a_conversation_has_its_earlier_turns_and_no_results_of_tools(ask:
     assert turns_told(endpoint) == []
 
 
-async def test_a_conversation_belongs_to_its_principal(ask: Ask, endpoint: ModelEndpoint, world: World) -> None:
+async def put_principals(world: World, *names: str) -> None:
     async with world.store.database.transaction() as conn:
-        for name in ("ada", "bob"):
+        for name in names:
             await access.put_principal(conn, name, "")
+
+
+async def test_a_conversation_belongs_to_its_principal_and_workspace(
+    ask: Ask, queries: QueryOperations, endpoint: ModelEndpoint, world: World
+) -> None:
+    await put_principals(world, "ada", "bob")
     for name in ("ada", "bob", "ada"):
         endpoint.answer_next(f"A secret of {name}.")
         with acting_as(Principal(name)):
             await ask(f"What does {name} know?", conversation_id="talk")
         expected = ["What does ada know?", "A secret of ada."] if len(endpoint.chat_calls) == 3 else []
         assert turns_told(endpoint) == expected
+    other = await World.create(world.store, world.pages, world.limits, "elsewhere")
+    with acting_as(Principal("ada")):
+        await queries.query(pb.QueryRequest(workspace=other.workspace, query="And here?", conversation_id="talk"))
+    assert turns_told(endpoint) == []
 
 
 async def test_a_conversation_is_bounded(ask: Ask, endpoint: ModelEndpoint, world: World) -> None:
@@ -122,36 +132,6 @@ async def answering(ask: Ask, endpoint: ModelEndpoint) -> AsyncIterator[None]:
     assert any("does not keep this turn" in warning for warning in answer.warnings)
 
 
-async def test_an_answer_to_a_principal_that_was_deleted_meanwhile_is_not_kept(
-    ask: Ask, endpoint: ModelEndpoint, world: World
-) -> None:
-    async with world.store.database.transaction() as conn:
-        await access.put_principal(conn, "ada", "")
-    async with answering(ask, endpoint):
-        async with world.store.database.transaction() as conn:
-            await access.delete_principal(conn, "ada")
-        async with world.store.database.transaction() as conn:
-            await access.put_principal(conn, "ada", "")  # somebody else
-    with acting_as(Principal("ada")):
-        await ask("What did I say?", conversation_id="talk")
-    assert turns_told(endpoint) == []
-
-
-async def test_an_answer_from_a_workspace_that_was_deleted_meanwhile_is_not_kept(
-    ask: Ask, endpoint: ModelEndpoint, world: World
-) -> None:
-    async with world.store.database.transaction() as conn:
-        await access.put_principal(conn, "ada", "")
-    async with answering(ask, endpoint):
-        async with world.store.database.connection() as conn:
-            name = (await registry.find_workspace(conn, world.workspace)).name
-        request = workspace_service_pb2.DeleteWorkspaceRequest(workspace=name, confirm_name=name)
-        await WorkspaceOperations(world.store, world.pages, world.limits).delete_workspace(request)
-    async with world.store.database.connection() as conn:
-        cursor = await conn.execute("select count(*) from work.conversation_turn")
-        assert await cursor.fetchone() == (0,)
-
-
 def named(world: World, name: str) -> dict[str, str]:
     """The fields of a request about a conversation."""
     return {"workspace": world.workspace, "conversation_id": name}
@@ -160,8 +140,7 @@ def named(world: World, name: str) -> dict[str, str]:
 async def test_conversations_are_listed_read_and_deleted_by_their_principal_alone(
     ask: Ask, queries: QueryOperations, endpoint: ModelEndpoint, world: World
 ) -> None:
-    async with world.store.database.transaction() as conn:
-        await access.put_principal(conn, "ada", "")
+    await put_principals(world, "ada")
     listing = pb.ListConversationsRequest(workspace=world.workspace)
     with acting_as(Principal("ada")):
         for name in ("first", "second", "first"):
@@ -190,16 +169,24 @@ async def test_conversations_are_listed_read_and_deleted_by_their_principal_alon
             await queries.delete_conversation(pb.DeleteConversationRequest(**named(world, "first")))
 
 
-async def test_an_answer_in_a_conversation_that_was_deleted_meanwhile_is_not_kept(
-    ask: Ask, queries: QueryOperations, endpoint: ModelEndpoint, world: World
+@pytest.mark.parametrize("gone", ["principal", "workspace", "conversation"])
+async def test_an_answer_is_not_kept_if_what_it_belongs_to_was_deleted_meanwhile(
+    ask: Ask, queries: QueryOperations, endpoint: ModelEndpoint, world: World, gone: str
 ) -> None:
-    async with world.store.database.transaction() as conn:
-        await access.put_principal(conn, "ada", "")
+    await put_principals(world, "ada")
     with acting_as(Principal("ada")):
         await ask("What goes?", conversation_id="talk")
-    async with answering(ask, endpoint):
-        with acting_as(Principal("ada")):
-            await queries.delete_conversation(pb.DeleteConversationRequest(**named(world, "talk")))
-    with acting_as(Principal("ada")):
-        listing = pb.ListConversationsRequest(workspace=world.workspace)
-        assert not (await queries.list_conversations(listing)).conversations
+    async with answering(ask, endpoint), world.store.database.transaction() as conn:
+        if gone == "principal":
+            await access.delete_principal(conn, "ada")
+            await access.put_principal(conn, "ada", "")  # somebody else
+        elif gone == "workspace":
+            name = (await registry.find_workspace(conn, world.workspace)).name
+            request = workspace_service_pb2.DeleteWorkspaceRequest(workspace=name, confirm_name=name)
+            await WorkspaceOperations(world.store, world.pages, world.limits).delete_workspace(request)
+        else:
+            with acting_as(Principal("ada")):
+                await queries.delete_conversation(pb.DeleteConversationRequest(**named(world, "talk")))
+    async with world.store.database.connection() as conn:
+        cursor = await conn.execute("select count(*) from work.conversation_turn")
+        assert await cursor.fetchone() == (0,)

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 from endpoints import ModelEndpoint
-from integration.query.operations import codes, results_told
-from integration.query.stage import Ask, Witness
+from integration.query.stage import Ask, Witness, codes, results_told
 from integration.worlds import World
 from memotree_storage.errors import InvalidInputError
 from model_answers import Fault
@@ -94,16 +93,15 @@ async def test_the_time_limit_ends_a_question_whose_model_does_not_answer(ask: A
     assert (answer.end, answer.answer, list(answer.tool_calls)) == (pb.QUERY_END_TIME_LIMIT, "", [])
 
 
-async def test_a_tool_that_works_when_the_time_is_over_is_ended_and_has_a_result_that_says_so(
-    world: World, queries: QueryOperations, endpoint: ModelEndpoint, witness: Witness
-) -> None:
-    limits = limits_of(pb.QueryOptions())
-    offered = await offered_tools(queries._catalogue, limits, world.workspace, "")
-    events: list[pb.StreamQueryResponse] = []
-    calls = Calls(queries._catalogue, offered, limits.calls)
+async def ended_late(
+    world: World, queries: QueryOperations, witness: Witness, options: pb.QueryOptions
+) -> tuple[Calls, list[pb.StreamQueryResponse]]:
+    """The calls of a question whose time is over when a tool works, and the events."""
+    limits, events = limits_of(options), list[pb.StreamQueryResponse]()
+    calls = Calls(
+        queries._catalogue, await offered_tools(queries._catalogue, limits, world.workspace, ""), limits.calls
+    )
     loop = QueryLoop(queries._models.functions, calls, limits, Meter(), events.append)
-    endpoint.call_next(("calculator", {"expression": "1 + 1"}))
-    endpoint.call_next(("wait_long", {}))
     running = asyncio.create_task(loop.run(first_messages("What is it?", RecallResponse())))
     await witness.begun.wait()
     running.cancel()
@@ -112,6 +110,15 @@ async def test_a_tool_that_works_when_the_time_is_over_is_ended_and_has_a_result
     assert witness.cancelled.is_set()
     loop.end_late()
     assert loop.end == pb.QUERY_END_TIME_LIMIT
+    return calls, events
+
+
+async def test_a_tool_that_works_when_the_time_is_over_is_ended_and_has_a_result_that_says_so(
+    world: World, queries: QueryOperations, endpoint: ModelEndpoint, witness: Witness
+) -> None:
+    endpoint.call_next(("calculator", {"expression": "1 + 1"}))
+    endpoint.call_next(("wait_long", {}))
+    _, events = await ended_late(world, queries, witness, pb.QueryOptions())
     told = [(event.result.name, event.result.result.error.code) for event in events if event.HasField("result")]
     assert told == [("calculator", ""), ("wait_long", "QUERY_TIME_LIMIT")]
 
@@ -119,17 +126,9 @@ async def test_a_tool_that_works_when_the_time_is_over_is_ended_and_has_a_result
 async def test_calls_that_were_not_begun_when_the_time_was_over_were_not_called(
     world: World, queries: QueryOperations, endpoint: ModelEndpoint, witness: Witness
 ) -> None:
-    limits = limits_of(pb.QueryOptions(allowed_tools=["write_long", "scribble"]))
-    offered = await offered_tools(queries._catalogue, limits, world.workspace, "")
-    calls = Calls(queries._catalogue, offered, limits.calls)
-    loop = QueryLoop(queries._models.functions, calls, limits, Meter())
     endpoint.call_next(("write_long", {}), ("scribble", {"number": 1}))
-    running = asyncio.create_task(loop.run(first_messages("What is it?", RecallResponse())))
-    await witness.begun.wait()
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    loop.end_late()
+    allowed = pb.QueryOptions(allowed_tools=["write_long", "scribble"])
+    calls, _ = await ended_late(world, queries, witness, allowed)
     told = [(call.called, call.to_wire().result.error.message) for call in calls.made]
     assert [called for called, _ in told] == [True, False]
     assert "the call was ended" in told[0][1]
