@@ -43,13 +43,18 @@ def subjects(workspace: Workspace) -> list[str]:
 # --- Items ---
 
 
-def test_an_item_is_got_as_it_was_put(store: MemoTreeStore) -> None:
+def test_an_item_is_got_as_it_was_put_and_replaced_as_a_whole(store: MemoTreeStore) -> None:
     assert store.get(ADA, "drink") is None
     store.put(ADA, "drink", {"text": "Ada prefers tea.", "score": 3})
-    item = store.get(ADA, "drink")
-    assert item is not None
-    assert (item.namespace, item.key, item.value) == (ADA, "drink", {"text": "Ada prefers tea.", "score": 3})
-    assert item.created_at <= item.updated_at
+    first = store.get(ADA, "drink")
+    assert first is not None
+    assert (first.namespace, first.key, first.value) == (ADA, "drink", {"text": "Ada prefers tea.", "score": 3})
+    assert first.created_at <= first.updated_at
+    store.put(ADA, "drink", {"a": 3})
+    second = store.get(ADA, "drink")
+    assert second is not None
+    assert (second.value, second.created_at) == ({"a": 3}, first.created_at)
+    assert second.updated_at > first.updated_at
 
 
 VALUES: list[dict[str, Any]] = [
@@ -74,37 +79,17 @@ def test_a_value_of_any_shape_comes_back(store: MemoTreeStore) -> None:
     assert [(item.namespace, item.key) for item in store.search(ODD[:1])] == [(ODD, key) for key in keys]
 
 
-def test_a_put_replaces_the_whole_value_and_keeps_when_it_was_created(store: MemoTreeStore) -> None:
-    store.put(ADA, "k", {"a": 1, "b": 2})
-    first = store.get(ADA, "k")
-    store.put(ADA, "k", {"a": 3})
-    second = store.get(ADA, "k")
-    assert first is not None
-    assert second is not None
-    assert second.value == {"a": 3}
-    assert second.created_at == first.created_at
-    assert second.updated_at > first.updated_at
-
-
-def test_a_key_can_be_deleted_and_put_again_any_number_of_times(store: MemoTreeStore, workspace: Workspace) -> None:
-    store.delete(ADA, "k")
-    for number in range(3):
-        store.put(ADA, "k", {"n": number})
-        store.delete(ADA, "k")
-        assert store.get(ADA, "k") is None
-    store.put(ADA, "k", {"n": "last"})
-    assert value(MemoTreeStore(workspace), ADA, "k") == {"n": "last"}
-
-
-def test_two_processes_see_and_replace_each_others_items(store: MemoTreeStore, workspace: Workspace) -> None:
+def test_a_key_can_be_deleted_and_put_again_also_by_another_process(store: MemoTreeStore, workspace: Workspace) -> None:
     other = MemoTreeStore(workspace)
+    store.delete(ADA, "k")
     store.put(ADA, "k", {"n": 1})
     other.put(ADA, "k", {"n": 2})
     other.delete(ADA, "k")
+    assert store.get(ADA, "k") is None
     store.put(ADA, "k", {"n": 3})
     assert value(other, ADA, "k") == {"n": 3}
-    other.delete(ADA, "k")
-    assert value(store, ADA, "k") is None
+    store.delete(ADA, "k")
+    assert value(other, ADA, "k") is None
 
 
 def test_the_same_key_is_another_item_in_another_namespace(store: MemoTreeStore) -> None:
@@ -115,22 +100,16 @@ def test_the_same_key_is_another_item_in_another_namespace(store: MemoTreeStore)
     ]
 
 
-def test_a_namespace_that_langgraph_refuses_is_refused(store: MemoTreeStore) -> None:
+def test_what_cannot_be_stored_is_refused(store: MemoTreeStore, workspace: Workspace) -> None:
     for namespace in [(), ("a.b",), ("a", ""), ("langgraph", "a"), ("a", 1)]:
         with pytest.raises(InvalidNamespaceError):
             store.put(namespace, "k", {"n": 1})  # type: ignore[arg-type] # on purpose
-
-
-def test_a_value_that_json_cannot_hold_is_refused(store: MemoTreeStore, workspace: Workspace) -> None:
     with pytest.raises(TypeError):
         store.put(ADA, "k", {"n": object()})
-    assert subjects(workspace) == []
-
-
-def test_a_time_to_live_is_refused(store: MemoTreeStore) -> None:
     assert not store.supports_ttl
     with pytest.raises(NotImplementedError):
         store.put(ADA, "k", {"n": 1}, ttl=5)
+    assert subjects(workspace) == []
 
 
 def test_a_workspace_that_does_not_exist_is_an_error(address: str) -> None:
@@ -265,18 +244,16 @@ def test_a_filter_with_a_query_ranks_what_passes_and_leaves_nothing_out_that_doe
     assert people.search(("users",), query="tea", filter={"n": 0}, limit=1)[0].namespace == ADA
 
 
-def test_an_item_that_is_not_indexed_is_not_found_by_text(store: MemoTreeStore) -> None:
+def test_a_search_finds_what_was_put_last_and_is_indexed(store: MemoTreeStore, workspace: Workspace) -> None:
     store.put(ADA, "secret", {"text": "The code is walrus."}, index=False)
-    store.put(ADA, "open", {"text": "The animal is a walrus."})
-    assert [item.key for item in store.search(ADA, query="walrus")] == ["open"]
-    assert [item.key for item in store.search(ADA)] == ["secret", "open"]
-
-
-def test_a_search_finds_what_was_put_last_and_not_what_it_replaced(store: MemoTreeStore) -> None:
-    store.put(ADA, "pet", {"text": "The pet of Ada is a hamster."})
-    store.put(ADA, "pet", {"text": "The pet of Ada is a parrot."})
+    store.put(ADA, "zebra", {"text": "The pet of Ada is a hamster."})
+    assert [item.key for item in store.search(ADA, query="walrus")] == ["zebra"]
+    assert list(workspace.search("zebra")) == [], "the records of the store are no words"
+    assert [hit.node.title for hit in workspace.search("hamster")] == ["The pet of Ada is a hamster."]
+    store.put(ADA, "zebra", {"text": "The pet of Ada is a parrot."})
     assert [item.value["text"] for item in store.search(ADA, query="parrot")] == ["The pet of Ada is a parrot."]
-    store.delete(ADA, "pet")
+    assert [item.key for item in store.search(ADA)] == ["secret", "zebra"]
+    store.delete(ADA, "zebra")
     assert store.search(ADA, query="parrot") == []
 
 
@@ -297,16 +274,13 @@ def test_namespaces_are_listed_by_prefix_suffix_wildcard_depth_and_page(store: M
     assert store.list_namespaces(prefix=("nothing",)) == []
     found = store.batch([ListNamespacesOp((MatchCondition("prefix", ("a", "b")), MatchCondition("suffix", ("e",))))])
     assert found == [[("a", "b", "d", "e")]]
+    store.delete(("b2",), "k")
+    assert store.list_namespaces() == every[:-1], "without those that have no items"
 
 
-def test_a_namespace_without_items_is_not_listed(store: MemoTreeStore) -> None:
-    store.put(("a", "b"), "k", {"n": 1})
-    store.put(("c",), "k", {"n": 1})
-    store.delete(("a", "b"), "k")
-    assert store.list_namespaces() == [("c",)]
-
-
-def test_the_empty_namespace_is_the_root_of_all_as_in_the_store_of_langgraph(store: MemoTreeStore) -> None:
+def test_the_empty_namespace_is_the_root_of_all_as_in_the_store_of_langgraph(
+    store: MemoTreeStore, workspace: Workspace
+) -> None:
     for each in (store, InMemoryStore()):
         each.batch([PutOp((), "k", {"text": "At the root."}), PutOp(ADA, "drink", {"text": "Tea."})])
         got, named, found = each.batch([GetOp((), "k"), ListNamespacesOp(), SearchOp(())])
@@ -315,11 +289,7 @@ def test_the_empty_namespace_is_the_root_of_all_as_in_the_store_of_langgraph(sto
         assert {(item.namespace, item.key) for item in found} == {((), "k"), (ADA, "drink")}
         each.batch([PutOp((), "k", None)])
         assert each.batch([GetOp((), "k")]) == [None]
-
-
-def test_the_message_of_an_item_at_the_root_names_its_key(store: MemoTreeStore, workspace: Workspace) -> None:
-    store.batch([PutOp((), "k", {"text": "At the root."})])
-    assert subjects(workspace)[0] == "Put k"
+    assert subjects(workspace)[0] == "Delete k", "the key alone names it"
 
 
 # --- Several writers ---
@@ -356,16 +326,23 @@ def test_a_namespace_that_a_person_deleted_is_made_again(store: MemoTreeStore, w
 # --- With an event loop ---
 
 
-async def test_the_asynchronous_store_keeps_the_same_promises(async_store: AsyncMemoTreeStore) -> None:
+async def test_the_asynchronous_store_keeps_the_same_promises_also_from_another_thread(
+    async_store: AsyncMemoTreeStore, store: MemoTreeStore
+) -> None:
+    await store.aput(ADA, "blocking", {"n": 1})
+    assert (found := await store.aget(ADA, "blocking")) is not None
+    assert found.value == {"n": 1}
+    await store.adelete(ADA, "blocking")
     await async_store.aput(ADA, "drink", {"text": "Ada prefers tea."})
     await async_store.aput(ADA, "drink", {"text": "Ada prefers coffee."})
-    found = await async_store.aget(ADA, "drink")
-    assert found is not None
+    assert (found := await async_store.aget(ADA, "drink")) is not None
     assert found.value == {"text": "Ada prefers coffee."}
     assert [item.key for item in await async_store.asearch(("users",), query="coffee")] == ["drink"]
     assert await async_store.alist_namespaces() == [ADA]
     await async_store.adelete(ADA, "drink")
     assert await async_store.aget(ADA, "drink") is None
+    await asyncio.to_thread(async_store.put, ADA, "k", {"n": 1})
+    assert await asyncio.to_thread(async_store.get, ADA, "k") == await async_store.aget(ADA, "k")
 
 
 async def test_puts_at_the_same_time_are_one_commit(async_store: AsyncMemoTreeStore, workspace: Workspace) -> None:
@@ -373,18 +350,6 @@ async def test_puts_at_the_same_time_are_one_commit(async_store: AsyncMemoTreeSt
     items = await asyncio.gather(*(async_store.aget(ADA, f"k{number}") for number in range(50)))
     assert [item.value for item in items if item] == [{"n": number} for number in range(50)]
     assert subjects(workspace) == ["Put 50 items: users.ada"]
-
-
-async def test_the_asynchronous_store_can_be_called_from_another_thread(async_store: AsyncMemoTreeStore) -> None:
-    await asyncio.to_thread(async_store.put, ADA, "k", {"n": 1})
-    assert await asyncio.to_thread(async_store.get, ADA, "k") == await async_store.aget(ADA, "k")
-
-
-async def test_the_blocking_store_has_asynchronous_methods_too(store: MemoTreeStore) -> None:
-    await store.aput(ADA, "k", {"n": 1})
-    found = await store.aget(ADA, "k")
-    assert found is not None
-    assert found.value == {"n": 1}
 
 
 # --- What people see ---
@@ -404,9 +369,3 @@ def test_an_item_is_a_note_that_people_read_and_can_change(store: MemoTreeStore,
         session.commit("Correct what Ada drinks")
     assert value(store, ADA, "drink") == {"text": "Ada prefers cocoa.", "score": 3}
     assert subjects(workspace) == ["Correct what Ada drinks", "Put users.ada: drink"]
-
-
-def test_the_records_of_the_store_are_no_words_that_a_search_finds(store: MemoTreeStore, workspace: Workspace) -> None:
-    store.put(ADA, "walrus", {"text": "Ada prefers tea."})
-    assert [hit.node.title for hit in workspace.search("tea")] == ["Ada prefers tea."]
-    assert list(workspace.search("walrus")) == []

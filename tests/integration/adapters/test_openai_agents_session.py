@@ -33,16 +33,17 @@ async def session(async_workspace: AsyncWorkspace) -> MemoTreeSession:
     return MemoTreeSession("ada/2026-11-22", async_workspace)
 
 
-async def test_it_is_a_session_of_the_sdk(session: MemoTreeSession) -> None:
+async def test_a_new_or_cleared_conversation_is_empty(session: MemoTreeSession) -> None:
     assert isinstance(session, Session)
-
-
-async def test_a_new_conversation_is_empty(session: MemoTreeSession) -> None:
     await session.add_items([])
     await session.clear_session()
-    assert await session.get_items() == []
-    assert await session.get_items(limit=3) == []
+    assert await session.get_items() == await session.get_items(limit=3) == []
     assert await session.pop_item() is None
+    await session.add_items([user("1"), user("2")])
+    await session.clear_session()
+    assert await session.get_items() == []
+    await session.add_items([user("3")])
+    assert await session.get_items() == [user("3")]
 
 
 async def test_items_of_any_kind_come_back_in_order(session: MemoTreeSession, async_workspace: AsyncWorkspace) -> None:
@@ -71,31 +72,18 @@ async def test_the_newest_item_is_taken_back_first(session: MemoTreeSession) -> 
     assert [await session.pop_item() for _ in range(3)] == [user("3"), user("1"), None]
 
 
-async def test_two_that_take_back_at_the_same_time_get_two_items(
-    session: MemoTreeSession, async_workspace: AsyncWorkspace
+async def test_what_several_add_and_take_back_at_the_same_time_is_kept_or_taken_once(
+    async_workspace: AsyncWorkspace,
 ) -> None:
-    await session.add_items([user("1"), user("2"), user("3")])
-    other = MemoTreeSession("ada/2026-11-22", async_workspace)
-    taken: Any = await asyncio.gather(session.pop_item(), other.pop_item())
-    assert {item["content"] for item in taken} == {"2", "3"}
-    assert await session.get_items() == [user("1")]
-
-
-async def test_a_cleared_conversation_goes_on(session: MemoTreeSession) -> None:
-    await session.add_items([user("1"), user("2")])
-    await session.clear_session()
-    assert await session.get_items() == []
-    await session.add_items([user("3")])
-    assert await session.get_items() == [user("3")]
-
-
-async def test_what_several_add_at_the_same_time_is_all_kept_each_in_its_order(async_workspace: AsyncWorkspace) -> None:
     writers = [MemoTreeSession("busy", async_workspace) for _ in range(4)]
     await asyncio.gather(*(each.add_items([user(f"{n}a"), user(f"{n}b")]) for n, each in enumerate(writers)))
     said: Any = await writers[0].get_items()
     texts = [item["content"] for item in said]
     assert sorted(texts) == sorted(f"{n}{letter}" for n in range(4) for letter in "ab")
     assert all(texts.index(f"{n}a") < texts.index(f"{n}b") for n in range(4))
+    taken: Any = await asyncio.gather(*(each.pop_item() for each in writers[:2]))
+    assert {item["content"] for item in taken} == set(texts[-2:])
+    assert await writers[0].get_items() == said[:-2]
 
 
 async def test_people_read_the_conversation_in_git(session: MemoTreeSession, workspace: Workspace) -> None:
