@@ -1,9 +1,19 @@
 """Processes that a test runs and watches."""
 
 import asyncio
+import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-DEADLINE = 30.0
+DEADLINE = 60.0
+
+
+async def until(condition: Callable[[], object], what: str) -> None:
+    """Poll a condition until it holds; a missed deadline fails the test with the sentence given."""
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain until {what}"
+        await asyncio.sleep(0.005)
 
 
 def alive(pid: int) -> bool:
@@ -28,6 +38,9 @@ class Program:
         if self.process.returncode is None:
             self.process.kill()
         await self.process.wait()
+
+
+Run = Callable[..., Awaitable[Program]]
 
 
 def read(path: Path | str) -> str:

@@ -3,29 +3,28 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from integration.embedded.programs import Program, alive
+from integration.embedded.engines import Running, run_engine
+from integration.embedded.programs import Run, alive, until
 from memotree_storage.conformance.vector_index import DIMENSIONS, entries, point, unit
 from memotree_storage.embedded.lock import DataFolderInUseError
-from memotree_storage.embedded.qdrant import EmbeddedQdrant, QdrantEndpoint
+from memotree_storage.embedded.qdrant import EmbeddedQdrant
 from memotree_storage.errors import UnavailableError
 from memotree_storage.ports import IndexQuery, IndexUnavailableError, LineSpan, TermVector
 from memotree_storage.qdrant.client import IndexMissingError, IndexRefusedError, connect
 from memotree_storage.qdrant.index import ALIAS, IndexShapeError, QdrantIndex
-from qdrant_client import AsyncQdrantClient, models
 from qdrant_client import grpc as wire
+from qdrant_client import models
 
 pytestmark = pytest.mark.requirement("STORE-6")
 
-Until = Callable[[Callable[[], object], str], Awaitable[None]]
-Run = Callable[..., Awaitable[Program]]
 
 SERVE = """
 import asyncio, sys
@@ -40,33 +39,7 @@ asyncio.run(main())
 """
 
 
-@dataclass
-class Running:
-    engine: EmbeddedQdrant
-    endpoint: QdrantEndpoint
-    client: AsyncQdrantClient
-    index: QdrantIndex
-
-    async def kill(self) -> None:
-        """Kill the engine and return when it runs again."""
-        back = asyncio.Event()
-        self.engine.supervisor.on_restart(back.set)
-        assert self.engine.supervisor.pid is not None
-        os.kill(self.engine.supervisor.pid, signal.SIGKILL)
-        await asyncio.wait_for(back.wait(), 60)
-
-
-@asynccontextmanager
-async def run_engine(folder: Path) -> AsyncIterator[Running]:
-    engine = EmbeddedQdrant(folder)
-    async with AsyncExitStack() as cleanup:
-        endpoint = await engine.start()
-        cleanup.push_async_callback(engine.stop)
-        client = connect(endpoint.url, endpoint.api_key, timeout=10)
-        cleanup.push_async_callback(client.close)
-        index = QdrantIndex(client, model="test", dimensions=DIMENSIONS, flush=engine.flush)
-        await index.prepare()
-        yield Running(engine, endpoint, client, index)
+NAMED = {"summary": models.VectorParams(size=4, distance=models.Distance.COSINE)}
 
 
 async def test_a_proxy_of_the_environment_is_not_asked_for_this_machine(
@@ -161,8 +134,13 @@ async def test_an_unknown_part_of_a_filter_is_refused_and_not_ignored(shared: Ru
 
 
 async def test_an_unsupported_option_is_refused(shared: Running) -> None:
-    points = shared.client.grpc_points
-    collections = shared.client.grpc_collections
+    points, collections = shared.client.grpc_points, shared.client.grpc_collections
+    params = wire.VectorParamsMap(map={"a": wire.VectorParams(size=4, distance=wire.Cosine)})
+    quantised = wire.CreateCollection(
+        collection_name="quantised",
+        vectors_config=wire.VectorsConfig(params_map=params),
+        quantization_config=wire.QuantizationConfig(scalar=wire.ScalarQuantization()),
+    )
     for call in (
         points.Query(nearest_any(prefetch=[wire.PrefetchQuery()])),
         points.Query(nearest_any(params=wire.SearchParams(indexed_only=True))),
@@ -172,15 +150,7 @@ async def test_an_unsupported_option_is_refused(shared: Running) -> None:
         points.Recommend(wire.RecommendPoints(collection_name=ALIAS)),
         points.ClearPayload(wire.ClearPayloadPoints(collection_name=ALIAS)),
         collections.Update(wire.UpdateCollection(collection_name=ALIAS)),
-        collections.Create(
-            wire.CreateCollection(
-                collection_name="quantised",
-                vectors_config=wire.VectorsConfig(
-                    params_map=wire.VectorParamsMap(map={"a": wire.VectorParams(size=4, distance=wire.Cosine)})
-                ),
-                quantization_config=wire.QuantizationConfig(scalar=wire.ScalarQuantization()),
-            )
-        ),
+        collections.Create(quantised),
     ):
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call
@@ -190,38 +160,22 @@ async def test_an_unsupported_option_is_refused(shared: Running) -> None:
 async def test_bad_requests_are_distinguished_from_internal_errors(shared: Running) -> None:
     points = shared.client.grpc_points
     short = wire.VectorInput(dense=wire.DenseVector(data=[1.0]))
+    vectors = wire.NamedVectors(vectors={"summary": wire.Vector(dense=wire.DenseVector(data=[1.0]))})
+    odd = wire.PointStruct(id=wire.PointId(num=1), vectors=wire.Vectors(vectors=vectors))
     for call in (
         points.Query(wire.QueryPoints(collection_name=ALIAS, using="summary", query=wire.Query(nearest=short))),
         points.Query(wire.QueryPoints(collection_name=ALIAS, using="unknown", query=wire.Query(nearest=short))),
         points.Get(wire.GetPoints(collection_name=ALIAS, ids=[wire.PointId(uuid="no uuid")])),
         points.Get(wire.GetPoints(collection_name=ALIAS, ids=[wire.PointId()])),
-        points.Upsert(
-            wire.UpsertPoints(
-                collection_name=ALIAS,
-                points=[
-                    wire.PointStruct(
-                        id=wire.PointId(num=1),
-                        vectors=wire.Vectors(
-                            vectors=wire.NamedVectors(
-                                vectors={"summary": wire.Vector(dense=wire.DenseVector(data=[1.0]))}
-                            )
-                        ),
-                    )
-                ],
-            )
-        ),
+        points.Upsert(wire.UpsertPoints(collection_name=ALIAS, points=[odd])),
     ):
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT, caught.value.details()
-
-
-@pytest.mark.parametrize("name", ["../outside", "a/b", "", ".hidden", "x" * 300, "nul\0"])
-async def test_a_collection_name_cannot_be_a_path(shared: Running, name: str) -> None:
-    named = {"summary": models.VectorParams(size=4, distance=models.Distance.COSINE)}
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await shared.client.create_collection(name, vectors_config=named)
-    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    for path in ("../outside", "a/b", "", ".hidden", "x" * 300, "nul\0"):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await shared.client.create_collection(path, vectors_config=NAMED)
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_calls_without_the_key_are_refused(shared: Running) -> None:
@@ -240,10 +194,9 @@ async def test_calls_without_the_key_are_refused(shared: Running) -> None:
 
 async def test_collections_and_aliases_survive_restarts(running: Running) -> None:
     client = running.client
-    named = {"summary": models.VectorParams(size=4, distance=models.Distance.COSINE)}
-    await client.create_collection("second", vectors_config=named)
+    await client.create_collection("second", vectors_config=NAMED)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await client.create_collection("second", vectors_config=named)
+        await client.create_collection("second", vectors_config=NAMED)
     assert caught.value.code() is grpc.StatusCode.ALREADY_EXISTS
     await running.kill()
     names = {one.name for one in (await client.get_collections()).collections}
@@ -272,20 +225,16 @@ async def test_two_models_have_two_collections_and_the_alias_moves_at_once(runni
     assert alias.collection_name == other.collection
 
 
-async def test_a_collection_of_another_size_is_refused(running: Running) -> None:
-    named = {"summary": models.VectorParams(size=4, distance=models.Distance.COSINE)}
-    await running.client.delete_collection(running.index.collection)
-    await running.client.create_collection(running.index.collection, vectors_config=named)
-    with pytest.raises(IndexShapeError, match="holds vectors of 4 dimensions"):
-        await running.index.prepare()
-
-
-async def test_a_lost_collection_is_named(running: Running) -> None:
+async def test_a_lost_collection_and_one_of_another_size_are_named(running: Running) -> None:
     await running.client.delete_collection(running.index.collection)
     with pytest.raises(IndexMissingError, match=running.index.collection):
         await running.index.upsert([point("w")])
     with pytest.raises(IndexMissingError, match="rebuild the index"):
         await running.index.nearest(IndexQuery("w", [LineSpan(1, 0)], 1), unit(1.0))
+    await running.client.create_collection(running.index.collection, vectors_config=NAMED)
+    with pytest.raises(IndexShapeError, match="holds vectors of 4 dimensions"):
+        await running.index.prepare()
+    await running.client.delete_collection(running.index.collection)
     await running.index.prepare()
     await running.index.upsert([point("w")])
 
@@ -310,13 +259,11 @@ async def test_all_written_points_survive_a_kill(running: Running) -> None:
         assert [(hit.node_id, hit.score) for hit in hits] == [(points[1].node_id, 3.0)]
 
 
-async def test_during_an_outage_calls_fail_clearly_and_afterwards_work_again(running: Running, until: Until) -> None:
+async def test_during_an_outage_calls_fail_clearly_and_afterwards_work_again(running: Running) -> None:
     index, supervisor = running.index, running.engine.supervisor
-    one = point("w")
-    await index.upsert([one])
-    assert supervisor.pid is not None
-    os.kill(supervisor.pid, signal.SIGSTOP)
-    os.kill(supervisor.pid, signal.SIGKILL)
+    await index.upsert([point("w")])
+    os.kill(running.pid, signal.SIGSTOP)
+    os.kill(running.pid, signal.SIGKILL)
     failures: list[UnavailableError] = []
 
     async def answers() -> bool:
@@ -345,7 +292,7 @@ async def test_a_stopped_engine_is_unavailable(running: Running) -> None:
 
 
 async def test_the_engine_ends_with_its_server_and_the_next_one_finds_all_data(
-    tmp_path: Path, run_program: Run, until: Until
+    tmp_path: Path, run_program: Run
 ) -> None:
     folder = tmp_path / "qdrant"
     first = await run_program(SERVE, str(folder))
@@ -359,13 +306,8 @@ async def test_the_engine_ends_with_its_server_and_the_next_one_finds_all_data(
         with pytest.raises(DataFolderInUseError, match="stop that server"):
             await EmbeddedQdrant(folder).start()
         await first.kill()
-        second = EmbeddedQdrant(folder)
-        endpoint = await second.start()
-        cleanup.push_async_callback(second.stop)
-        client = connect(endpoint.url, endpoint.api_key)
-        cleanup.push_async_callback(client.close)
-        index = QdrantIndex(client, model="test", dimensions=DIMENSIONS)
-        assert len(await entries(index, "w")) == 50
+    async with run_engine(folder) as second:
+        assert len(await entries(second.index, "w")) == 50
     await until(lambda: not alive(int(pid)), "the orphan is gone")
 
 

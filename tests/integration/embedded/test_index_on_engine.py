@@ -1,14 +1,12 @@
 """The port's promises on the embedded engine, also where its shard is an optimised copy."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
-from memotree_storage.conformance.vector_index import DIMENSIONS, VectorIndexSuite, point, workspace
+from integration.embedded.engines import run_engine
+from memotree_storage.conformance.vector_index import VectorIndexSuite, point, workspace
 from memotree_storage.embedded.qdrant import EmbeddedQdrant
 from memotree_storage.ports import IndexPoint
-from memotree_storage.qdrant.client import connect
 from memotree_storage.qdrant.index import QdrantIndex
 
 __all__ = ["workspace"]
@@ -27,31 +25,18 @@ class OptimisedIndex(QdrantIndex):
             await self.engine.optimise()
 
 
-@asynccontextmanager
-async def opened(folder: Path, kind: type[QdrantIndex]) -> AsyncIterator[tuple[QdrantIndex, EmbeddedQdrant]]:
-    engine = EmbeddedQdrant(folder)
-    endpoint = await engine.start()
-    client = connect(endpoint.url, endpoint.api_key)
-    try:
-        index = kind(client, model="test", dimensions=DIMENSIONS, flush=engine.flush)
-        await index.prepare()
-        yield index, engine
-    finally:
-        await client.close()
-        await engine.stop()
-
-
 @pytest.fixture(scope="module")
 async def plain(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[QdrantIndex]:
-    async with opened(tmp_path_factory.mktemp("qdrant"), QdrantIndex) as (index, _):
-        yield index
+    async with run_engine(tmp_path_factory.mktemp("qdrant")) as running:
+        yield running.index
 
 
 @pytest.fixture(scope="module")
 async def optimised(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[OptimisedIndex]:
-    async with opened(tmp_path_factory.mktemp("qdrant"), OptimisedIndex) as (index, engine):
+    async with run_engine(tmp_path_factory.mktemp("qdrant"), OptimisedIndex) as running:
+        index = running.index
         assert isinstance(index, OptimisedIndex)
-        index.engine = engine
+        index.engine = running.engine
         await index.upsert([point("other", line=number) for number in range(100)])  # fewer are left as they are
         yield index
 

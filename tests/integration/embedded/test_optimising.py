@@ -3,80 +3,18 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from integration.embedded.programs import alive, read
+from integration.embedded.engines import Running, run_engine
+from integration.embedded.programs import alive, until
 from memotree_storage import faults
-from memotree_storage.conformance.vector_index import DIMENSIONS, entries, point, unit
-from memotree_storage.embedded.qdrant import EmbeddedQdrant
+from memotree_storage.conformance.vector_index import entries, point, unit
 from memotree_storage.ports import IndexEntry, IndexPoint, IndexQuery, IndexUnavailableError, LineSpan, TermVector
-from memotree_storage.qdrant.client import connect
-from memotree_storage.qdrant.index import QdrantIndex
 
 pytestmark = pytest.mark.requirement("STORE-1")
 
-Until = Callable[[Callable[[], object], str], Awaitable[None]]
 POINTS = 300
-
-
-@dataclass
-class Running:
-    folder: Path
-    engine: EmbeddedQdrant
-    index: QdrantIndex
-
-    @property
-    def pid(self) -> int:
-        pid = self.engine.supervisor.pid
-        assert pid is not None
-        return pid
-
-    def shards(self) -> list[str]:
-        """The folders of the collection."""
-        place = self.folder / "data" / "collections" / self.index.collection
-        return sorted(path.name for path in place.iterdir() if path.is_dir())
-
-    def optimiser(self) -> int | None:
-        """The process that optimises a copy, once it has seen to it that it ends with the engine."""
-        for child in _children(self.pid):
-            if "optimise_copy" in read(f"/proc/{child}/cmdline") and _niceness(int(child)) > _niceness(self.pid):
-                return int(child)
-        return None
-
-    async def restarted(self) -> None:
-        """Return when the engine, which was killed, answers again."""
-        back = asyncio.Event()
-        self.engine.supervisor.on_restart(back.set)
-        if not self.engine.supervisor.restarts:
-            await asyncio.wait_for(back.wait(), 60)
-
-
-def _niceness(pid: int) -> int:
-    return os.getpriority(os.PRIO_PROCESS, pid)
-
-
-def _children(pid: int) -> list[str]:
-    found: list[str] = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        found += read(task / "children").split()
-    return found
-
-
-@asynccontextmanager
-async def run(folder: Path) -> AsyncIterator[Running]:
-    engine = EmbeddedQdrant(folder)
-    async with AsyncExitStack() as cleanup:
-        endpoint = await engine.start()
-        cleanup.push_async_callback(engine.stop)
-        client = connect(endpoint.url, endpoint.api_key, timeout=30)
-        cleanup.push_async_callback(client.close)
-        index = QdrantIndex(client, model="test", dimensions=DIMENSIONS, flush=engine.flush)
-        await index.prepare()
-        yield Running(folder, engine, index)
 
 
 def some(count: int = POINTS, first: int = 0) -> list[IndexPoint]:
@@ -108,9 +46,19 @@ async def check(running: Running, expected: dict[str, IndexEntry], points: list[
         assert [hit.point_id for hit in terms] == [one.point_id]
 
 
+async def halfway(running: Running) -> tuple[asyncio.Task[None], int]:
+    """Begin to optimise, and stop the process that does it until it is told to go on."""
+    optimising = asyncio.create_task(running.engine.optimise())
+    await until(running.optimiser, "a copy is optimised")
+    child = running.optimiser()
+    assert child is not None
+    os.kill(child, signal.SIGSTOP)
+    return optimising, child
+
+
 async def test_the_shard_is_replaced_and_stays_replaced_after_a_restart(tmp_path: Path) -> None:
     points = some()
-    async with run(tmp_path / "qdrant") as running:
+    async with run_engine(tmp_path / "qdrant") as running:
         await running.index.upsert(points)
         await running.engine.optimise()
         (first,) = running.shards()
@@ -119,7 +67,7 @@ async def test_the_shard_is_replaced_and_stays_replaced_after_a_restart(tmp_path
         await running.engine.optimise()
         (second,) = running.shards()
         assert second != first
-    async with run(tmp_path / "qdrant") as running:
+    async with run_engine(tmp_path / "qdrant") as running:
         assert running.shards() == [second]
         await check(running, known(points), points)
 
@@ -130,7 +78,7 @@ async def test_a_kill_leaves_the_old_or_the_new_shard_with_every_write(
 ) -> None:
     monkeypatch.setenv(faults.ENVIRONMENT_VARIABLE, moment)
     points = some()
-    async with run(tmp_path / "qdrant") as running:
+    async with run_engine(tmp_path / "qdrant") as running:
         await running.index.upsert(points[:200])
         await running.index.flush()
         await running.index.upsert(points[200:])
@@ -149,7 +97,7 @@ async def test_when_the_optimising_process_is_killed_the_shard_stays(
 ) -> None:
     monkeypatch.setenv(faults.ENVIRONMENT_VARIABLE, "engine.copy_optimised")
     points = some()
-    async with run(tmp_path / "qdrant") as running:
+    async with run_engine(tmp_path / "qdrant") as running:
         await running.index.upsert(points)
         with pytest.raises(IndexUnavailableError, match="does not answer"):
             await running.engine.optimise()
@@ -158,16 +106,12 @@ async def test_when_the_optimising_process_is_killed_the_shard_stays(
         await check(running, known(points), points)
 
 
-async def test_writes_go_on_while_a_copy_is_optimised_and_are_in_it(tmp_path: Path, until: Until) -> None:
+async def test_writes_go_on_while_a_copy_is_optimised_and_are_in_it(tmp_path: Path) -> None:
     points = some()
     later = some(50, first=1000)
-    async with run(tmp_path / "qdrant") as running:
+    async with run_engine(tmp_path / "qdrant") as running:
         await running.index.upsert(points)
-        optimising = asyncio.create_task(running.engine.optimise())
-        await until(running.optimiser, "a copy is optimised")
-        child = running.optimiser()
-        assert child is not None
-        os.kill(child, signal.SIGSTOP)  # it goes on when everything below is written
+        optimising, child = await halfway(running)
         await running.index.upsert(later)
         ended = {points[3].point_id: 50, later[7].point_id: 2000}
         await running.index.close_versions(list(ended.items()))
@@ -183,21 +127,16 @@ async def test_writes_go_on_while_a_copy_is_optimised_and_are_in_it(tmp_path: Pa
         await optimising
         assert running.shards() != ["shard"]
         await check(running, expected, open_ended)
-        os.kill(running.pid, signal.SIGKILL)
-        await running.restarted()
+        await running.kill()
         await check(running, expected, open_ended)
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])
-async def test_the_optimising_process_ends_with_the_engine(tmp_path: Path, until: Until, how: str) -> None:
+async def test_the_optimising_process_ends_with_the_engine(tmp_path: Path, how: str) -> None:
     points = some()
-    async with run(tmp_path / "qdrant") as running:
+    async with run_engine(tmp_path / "qdrant") as running:
         await running.index.upsert(points)
-        optimising = asyncio.create_task(running.engine.optimise())
-        await until(running.optimiser, "a copy is optimised")
-        child = running.optimiser()
-        assert child is not None
-        os.kill(child, signal.SIGSTOP)
+        optimising, child = await halfway(running)
         os.kill(running.pid, signal.SIGKILL if how == "killed" else signal.SIGTERM)
         await until(lambda: not alive(child), "the process has ended")
         with pytest.raises(IndexUnavailableError):
@@ -207,15 +146,11 @@ async def test_the_optimising_process_ends_with_the_engine(tmp_path: Path, until
         await check(running, known(points), points)
 
 
-async def test_a_collection_can_be_removed_while_its_copy_is_optimised(tmp_path: Path, until: Until) -> None:
-    async with run(tmp_path / "qdrant") as running:
+async def test_a_collection_can_be_removed_while_its_copy_is_optimised(tmp_path: Path) -> None:
+    async with run_engine(tmp_path / "qdrant") as running:
         await running.index.upsert(some())
-        optimising = asyncio.create_task(running.engine.optimise())
-        await until(running.optimiser, "a copy is optimised")
-        child = running.optimiser()
-        assert child is not None
-        os.kill(child, signal.SIGSTOP)
-        await running.index._client.delete_collection(running.index.collection)
+        optimising, child = await halfway(running)
+        await running.client.delete_collection(running.index.collection)
         assert not alive(child)
         with pytest.raises(IndexUnavailableError):
             await optimising

@@ -4,12 +4,12 @@ import asyncio
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
-from integration.embedded.programs import Program, alive, exists, mode, read
+from integration.embedded.programs import Run, alive, exists, mode, read, until
 from memotree_storage.embedded import cluster as files
 from memotree_storage.embedded.child import ChildStartError
 from memotree_storage.embedded.lock import DataFolderInUseError
@@ -17,8 +17,6 @@ from memotree_storage.embedded.postgres import EmbeddedPostgres
 
 pytestmark = pytest.mark.requirement("STORE-6")
 
-Until = Callable[[Callable[[], object], str], Awaitable[None]]
-Run = Callable[..., Awaitable[Program]]
 
 SYSTEM = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
 needs_system = pytest.mark.skipif(not SYSTEM, reason="the system has no PostgreSQL of its own")
@@ -44,6 +42,14 @@ async def ask(url: str, statement: str) -> object:
         return row[0] if row else None
 
 
+async def answer_of(server: EmbeddedPostgres, statement: str = "SELECT 1") -> object:
+    """Start a server, ask it, and stop it."""
+    try:
+        return await ask(await server.start(), statement)
+    finally:
+        await server.stop()
+
+
 BINARIES = ["bundled", pytest.param("system", marks=needs_system)]
 
 
@@ -66,10 +72,7 @@ async def test_it_starts_serves_and_starts_again_with_its_data(tmp_path: Path, b
     assert not exists(Path(str(psycopg.conninfo.conninfo_to_dict(url)["host"])))
     await server.stop()
     again = EmbeddedPostgres(tmp_path / "postgres", binaries=binaries)
-    try:
-        assert await ask(await again.start(), "SELECT text FROM kept") == "größer 知识"
-    finally:
-        await again.stop()
+    assert await answer_of(again, "SELECT text FROM kept") == "größer 知识"
 
 
 @pytest.fixture(scope="module", params=BINARIES)
@@ -134,12 +137,7 @@ async def test_a_cluster_of_an_earlier_version_opens(tmp_path: Path, monkeypatch
     await ask(url, "CREATE TABLE kept AS SELECT 7 AS number")
     await before.stop()
     server = EmbeddedPostgres(tmp_path / "postgres")
-    try:
-        url = await server.start()
-        assert await ask(url, "SHOW wal_segment_size") == "16MB"
-        assert await ask(url, "SELECT number FROM kept") == 7
-    finally:
-        await server.stop()
+    assert await answer_of(server, "SELECT current_setting('wal_segment_size') || number FROM kept") == "16MB7"
 
 
 async def test_a_killed_server_restarts_under_the_same_address(served: EmbeddedPostgres) -> None:
@@ -153,9 +151,7 @@ async def test_a_killed_server_restarts_under_the_same_address(served: EmbeddedP
     assert await ask(url, "SELECT number FROM kept") == 1
 
 
-async def test_it_ends_with_its_server_and_the_next_one_finds_all_data(
-    tmp_path: Path, run_program: Run, until: Until
-) -> None:
+async def test_it_ends_with_its_server_and_the_next_one_finds_all_data(tmp_path: Path, run_program: Run) -> None:
     folder = tmp_path / "postgres"
     first = await run_program(SERVE, str(folder))
     pid, url = (await first.line()).split(" ", 1)
@@ -165,39 +161,27 @@ async def test_it_ends_with_its_server_and_the_next_one_finds_all_data(
     await first.kill()
     # At once, so that the next start has to handle an orphan that is just ending.
     server = EmbeddedPostgres(folder)
-    try:
-        assert await ask(await server.start(), "SELECT number FROM kept") == 7
-    finally:
-        await server.stop()
+    assert await answer_of(server, "SELECT number FROM kept") == 7
     await until(lambda: not alive(int(pid)), "the orphan is gone")
 
 
-async def test_a_kill_during_the_creation_of_the_cluster_is_harmless(
-    tmp_path: Path, run_program: Run, until: Until
-) -> None:
+async def test_a_kill_during_the_creation_of_the_cluster_is_harmless(tmp_path: Path, run_program: Run) -> None:
     folder = tmp_path / "postgres"
     first = await run_program(SERVE, str(folder))
     await until(lambda: list(folder.glob("cluster.unfinished-*/base")), "the cluster is being made")
     await first.kill()
-    server = EmbeddedPostgres(folder)
-    try:
-        assert await ask(await server.start(), "SELECT 1") == 1
-        assert not list(folder.glob("cluster.unfinished-*"))
-    finally:
-        await server.stop()
+    assert await answer_of(EmbeddedPostgres(folder)) == 1
+    assert not list(folder.glob("cluster.unfinished-*"))
 
 
-async def test_a_cancelled_start_leaves_the_folder_free(tmp_path: Path, until: Until) -> None:
+async def test_a_cancelled_start_leaves_the_folder_free(tmp_path: Path) -> None:
     server = EmbeddedPostgres(tmp_path / "postgres")
     start = asyncio.create_task(server.start())
     await until(lambda: list((tmp_path / "postgres").glob("cluster.unfinished-*")), "the cluster is being made")
     start.cancel()
     with pytest.raises(asyncio.CancelledError):
         await start
-    try:
-        assert await ask(await server.start(), "SELECT 1") == 1
-    finally:
-        await server.stop()
+    assert await answer_of(server) == 1
 
 
 async def test_a_stale_file_with_the_id_of_another_process_does_not_block_the_start(
@@ -211,11 +195,8 @@ async def test_a_stale_file_with_the_id_of_another_process_does_not_block_the_st
     stranger = await run_program("import signal; print('here', flush=True); signal.pause()")
     await stranger.line()
     pid_file.write_text(text.replace(text.split("\n", 1)[0], str(stranger.process.pid), 1))
-    try:
-        assert await ask(await server.start(), "SELECT 1") == 1
-        assert stranger.process.returncode is None
-    finally:
-        await server.stop()
+    assert await answer_of(server) == 1
+    assert stranger.process.returncode is None
 
 
 async def test_any_folder_name_works(tmp_path: Path) -> None:
@@ -258,18 +239,12 @@ async def test_root_may_use_a_folder_that_others_cannot_enter_and_a_copied_clust
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     server = EmbeddedPostgres(closed / "postgres")
-    try:
-        assert await ask(await server.start(), "SELECT 1") == 1
-        assert server.cluster.stat().st_uid != 0
-    finally:
-        await server.stop()
+    assert await answer_of(server) == 1
+    assert server.cluster.stat().st_uid != 0
     copy = EmbeddedPostgres(closed / "copy")
     shutil.copytree(server.cluster, copy.cluster)
     assert copy.cluster.stat().st_uid == 0
-    try:
-        assert await ask(await copy.start(), "SELECT 1") == 1
-    finally:
-        await copy.stop()
+    assert await answer_of(copy) == 1
 
 
 @needs_system
@@ -280,8 +255,7 @@ async def test_a_cluster_of_another_version_is_refused(tmp_path: Path) -> None:
     await server.stop()
     with pytest.raises(files.ClusterVersionError, match="was created by PostgreSQL"):
         await EmbeddedPostgres(folder).start()
-    assert await ask(await server.start(), "SELECT 1") == 1
-    await server.stop()
+    assert await answer_of(server) == 1
 
 
 async def test_a_folder_without_programs_is_refused(tmp_path: Path) -> None:
@@ -293,8 +267,4 @@ async def test_a_wrong_setting_is_reported_with_the_servers_words(tmp_path: Path
     server = EmbeddedPostgres(tmp_path / "postgres", settings={"shared_buffers": "much"})
     with pytest.raises(ChildStartError, match="shared_buffers"):
         await server.start()
-    repaired = EmbeddedPostgres(tmp_path / "postgres")
-    try:
-        assert await ask(await repaired.start(), "SELECT 1") == 1
-    finally:
-        await repaired.stop()
+    assert await answer_of(EmbeddedPostgres(tmp_path / "postgres")) == 1
