@@ -21,14 +21,20 @@ Act: TypeAlias = Callable[[JobContext], Awaitable[Message | None]]
 class Stage:
     """A runner with one kind of job, ``act``, which waits for ``leave`` unless a test replaces it."""
 
-    def __init__(self, store: Store, act: Act | None, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        act: Act | None,
+        options: Mapping[str, Any],
+        clean: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         self.database = store.database
         self.runner = JobRunner(store.database, **options)
         self.entered = asyncio.Event()
         self.leave = asyncio.Event()
         self.played: list[str] = []
         self._plays = asyncio.Condition()
-        self.runner.register("act", act or self.wait_for_leave)
+        self.runner.register("act", act or self.wait_for_leave, when_none_is_left=clean)
 
     async def wait_for_leave(self, running: JobContext) -> None:
         """The default work of ``act``."""

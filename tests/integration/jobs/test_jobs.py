@@ -56,38 +56,22 @@ async def test_a_claim_that_postgresql_could_not_confirm_is_repeated(
 # --- the way to success -----------------------------------------------------------------------------------------------
 
 
-async def test_a_job_runs_and_its_result_is_kept(stage: Open) -> None:
+async def test_a_job_runs_and_its_result_is_kept_without_its_inputs_and_notes(stage: Open) -> None:
     async def act(running: JobContext) -> Message:
+        await running.keep("plan", b"draft")
+        await running.keep("plan", await running.input("text"))
+        assert await running.kept("plan") == b"a poem"
+        assert await running.kept("other") is None
         return pb.RenewalResult(
             renewed=running.job.attempts, commit_id=running.request(pb.StartRebuildRequest).workspace
         )
 
     async with stage(act) as on:
-        job = await on.over(await on.submit("roses"))
-    assert (job.state, job.result_type) == (rows.SUCCEEDED, "memotree.v1.RenewalResult")
-    assert pb.RenewalResult.FromString(job.result) == pb.RenewalResult(renewed=1, commit_id="roses")
-
-
-async def test_a_job_that_has_succeeded_keeps_no_inputs_and_no_notes(stage: Open) -> None:
-    async def act(running: JobContext) -> None:
-        await running.keep("plan", b"draft")
-        await running.keep("plan", await running.input("text"))
-        assert await running.kept("plan") == b"a poem"
-        assert await running.kept("other") is None
-
-    async with stage(act) as on:
-        assert (await on.over(await on.submit(inputs={"text": b"a poem"}))).state == rows.SUCCEEDED
+        job = await on.over(await on.submit("roses", inputs={"text": b"a poem"}))
         assert await on.count("job_input") == await on.count("job_note") == 0
-
-
-async def test_a_missing_input_fails_the_job_with_a_reason(stage: Open) -> None:
-    async def act(running: JobContext) -> None:
-        await running.input("text")
-
-    async with stage(act) as on:
-        job = await on.over(await on.submit())
-    assert (job.state, job.reason) == (rows.FAILED, JobInputMissingError.reason)
-    assert "'text'" in job.message
+        assert (job.state, job.result_type) == (rows.SUCCEEDED, "memotree.v1.RenewalResult")
+        assert pb.RenewalResult.FromString(job.result) == pb.RenewalResult(renewed=1, commit_id="roses")
+        assert await on.runner.resume(job.id) is None, "nor is it run again"
 
 
 async def test_progress_is_streamed_at_once_and_written_at_a_new_step(stage: Open) -> None:
@@ -111,14 +95,18 @@ async def test_progress_is_streamed_at_once_and_written_at_a_new_step(stage: Ope
     assert (last.step, last.done, last.total) == ("merge", 5, 0)
 
 
-async def test_a_job_ends_even_with_texts_that_postgresql_refuses(stage: Open) -> None:
+async def test_a_job_ends_even_with_texts_that_postgresql_refuses_or_without_an_input(stage: Open) -> None:
     async def act(running: JobContext) -> None:
         await running.progress("page \0\ud800 one")
+        await running.input("text")
         raise InvalidInputError("The page \0\udfff is empty. Give another.")
 
     async with stage(act) as on:
+        job = await on.over(await on.submit(inputs={"text": b""}))
+        assert (job.state, job.step, job.message) == (rows.FAILED, "page ? one", "The page ? is empty. Give another.")
         job = await on.over(await on.submit())
-    assert (job.state, job.step, job.message) == (rows.FAILED, "page ? one", "The page ? is empty. Give another.")
+        assert (job.state, job.reason) == (rows.FAILED, JobInputMissingError.reason)
+        assert "'text'" in job.message
 
 
 async def test_progress_within_a_step_is_written_without_a_further_report(stage: Open) -> None:
@@ -258,17 +246,20 @@ async def test_a_waiting_job_is_cancelled_without_ever_having_begun(stage: Open)
         assert on.played == ["first"]
 
 
-async def test_a_running_job_is_cancelled_and_can_be_resumed(stage: Open) -> None:
+async def test_a_running_job_is_cancelled_and_can_be_resumed_then(stage: Open) -> None:
     async with stage() as on:
         job = await on.submit()
         await on.entered.wait()
+        assert await on.runner.resume(job.id) is None
         cancelled = await on.runner.cancel(job.id)
         assert (cancelled.state, cancelled.reason) == (rows.CANCELLED, "")
         on.leave.set()
-        resumed = await on.runner.resume(job.id)
-        assert resumed is not None
+        assert await on.runner.resume(job.id) is not None
         assert (await on.over(job)).state == rows.SUCCEEDED
         assert (await on.stored(job)).attempts == 2
+        for call in (on.runner.get, on.runner.cancel, on.runner.resume, on.runner.wait):
+            with pytest.raises(JobNotFoundError, match="ListJobs"):
+                await call("0000000000000000")
 
 
 async def test_work_shielded_from_cancellation_is_finished_and_counted(stage: Open) -> None:
@@ -326,20 +317,3 @@ async def test_a_resumed_job_finds_its_notes_and_its_new_inputs(stage: Open) -> 
         await on.runner.resume(job.id, {"limit": b"7"})
         job = await on.over(job)
     assert (job.state, job.attempts, job.reason, job.message) == (rows.SUCCEEDED, 2, "", "")
-
-
-async def test_a_job_that_runs_or_has_succeeded_cannot_be_resumed(stage: Open) -> None:
-    async with stage() as on:
-        job = await on.submit()
-        await on.entered.wait()
-        assert await on.runner.resume(job.id) is None
-        on.leave.set()
-        await on.over(job)
-        assert await on.runner.resume(job.id) is None
-
-
-async def test_a_missing_job_is_not_found(stage: Open) -> None:
-    async with stage() as on:
-        for call in (on.runner.get, on.runner.cancel, on.runner.resume, on.runner.wait):
-            with pytest.raises(JobNotFoundError, match="ListJobs"):
-                await call("0000000000000000")

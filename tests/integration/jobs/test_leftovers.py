@@ -4,27 +4,24 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from google.protobuf.message import Message
-from integration.jobs.stage import PATIENCE, WORKSPACE
+from integration.jobs.stage import PATIENCE, Stage
 from memotree_storage.postgres import jobs as rows
 from memotree_storage.store import Store
 
-from memotree.jobs import Job, JobContext, JobRunner, JobStoppedError
-from memotree.v1 import job_service_pb2 as pb
+from memotree.jobs import JobContext, JobStoppedError
 
 pytestmark = [pytest.mark.requirement("SERVE-6"), pytest.mark.requirement("STORE-7")]
 
 
-class Act:
+class Cleaned(Stage):
     """Jobs of one kind, whose work ends as their subject says, and how often their leftovers were removed."""
 
     def __init__(self, store: Store) -> None:
-        self.runner = JobRunner(store.database)
-        self.runner.register("act", self._work, when_none_is_left=self._clean)
+        super().__init__(store, self._work, {}, self._clean)
         self.cleaned = asyncio.Condition()
         self.times = 0
 
-    async def _work(self, running: JobContext) -> Message | None:
+    async def _work(self, running: JobContext) -> None:
         match running.job.subject:
             case "waits":
                 await asyncio.Event().wait()
@@ -32,7 +29,6 @@ class Act:
                 raise JobStoppedError("Enough.")
             case "fails":
                 raise ZeroDivisionError
-        return None
 
     async def _clean(self) -> None:
         async with self.cleaned:
@@ -43,19 +39,10 @@ class Act:
         async with asyncio.timeout(PATIENCE), self.cleaned:
             await self.cleaned.wait_for(lambda: self.times > times)
 
-    async def submit(self, subject: str) -> Job:
-        return await self.runner.submit(WORKSPACE, "act", pb.StartRebuildRequest(), subject=subject, lane="one")
-
-    async def until(self, job: Job, state: str) -> None:
-        async with asyncio.timeout(PATIENCE):
-            async for seen in self.runner.watch(job.id):
-                if seen.state == state:
-                    return
-
 
 @pytest.fixture
-async def act(store: Store) -> AsyncIterator[Act]:
-    made = Act(store)
+async def act(store: Store) -> AsyncIterator[Cleaned]:
+    made = Cleaned(store)
     await made.runner.start()
     await made.cleaned_more_often_than(0)
     yield made
@@ -63,14 +50,14 @@ async def act(store: Store) -> AsyncIterator[Act]:
 
 
 @pytest.mark.parametrize("subject", ["succeeds", "fails"])
-async def test_they_are_removed_after_the_end_of_the_last_job(act: Act, subject: str) -> None:
+async def test_they_are_removed_after_the_end_of_the_last_job(act: Cleaned, subject: str) -> None:
     before = act.times
-    await act.submit(subject)
+    await act.submit(subject, lane="one")
     await act.cleaned_more_often_than(before)
 
 
-async def test_a_queued_job_may_still_need_them(act: Act) -> None:
-    first, second = await act.submit("waits"), await act.submit("waits")
+async def test_a_queued_job_may_still_need_them(act: Cleaned) -> None:
+    first, second = await act.submit("waits", lane="one"), await act.submit("waits", lane="one")
     await act.until(first, rows.RUNNING)
     before = act.times
     await act.runner.cancel(first.id)
@@ -80,24 +67,24 @@ async def test_a_queued_job_may_still_need_them(act: Act) -> None:
     await act.cleaned_more_often_than(before)
 
 
-async def test_a_stopped_job_may_still_need_them_until_it_is_cancelled(act: Act) -> None:
-    job = await act.submit("stops")
+async def test_a_stopped_job_may_still_need_them_until_it_is_cancelled(act: Cleaned) -> None:
+    job = await act.submit("stops", lane="one")
     await act.until(job, rows.STOPPED)
     before = act.times
-    other = await act.submit("succeeds")
+    other = await act.submit("succeeds", lane="one")
     await act.until(other, rows.SUCCEEDED)
     assert act.times == before
     await act.runner.cancel(job.id)
     await act.cleaned_more_often_than(before)
 
 
-async def test_a_stop_of_the_server_leaves_them_to_the_next_start(act: Act, store: Store) -> None:
-    job = await act.submit("waits")
+async def test_a_stop_of_the_server_leaves_them_to_the_next_start(act: Cleaned, store: Store) -> None:
+    job = await act.submit("waits", lane="one")
     await act.until(job, rows.RUNNING)
     before = act.times
     await act.runner.stop()
     assert act.times == before
-    after = Act(store)
+    after = Cleaned(store)
     await after.runner.start()
     await after.until(job, rows.RUNNING)
     assert after.times == 0
