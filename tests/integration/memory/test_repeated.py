@@ -20,13 +20,14 @@ from memotree.v1 import memory_service_pb2 as pb
 pytestmark = pytest.mark.requirement("USE-1")
 
 
-async def forget_answers(memory: Memory) -> None:
-    """Delete all stored answers, as their retention does."""
-    async with memory.store.database.connection() as conn:
-        await conn.execute("delete from work.request where workspace_id = %s", (memory.world.workspace,))
+async def test_a_repeated_revision_is_answered_although_its_query_finds_the_note_no_longer(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while the index does not answer."""
 
+    async def refuse(*_: object) -> None:
+        raise IndexUnavailableError("connection refused")
 
-async def test_a_repeated_revision_is_answered_although_its_query_finds_the_note_no_longer(memory: Memory) -> None:
     await memory.remember("Deploys happen on Tuesday only.", title="Deploy window")
     await memory.remember("Ann leads the team.", title="Ann")
     query = {"query": "deploys on Tuesday", "title": "Release day", "text": "Ship on Friday only."}
@@ -35,19 +36,8 @@ async def test_a_repeated_revision_is_answered_although_its_query_finds_the_note
     batch = pb.MemoryChange(revise=pb.ReviseRequest(query="ship on Friday", title="Release", text="Never."))
     changed = await memory.change(batch, request_id="b")
     assert await memory.change(batch, request_id="b") == changed
-
-
-async def test_a_repeated_call_is_answered_while_the_index_does_not_answer(
-    memory: Memory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await memory.remember("Deploys happen on Tuesday only.", title="Deploy window")
-    first = await memory.revise(query="Deploy window", text="On Friday only.", request_id="r")
-
-    async def refuse(*_: object) -> None:
-        raise IndexUnavailableError("connection refused")
-
     monkeypatch.setattr(memory.store.search, "find", refuse)
-    assert await memory.revise(query="Deploy window", text="On Friday only.", request_id="r") == first
+    assert await memory.revise(**query, request_id="r") == first
 
 
 async def test_a_call_whose_first_one_ends_meanwhile_gets_its_answer(
@@ -101,21 +91,20 @@ async def test_a_request_id_that_was_used_long_ago_for_other_arguments_is_refuse
     await memory.revise(node_id=note.node.id, text="Revised.", request_id="s")
     await memory.forget(other.node.id, request_id="t")
     head = await memory.world.head()
-    await forget_answers(memory)
-    with pytest.raises(RequestIdReusedError):
-        await memory.remember("A different fact.", request_id="r")
-    with pytest.raises(RequestIdReusedError):
-        await memory.revise(node_id=note.node.id, text="Otherwise.", request_id="s")
-    with pytest.raises(RequestIdReusedError):
-        await memory.forget(note.node.id, request_id="t")
+    async with memory.store.database.connection() as conn:  # as their retention does
+        await conn.execute("delete from work.request where workspace_id = %s", (memory.world.workspace,))
+    for call in (
+        memory.remember("A different fact.", request_id="r"),
+        memory.revise(node_id=note.node.id, text="Otherwise.", request_id="s"),
+        memory.forget(note.node.id, request_id="t"),
+    ):
+        with pytest.raises(RequestIdReusedError):
+            await call
     assert await memory.world.head() == head
     assert (await memory.remember("A fact.", request_id="r")).commit_id == note.commit_id
-
-
-async def test_a_request_id_whose_note_is_there_already_is_refused_for_another_one(memory: Memory) -> None:
-    await memory.world.put(memory.world.node("Taken", id=derived_id(memory.world.workspace, "r", 0)))
+    await memory.world.put(memory.world.node("Taken", id=derived_id(memory.world.workspace, "u", 0)))
     with pytest.raises(RequestIdReusedError):
-        await memory.remember("A fact.", request_id="r")
+        await memory.remember("A fact.", request_id="u")
 
 
 async def test_the_same_call_twice_at_once_takes_effect_once(memory: Memory) -> None:

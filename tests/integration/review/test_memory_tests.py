@@ -1,6 +1,7 @@
 """Memory tests: questions with expected citations, kept as files of a branch, asked at any state."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from integration.histories import git
@@ -22,51 +23,49 @@ pytestmark = pytest.mark.requirement("USE-14")
 QUESTION = "When does the ferry to the island leave?"
 
 
-async def test_a_test_passes_while_the_answer_cites_what_is_expected(review: Review) -> None:
-    await review.put_tests(
-        pb.MemoryTest(name="ferry", question=QUESTION, expected_node_ids=[review.node.id], expected_texts=["AT  nine"])
+async def test_a_test_passes_while_the_answer_cites_what_is_expected_and_nothing_unwanted(review: Review) -> None:
+    ferry = pb.MemoryTest(
+        name="ferry", question=QUESTION, expected_node_ids=[review.node.id], expected_texts=["AT  nine"]
     )
-    (result,) = await review.check()
-    assert (result.passed, list(result.faults)) == (True, [])
-    assert review.node.id in result.cited_node_ids
+    await review.put_tests(
+        pb.MemoryTest(name="corrected", question=QUESTION, unwanted_texts=["leaves at nine"]),
+        ferry,
+        pb.MemoryTest(name="later", question=QUESTION, expected_texts=["at ten"]),
+    )
+
+    async def faults(**fields: Any) -> list[list[str]]:
+        results = await review.check(**fields)
+        assert [one.passed for one in results] == [not one.faults for one in results]
+        return [list(one.faults) for one in results]
+
+    passing = [["The answer has 'leaves at nine'."], [], ["The answer does not have 'at ten'."]]
+    assert await faults() == passing
+    assert review.node.id in (await review.check(names=["ferry"]))[0].cited_node_ids
     before = await review.world.head()
-    await review.world.put(replace(review.node, content="The ferry to the island leaves at ten."))
-    (result,) = await review.check()
-    assert list(result.faults) == ["The answer does not have 'AT  nine'."]
-    assert [one.passed for one in await review.check(revision=before)] == [True], "an old state answers as it did"
-    assert [one.passed for one in await review.check(revision="main", tests_at=before)] == [False]
-
-
-async def test_a_corrected_fact_must_not_answer_any_more(review: Review) -> None:
-    await review.put_tests(pb.MemoryTest(name="corrected", question=QUESTION, unwanted_texts=["leaves at nine"]))
-    (result,) = await review.check()
-    assert list(result.faults) == ["The answer has 'leaves at nine'."]
-    await review.world.put(replace(review.node, content="The ferry to the island leaves at ten."))
-    assert [one.passed for one in await review.check()] == [True]
-
-
-async def test_a_session_is_asked_before_it_commits(review: Review) -> None:
-    await review.put_tests(pb.MemoryTest(name="ferry", question=QUESTION, expected_texts=["at ten"]))
     session_id = await review.world.open()
-    assert [one.passed for one in await review.check(revision=session_id)] == [False]
     await review.world.stage(session_id, replace(review.node, content="The ferry to the island leaves at ten."))
-    assert [one.passed for one in await review.check(revision=session_id)] == [True]
+    failing = [[], ["The answer does not have 'AT  nine'."], []]
+    assert await faults(revision=session_id) == failing, "a session is asked before it commits"
+    assert await faults() == passing
+    await review.world.commit(session_id)
+    assert await faults() == failing
+    assert await faults(revision=before) == passing, "an old state answers as it did"
+    assert await faults(revision="main", tests_at=before) == failing
 
 
 async def test_a_node_below_the_expected_one_counts(review: Review) -> None:
     world = review.world
     below = world.node("Timetable", parent=review.node, content="The night boat sails at eleven.")
     await world.put(below)
+    expected = {"above": review.node.id, "tree": world.archive.id, "absent": "0" * 16}
     await review.put_tests(
-        pb.MemoryTest(name="above", question="When does the night boat sail?", expected_node_ids=[review.node.id]),
-        pb.MemoryTest(name="tree", question="When does the night boat sail?", expected_node_ids=[world.archive.id]),
-        pb.MemoryTest(name="absent", question="When does the night boat sail?", expected_node_ids=["0" * 16]),
+        *(
+            pb.MemoryTest(name=name, question="When does the night boat sail?", expected_node_ids=[node_id])
+            for name, node_id in expected.items()
+        )
     )
-    assert {one.test.name: one.passed for one in await review.check(page_size=1)} == {
-        "above": True,
-        "absent": False,
-        "tree": True,
-    }
+    found = {one.test.name: one.passed for one in await review.check(page_size=1)}
+    assert found == {"above": True, "absent": False, "tree": True}
 
 
 async def test_tests_are_files_that_git_shows_and_people_write(review: Review, sides: Sides) -> None:
@@ -100,18 +99,13 @@ async def test_the_same_test_again_is_no_commit(review: Review) -> None:
         await review.check(names=["ferry"])
 
 
-async def test_tests_can_be_listed_without_asking(review: Review) -> None:
+async def test_tests_can_be_listed_without_asking_and_fail_in_an_archive_that_is_not_there(review: Review) -> None:
     await review.put_tests(
-        pb.MemoryTest(name="one", question=QUESTION, expected_texts=["x"], token_budget=100, archives=["notes"])
+        pb.MemoryTest(name="one", question=QUESTION, expected_texts=["x"], token_budget=100, archives=["nowhere"])
     )
     (listed,) = await review.check(list_only=True)
     assert (listed.test.question, listed.test.token_budget, listed.passed) == (QUESTION, 100, False)
-
-
-async def test_an_archive_that_is_not_there_fails_the_test(review: Review) -> None:
-    await review.put_tests(pb.MemoryTest(name="one", question=QUESTION, expected_texts=["x"], archives=["nowhere"]))
-    (result,) = await review.check()
-    assert "nowhere" in result.faults[0]
+    assert "nowhere" in (await review.check())[0].faults[0]
 
 
 async def test_merging_branches_brings_their_tests_together(review: Review, sides: Sides) -> None:
