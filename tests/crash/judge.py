@@ -18,7 +18,7 @@ from memotree_storage.postgres import tree
 from memotree_storage.postgres.tree import Snapshot, State
 from unit.storage.git.judge import Judge as Git
 
-from memotree.v1 import maintenance_service_pb2, node_service_pb2, workspace_service_pb2
+from memotree.v1 import workspace_service_pb2
 
 
 class Judge:
@@ -76,14 +76,7 @@ class Judge:
         """Check that every acknowledged edit is committed or still staged: the session shows it."""
         for node_id in sorted(node_ids):
             truth = writer.nodes[node_id]
-            request = node_service_pb2.GetNodeRequest(workspace=WORKSPACE, node_id=node_id, revision=writer.session_id)
-            text: str | None
-            try:
-                text = (await services.nodes.GetNode(request)).node.content
-            except grpc.aio.AioRpcError as error:
-                if error.code() is not grpc.StatusCode.NOT_FOUND:
-                    raise
-                text = None
+            text = await services.read(node_id, writer.session_id)
             assert truth.may_be(text), (
                 f"{node_id} of {writer.session_id} is {text!r}, acknowledged was {truth.acknowledged!r}, "
                 f"possible {truth.unknown!r}"
@@ -139,9 +132,7 @@ class Judge:
     @staticmethod
     async def verify(services: Services) -> None:
         """Check that the server's own verification of its three stores finds no difference."""
-        request = maintenance_service_pb2.VerifyWorkspaceRequest(workspace=WORKSPACE)
-        events = [event async for event in services.maintenance.VerifyWorkspace(request)]
-        assert [event.difference for event in events if event.HasField("difference")] == []
+        assert await services.differences() == []
 
     @staticmethod
     async def _check_search(services: Services, repository: GitRepository, rng: random.Random) -> None:
@@ -152,10 +143,8 @@ class Judge:
             text = _content(repository, head, node_id)
             if text is None or "zq" not in text:
                 continue
-            answer = await services.nodes.SearchNodes(
-                node_service_pb2.SearchNodesRequest(workspace=WORKSPACE, query=text.split()[-1])
-            )
-            assert [hit.node.id for hit in answer.hits] == [node_id], f"the search for {text.split()[-1]} in {node_id}"
+            found = await services.search(text.split()[-1])
+            assert found == [node_id], f"the search for {text.split()[-1]} in {node_id}"
 
 
 def _by_request(repository: GitRepository) -> dict[str, CommitInfo]:

@@ -12,17 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import grpc
+from integration.calls import Calls
 from memotree_storage.model.node import new_id
 
 from memotree.v1 import (
-    maintenance_service_pb2_grpc,
     node_service_pb2,
-    node_service_pb2_grpc,
     session_service_pb2,
-    session_service_pb2_grpc,
     types_pb2,
-    workspace_service_pb2,
-    workspace_service_pb2_grpc,
 )
 
 WORKSPACE: Final = "crashes"
@@ -70,15 +66,11 @@ class Made:
     before: dict[str, str | None]
 
 
-class Services:
+class Services(Calls):
     """The stubs over one connection."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
-        # The generated stubs annotate the blocking form; over an aio channel each call can be awaited.
-        self.workspaces: Any = workspace_service_pb2_grpc.WorkspaceServiceStub(channel)
-        self.sessions: Any = session_service_pb2_grpc.SessionServiceStub(channel)
-        self.nodes: Any = node_service_pb2_grpc.NodeServiceStub(channel)
-        self.maintenance: Any = maintenance_service_pb2_grpc.MaintenanceServiceStub(channel)
+        super().__init__(channel, WORKSPACE)
 
 
 class Writer:
@@ -142,11 +134,6 @@ class Writer:
                 self._dirty -= set(request.specific_nodes) or set(before)
                 self.made.append(Made(request, response, {} if request.specific_nodes else before))
             await asyncio.sleep(self._rng.random() * 0.01)  # lets edits accumulate; it waits for no event
-
-    def fresh_word(self) -> str:
-        """The last word of some acknowledged text; the last word of every text is unique."""
-        texts = [truth.acknowledged for truth in self.nodes.values() if truth.acknowledged]
-        return self._rng.choice(texts).split()[-1] if texts else ""
 
     async def _stage(self, call: Any, node_id: str, text: str | None) -> bool:
         truth = self.nodes.setdefault(node_id, Truth())
@@ -225,27 +212,7 @@ def _cancelled_ourselves() -> bool:
 
 async def prepare(services: Services, writers: int, rng: random.Random) -> list[Writer]:
     """Make the workspace with a committed archive and root, and a session for each writer."""
-    await services.workspaces.CreateWorkspace(workspace_service_pb2.CreateWorkspaceRequest(name=WORKSPACE))
-    first = await _open(services, "gardener")
-    await services.workspaces.CreateArchive(
-        workspace_service_pb2.CreateArchiveRequest(workspace=WORKSPACE, session_id=first, name="notes")
-    )
-    root = await services.nodes.CreateNode(
-        node_service_pb2.CreateNodeRequest(
-            workspace=WORKSPACE, session_id=first, archive_id="notes", title="Root", content="All stands below."
-        )
-    )
-    await services.sessions.CommitChanges(
-        session_service_pb2.CommitChangesRequest(workspace=WORKSPACE, session_id=first, message="Begin")
-    )
+    await services.begin()
     return [
-        Writer(number, await _open(services, f"writer-{number}"), root.node.id, random.Random(rng.random()))
-        for number in range(writers)
+        Writer(number, await services.open(), services.root, random.Random(rng.random())) for number in range(writers)
     ]
-
-
-async def _open(services: Services, agent: str) -> str:
-    answer = await services.sessions.OpenSession(
-        session_service_pb2.OpenSessionRequest(workspace=WORKSPACE, agent=agent)
-    )
-    return str(answer.session.id)

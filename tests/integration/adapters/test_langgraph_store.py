@@ -92,14 +92,6 @@ def test_a_key_can_be_deleted_and_put_again_also_by_another_process(store: MemoT
     assert value(other, ADA, "k") is None
 
 
-def test_the_same_key_is_another_item_in_another_namespace(store: MemoTreeStore) -> None:
-    for number, namespace in enumerate([("a",), ("a", "b"), ("a", "b", "c"), ("ab",)]):
-        store.put(namespace, "k", {"n": number})
-    assert [value(store, each, "k") for each in [("a",), ("a", "b"), ("a", "b", "c"), ("ab",)]] == [
-        {"n": number} for number in range(4)
-    ]
-
-
 def test_what_cannot_be_stored_is_refused(store: MemoTreeStore, workspace: Workspace) -> None:
     for namespace in [(), ("a.b",), ("a", ""), ("langgraph", "a"), ("a", 1)]:
         with pytest.raises(InvalidNamespaceError):

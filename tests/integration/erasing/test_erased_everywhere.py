@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from crash.service import Service, start
+from crash.service import Service, running
 from integration.leftovers import files_with
 from memotree_storage.model.node import new_id
 
@@ -28,11 +28,8 @@ pytestmark = pytest.mark.requirement("GIT-10")
 async def service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
     """A server that answers."""
     folder = tmp_path_factory.mktemp("erasing")
-    found = await start(folder / "data", folder / "server.log")
-    try:
+    async with running(folder / "data", folder / "server.log") as found:
         yield found
-    finally:
-        found.kill()
 
 
 @pytest.fixture(scope="module")

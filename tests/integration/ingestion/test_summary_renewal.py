@@ -268,16 +268,6 @@ async def test_without_the_background_summaries_stay_stale_until_they_are_asked_
 
 
 @pytest.mark.requirement("FOREST-5", "CANVAS-6")
-async def test_a_commit_can_include_the_renewed_summaries(forest: Forest) -> None:
-    ingested = await IngestedBook.of(forest)
-    count = len(forest.commits())
-    await forest.commit_change(nodes_pb.UpdateNodeRequest(node_id=ingested.leaf, content=CHANGED), renew_summaries=True)
-    assert await forest.stale() == []
-    assert len(forest.commits()) == count + 1
-    assert forest.files() == {ingested.leaf: "M", ingested.chapter: "M"}
-
-
-@pytest.mark.requirement("FOREST-5", "CANVAS-6")
 async def test_a_partial_commit_renews_summaries_only_for_the_chosen_changes(forest: Forest) -> None:
     ingested = await IngestedBook.of(forest)
     beside = await leaf_of(forest, ingested.archive_id, ingested.book.chapters["Chapter 1"][1])

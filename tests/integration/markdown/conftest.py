@@ -1,23 +1,20 @@
 """A whole server, and new workspaces for each test."""
 
-import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from crash.service import start
+from crash.service import running
+from memotree_storage.model.node import new_id
 
 from memotree.client import Client, Workspace
 
 
 @pytest.fixture(scope="session")
 async def address(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
-    folder = tmp_path_factory.mktemp("markdown")
-    service = await start(folder / "data", folder / "server.log")
-    try:
+    folder = tmp_path_factory.mktemp("whole")
+    async with running(folder / "data", folder / "server.log") as service:
         yield service.address
-    finally:
-        service.kill()
 
 
 @pytest.fixture
@@ -26,9 +23,7 @@ def new_workspace(address: str) -> Iterator[Callable[[], Workspace]]:
     with Client(address) as client:
 
         def make() -> Workspace:
-            name = f"w-{secrets.token_hex(6)}"
-            client.create_workspace(name)
-            return client.workspace(name)
+            return client.workspace(client.create_workspace(f"w-{new_id()}").name)
 
         yield make
 

@@ -10,7 +10,6 @@ from integration.markdown.states import state
 
 from memotree.client import (
     AbortedError,
-    AsyncClient,
     FailedPreconditionError,
     MarkdownFolderError,
     MarkdownImport,
@@ -155,9 +154,6 @@ def test_removed_files_delete_nothing_unless_that_is_asked_for(workspace: Worksp
     deleted = workspace.import_markdown(folder, delete=True)
     assert told(deleted) == [("delete", title, ()) for title in ("Retries", "Deadlines", "Pauses")]
     assert titles(workspace) == [(0, "Plans")]
-
-
-def test_an_archive_that_is_removed_or_new(workspace: Workspace, folder: Path, ops: Path) -> None:
     shutil.rmtree(ops)
     (folder / "ops.md").unlink()
     (folder / "team/people").mkdir(parents=True)
@@ -290,14 +286,3 @@ def test_a_file_that_is_saved_while_the_edits_are_committed_is_not_replaced(
     with pytest.raises(AbortedError):  # the two edits of one field are somebody's to decide
         workspace.import_markdown(folder)
     assert "Launch in May." in (ops / "Plans.md").read_text()
-
-
-async def test_the_asynchronous_client_does_the_same(
-    address: str, workspace: Workspace, folder: Path, ops: Path
-) -> None:
-    edit(ops / "Plans.md", "None.", "Launch.")
-    async with AsyncClient(address) as client:
-        same = client.workspace(workspace.name)
-        done = await same.import_markdown(folder)
-        assert [each.fields for each in done.edits] == [("content",)]
-        assert (await same.export_markdown(folder)).commit_id == done.commit_id

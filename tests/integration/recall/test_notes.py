@@ -95,12 +95,3 @@ async def test_values_of_neighbours_are_never_glued_together(world: World) -> No
     answer = await recalled(world, "birthday colour home", token_budget=MUCH)
     (passage,) = answer.passages
     assert passage.text == "Birthday: 12 May 1990\nColour: Green, since childhood\nHome: In Lisbon"
-
-
-async def test_a_note_too_long_for_the_budget_keeps_its_title(world: World) -> None:
-    lines = "\n".join(f"Step {number}: turn the wheel." for number in range(200))
-    await world.put(*notes(world, ("How to open the valve", lines + "\nStep 201: pull the lever.")))
-    answer = await recalled(world, "When do I pull the lever?", token_budget=40)
-    assert answer.passages[0].text.startswith("How to open the valve:\n")
-    assert "pull the lever" in answer.text
-    assert answer.tokens_used <= 40

@@ -117,7 +117,9 @@ async def test_a_commit_before_the_saved_one_follows_from_it(starts: Starts) -> 
     assert starts.reads == []
 
 
-async def test_another_branch_is_read_and_what_is_saved_stays(starts: Starts) -> None:
+async def test_another_branch_is_read_and_what_is_saved_stays_until_it_is_used_from_now_on(
+    starts: Starts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = starts.forest.world
     assert world.repository.move_ref("refs/heads/side", None, await world.head())
     await world.store.catch_up(world.workspace)
@@ -126,26 +128,16 @@ async def test_another_branch_is_read_and_what_is_saved_stays(starts: Starts) ->
     (before,) = await starts.saved()
     sunk = "Cid: The ferry sank."
     await world.put(replace(starts.forest.ferry[1], content=sunk), branch="side")
+    side = await world.head("side")
     forest = starts.start()
-    assert sunk in await forest.contents(revision=await world.head("side"))
+    assert sunk in await forest.contents(revision=side)
     assert len(starts.reads) == 1
     assert sunk not in await forest.contents()
     assert len(starts.reads) == 1
     assert await starts.saved() == [before]
-
-
-async def test_a_branch_that_is_used_from_now_on_is_saved(starts: Starts, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = starts.forest.world
-    assert world.repository.move_ref("refs/heads/side", None, await world.head())
-    await world.store.catch_up(world.workspace)
-    await world.put(world.node("Main"))
-    await starts.start()()
-    await starts.saved()
-    await world.put(world.node("Side"), branch="side")
     monkeypatch.setattr(saving, "MOST_CHANGES", 3)
     for reads in (1, 0):
-        forest = starts.start()
-        await forest(revision=await world.head("side"))
+        await starts.start()(revision=side)
         assert len(starts.reads) == reads
         await starts.saved()
 
@@ -262,15 +254,6 @@ async def test_what_is_saved_of_a_workspace_goes_with_it(starts: Starts) -> None
         workspace_service_pb2.DeleteWorkspaceRequest(workspace=world.workspace, confirm_name=info.workspace.name)
     )
     await world.store.background.finish(60)
-    assert list(starts.folder.iterdir()) == []
-
-
-async def test_what_is_saved_of_a_workspace_that_a_kill_left_goes_at_the_next_start(starts: Starts) -> None:
-    world = starts.forest.world
-    await starts.start()()
-    assert len(await starts.saved()) == 1
-    world.store.repositories.discard(world.workspace)
-    await starts.start().recalling.leaf_indexes.clear_saved()
     assert list(starts.folder.iterdir()) == []
 
 
