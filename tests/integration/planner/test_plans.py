@@ -201,27 +201,6 @@ async def test_a_cascade_deletes_the_tasks_but_those_of_other_projects(plans: Pl
         assert await plans.find(each) is None
 
 
-async def test_changes_of_a_session_are_seen_in_it_alone_until_it_is_committed(plans: Plans) -> None:
-    before = await plans.world.head()
-    plans.session = await plans.world.open()
-    project = await plans.project()
-    task = await plans.task(project_id=project)
-    answer = await plans.call("complete_task", task_id=task)
-    assert answer["session_id"] == plans.session
-    assert "commit_id" not in answer
-    assert (await plans.call("get_project", project_id=project))["stats"]["completed"] == 1
-    assert await plans.world.head() == before
-    session, plans.session = plans.session, ""
-    with pytest.raises(NodeNotFoundError):
-        await plans.call("get_project", project_id=project)
-    await plans.world.commit(session)
-    found = await plans.call("get_project", project_id=project)
-    assert (found["stats"]["completed"], found["stats"]["completion_rate"]) == (1, 1.0)
-    assert (await plans.call("get_project", project_id=project, revision=await plans.world.head()))["stats"]
-    with pytest.raises(NodeNotFoundError):
-        await plans.call("get_project", project_id=project, revision=before)
-
-
 async def test_plans_lie_in_one_archive_which_is_made_when_it_is_missing_unless_another_is_named(plans: Plans) -> None:
     opened = [await plans.world.open() for _ in range(2)]
     made = []

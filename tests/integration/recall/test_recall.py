@@ -168,15 +168,6 @@ async def test_several_hits_of_one_tree_become_their_common_ancestor_with_the_be
     assert not answer.nodes[0].node.content
 
 
-@pytest.mark.requirement("FOREST-6")
-async def test_hits_under_two_roots_of_one_archive_are_not_combined(forest: Forest) -> None:
-    other = talk(forest.world.archive.id, ["Eve: The tractor race is in May.", "Eve: A diesel tractor won."])
-    await forest.world.put(*other)
-    here = pb.RecallFilter(archives=["notes"])
-    answer = await forest(strategy=LCA, top_k=100, filter=here)
-    assert {one.node.id for one in answer.nodes} == {forest.garden[0].id, other[0].id}
-
-
 @pytest.mark.requirement("FOREST-15")
 async def test_collapsed_returns_the_best_nodes_of_all_levels_within_the_budget(still: Forest) -> None:
     answer = await still("people talk about a tractor", strategy=COLLAPSED, top_k=5)

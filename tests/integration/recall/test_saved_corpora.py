@@ -264,15 +264,6 @@ async def test_if_it_cannot_be_saved_recall_works(starts: Starts) -> None:
     assert await starts.start().contents() == {*GARDEN, *SEA}
 
 
-@pytest.mark.parametrize("limit", [1, 1 << 14])
-async def test_with_little_memory_answers_are_the_same(starts: Starts, limit: int) -> None:
-    right = as_told(await starts.start()())
-    await starts.saved()
-    forest = starts.start(cache_bytes=limit)
-    assert as_told(await forest()) == right
-    assert forest.recalling.leaf_indexes.weight <= limit
-
-
 # --- Rebuilds of the rows that recall has read -----------------------------------------------------------------------
 
 

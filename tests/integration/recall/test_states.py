@@ -40,48 +40,6 @@ from memotree.v1 import forest_service_pb2 as pb
 # --- States ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.requirement("FOREST-8", "GIT-4")
-async def test_each_state_has_its_own_leaves_and_no_others(forest: Forest) -> None:
-    world = forest.world
-    everything = {*GARDEN, *SEA}
-    assert await forest.contents() == everything
-    changed = replace(forest.garden[1], content="Ann: I planted tulips.")
-    later = await world.put(changed, delete=[forest.ferry[2]])
-    after = everything - {GARDEN[0], SEA[1]} | {changed.content}
-    assert await forest.contents() == after
-    assert await forest.contents(revision=forest.commit) == everything
-    assert await forest.contents(revision=later) == after
-    moved = replace(forest.garden[2], archive_id=forest.sea.id, parent_id=forest.ferry[0].id)
-    await world.put(moved)
-    here = pb.RecallFilter(archives=["sea"])
-    assert await forest.contents(filter=here) == {SEA[0], SEA[2], GARDEN[1]}
-    assert await forest.contents(filter=here, revision=later) == {SEA[0], SEA[2]}
-    assert await forest.contents(filter=pb.RecallFilter(archives=["notes"])) == after - {SEA[0], SEA[2], GARDEN[1]}
-
-
-@pytest.mark.requirement("FOREST-8", "STORE-5")
-async def test_staged_changes_are_found_at_once_but_only_in_their_session(forest: Forest) -> None:
-    world = forest.world
-    everything = {*GARDEN, *SEA}
-    session = await world.open()
-    assert await forest.contents(revision=session) == everything
-    fresh = world.node("Fresh", content="A new ferry goes at noon.")
-    await world.stage(session, fresh, delete=[forest.garden[1]])
-    assert await forest.contents(revision=session) == everything - {GARDEN[0]} | {fresh.content}
-    fresh = replace(fresh, content="A new ferry goes at ten.")
-    await world.stage(session, fresh)
-    assert await forest.contents(revision=session) == everything - {GARDEN[0]} | {fresh.content}
-    moved = replace(forest.ferry[1], archive_id=world.archive.id, parent_id=forest.garden[0].id)
-    await world.stage(session, moved)
-    here = pb.RecallFilter(archives=["sea"])
-    assert await forest.contents(revision=session, filter=here) == {SEA[1], SEA[2]}
-    await world.stage(session, forest.ferry[1], delete=[fresh])
-    assert await forest.contents(revision=session) == everything - {GARDEN[0]}
-    assert await forest.contents() == everything
-    await world.commit(session)
-    assert await forest.contents() == await forest.contents(revision=session) == everything - {GARDEN[0]}
-
-
 @pytest.mark.requirement("FOREST-8", "STORE-5")
 @pytest.mark.parametrize("strategy", [LCA, COLLAPSED, HYBRID])
 async def test_a_change_or_commit_during_a_recall_never_mixes_two_states(

@@ -2,13 +2,11 @@
 
 import asyncio
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import pairwise, product
-from random import Random
+from itertools import pairwise
 
 import pytest
-from campaigns import budget
 from integration.recall.talks import COLLAPSED, HYBRID, LCA, MUCH, Models, leaves
 from integration.wires import Wire
 from integration.worlds import World
@@ -223,95 +221,3 @@ async def test_a_valid_time_that_cannot_be_right_is_refused(wire: Wire) -> None:
             await wire.refused("UpdateNode", node_id=node.id, attributes=attributes),
         ):
             assert (refusal.code, refusal.fields) == ("INVALID_ARGUMENT", (f"attributes['{name}']",))
-
-
-# --- Beside a plain model --------------------------------------------------------------------------------------------
-
-DAYS = ["2020-01-01", "2021-01-01", "2022-01-01", "2023-01-01"]
-
-
-@dataclass(frozen=True)
-class Step:
-    """One change: of fact ``number``, to these days and to the fact that it supersedes, or its deletion."""
-
-    number: int
-    begin: int | None
-    end: int | None
-    supersedes: int | None
-    delete: bool
-
-
-def some_steps(dice: Random) -> list[Step]:
-    """Random changes of four facts."""
-    return [
-        Step(
-            number=dice.randrange(4),
-            begin=dice.choice([None, 0, 1]),
-            end=dice.choice([None, None, 2, 3]),
-            supersedes=dice.choice([None, 0, 1, 2, 3]),
-            delete=dice.random() < 0.2,
-        )
-        for _ in range(8)
-    ]
-
-
-@pytest.mark.parametrize("seed", range(budget(4)))
-async def test_in_sessions_and_at_old_commits_exactly_what_holds_is_recalled(
-    world: World, recalling: Recalling, seed: int
-) -> None:
-    """Make changes, from one of them on in a session, and compare what is recalled at each state with a model."""
-    dice = Random(seed)
-    steps, cut, ids = some_steps(dice), dice.randrange(9), [new_id() for _ in range(4)]
-    homes = [Archive(new_id(), "even"), Archive(new_id(), "odd")]
-    await world.put(*homes)
-    states: list[tuple[str, dict[int, Step]]] = []
-    alive: dict[int, Step] = {}
-    session = ""
-
-    async def apply(step: Step) -> None:
-        targets = [] if step.supersedes is None else [step.supersedes]
-        days = {"valid_from": step.begin, "valid_to": step.end}
-        node = Node(
-            ids[step.number],
-            homes[step.number % 2].id,
-            None,
-            "a0",
-            title=f"Fact {step.number}",
-            content=f"Fact number {step.number} says so.",
-            relations=tuple(Relation("SUPERSEDES", ids[each]) for each in targets if each != step.number),
-            attributes={name: DAYS[each] for name, each in days.items() if each is not None},
-        )
-        written, gone = ([], [node]) if step.delete else ([node], [])
-        await (world.stage(session, *written, delete=gone) if session else world.put(*written, delete=gone))
-
-    for place, step in enumerate(steps):
-        if step.delete and step.number not in alive:
-            continue
-        if place >= cut and not session:
-            session = await world.open()
-        await apply(step)
-        alive = {**alive, step.number: step}
-        if step.delete:
-            del alive[step.number]
-        states.append((session or await world.head(), alive))
-    if session:  # only its last state can be read
-        states = [state for state in states if state[0] != session] + states[-1:]
-    for (revision, facts), day in product(states, [None, *DAYS]):
-        wanted = {} if day is None else {"valid_at": day}
-        found = await recalling.titles("Which fact says so?", revision, **wanted)
-        assert found == {f"Fact {number}" for number in facts if _holds(number, facts, day)}, (revision, facts, day)
-
-
-def _holds(number: int, facts: dict[int, Step], day: str | None) -> bool:
-    """Whether a fact holds: on a day, or now, when everything that has begun or ended has done so."""
-    step = facts[number]
-    begins = [
-        DAYS[other.begin] if other.begin is not None else "now"
-        for key, other in facts.items()
-        if other.supersedes == number and key != number
-    ]
-    ends = [*([DAYS[step.end]] if step.end is not None else []), *begins]
-    if day is None:
-        return not ends
-    begun = step.begin is None or DAYS[step.begin] <= day
-    return begun and all(day < end for end in ends)

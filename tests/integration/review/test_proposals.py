@@ -106,21 +106,17 @@ async def test_an_approval_falls_when_the_branch_moves(review: Review) -> None:
     await review.merge()
 
 
-async def test_a_rejection_closes_it_and_it_can_be_opened_again_without_its_approvals(review: Review) -> None:
-    await review.protect()
+async def test_a_rejection_needs_a_reason_and_takes_the_approvals(review: Review) -> None:
     await review.propose()
     await review.review("ada")
+    with pytest.raises(InvalidInputError):
+        await review.review("eve", verdict=REJECT)
     await review.review("eve", verdict=REJECT, text="Not true.")
-    assert (await review.get()).proposal.status == pb.PROPOSAL_STATUS_REJECTED
     for call in (review.merge(), review.review("ada")):
         with pytest.raises(ProposalClosedError):
             await call
     proposal = await review.update(status=pb.PROPOSAL_STATUS_OPEN, text="It is true: see the note.")
     assert (proposal.status, list(proposal.approved_by)) == (pb.PROPOSAL_STATUS_OPEN, [])
-    with pytest.raises(InvalidInputError):
-        await review.review("eve", verdict=REJECT)  # without a reason
-    with pytest.raises(ProposalBlockedError):
-        await review.merge()
 
 
 async def test_the_last_missing_approval_merges_one_that_asks_for_it(review: Review) -> None:
