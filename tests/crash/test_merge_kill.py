@@ -130,25 +130,24 @@ async def test_a_kill_during_a_fast_forward(killed: _Killing) -> None:
     await killed("MergeBranch", request, ours=False, expected=THEIRS)
 
 
-@pytest.mark.campaign
-@pytest.mark.requirement("GIT-7", "STORE-1", "STORE-2", "STORE-3")
-@pytest.mark.parametrize("point", points("revert", POINTS))
-async def test_a_kill_during_a_revert(killed: _Killing) -> None:
-    request = history_service_pb2.RevertCommitRequest(workspace=WORKSPACE, revision="main", request_id="once")
-    expected = "It is red. It is small."
-    assert await killed("RevertCommit", request, ours=True, expected=expected) == [""]
+def _restoration(node_id: str) -> history_service_pb2.RestoreNodesRequest:
+    return history_service_pb2.RestoreNodesRequest(
+        workspace=WORKSPACE, node_ids=[node_id], revision="side", request_id="once"
+    )
+
+
+_REVERSION = history_service_pb2.RevertCommitRequest(workspace=WORKSPACE, revision="main", request_id="once")
 
 
 @pytest.mark.campaign
 @pytest.mark.requirement("GIT-7", "STORE-1", "STORE-2", "STORE-3")
-@pytest.mark.parametrize("point", points("restore", POINTS))
-async def test_a_kill_during_a_restore(killed: _Killing) -> None:
-    def request(node_id: str) -> history_service_pb2.RestoreNodesRequest:
-        return history_service_pb2.RestoreNodesRequest(
-            workspace=WORKSPACE, node_ids=[node_id], revision="side", request_id="once"
-        )
-
-    assert await killed("RestoreNodes", request, ours=True, expected=THEIRS) == [""]
+@pytest.mark.parametrize(
+    ("call", "asked", "expected"),
+    [("RevertCommit", _REVERSION, "It is red. It is small."), ("RestoreNodes", _restoration, THEIRS)],
+)
+@pytest.mark.parametrize("point", points("revert or restore", POINTS))
+async def test_a_kill_during_a_revert_or_a_restore(killed: _Killing, call: str, asked: Any, expected: str) -> None:
+    assert await killed(call, asked, ours=True, expected=expected) == [""]
 
 
 SESSION_POINTS = (

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from campaigns import TIMES, budget, dice, points
 from crash.campaign import BEHIND, POINTS, RECOVERY_POINTS, Campaign, all_points
-from crash.service import Service, running
+from crash.service import running
 from integration.calls import Calls
 from memotree_storage.model.node import new_id
 from unit.storage.git.judge import Judge
@@ -69,17 +69,3 @@ async def test_a_kill_during_the_creation_of_a_workspace_leaves_a_complete_one_o
         await calls.commit("It works")
         Judge(data / workspace.repository).check()
         assert [path.name for path in (data / "workspaces").glob("*.git")] == [Path(workspace.repository).name]
-
-
-@pytest.mark.campaign
-async def test_after_kills_during_the_first_start_the_server_starts(tmp_path: Path) -> None:
-    data, log = tmp_path / "data", tmp_path / "server.log"
-    rng = dice("first start")
-    for _ in range(budget(2)):
-        service = Service(data, log)
-        service.begin()
-        await service.ends(rng.random())  # any moment during the creation of the clusters will do
-        service.kill()
-    async with running(data, log) as service, service.channel() as channel:
-        calls = await Calls(channel, "garden").begin()
-        assert await calls.search("below") == [calls.root]

@@ -15,11 +15,7 @@ import grpc
 from integration.calls import Calls
 from memotree_storage.model.node import new_id
 
-from memotree.v1 import (
-    node_service_pb2,
-    session_service_pb2,
-    types_pb2,
-)
+from memotree.v1 import node_service_pb2, session_service_pb2, types_pb2
 
 WORKSPACE: Final = "crashes"
 _CANCELLED: Final = 0.12

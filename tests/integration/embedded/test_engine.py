@@ -3,7 +3,7 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +37,13 @@ async def main():
     await asyncio.Event().wait()
 asyncio.run(main())
 """
+
+
+async def code_of(call: Awaitable[object]) -> grpc.StatusCode:
+    """The code with which a call is refused."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return caught.value.code()
 
 
 NAMED = {"summary": models.VectorParams(size=4, distance=models.Distance.COSINE)}
@@ -127,9 +134,7 @@ async def test_an_unknown_part_of_a_filter_is_refused_and_not_ignored(shared: Ru
         points.Delete(wire.DeletePoints(collection_name=ALIAS, points=selector)),
         points.SetPayload(wire.SetPayloadPoints(collection_name=ALIAS, points_selector=selector)),
     ):
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await call
-        assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED, caught.value.details()
+        assert await code_of(call) is grpc.StatusCode.UNIMPLEMENTED
     assert len(await entries(shared.index, workspace)) == 1
 
 
@@ -152,9 +157,7 @@ async def test_an_unsupported_option_is_refused(shared: Running) -> None:
         collections.Update(wire.UpdateCollection(collection_name=ALIAS)),
         collections.Create(quantised),
     ):
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await call
-        assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED, caught.value.details()
+        assert await code_of(call) is grpc.StatusCode.UNIMPLEMENTED
 
 
 async def test_bad_requests_are_distinguished_from_internal_errors(shared: Running) -> None:
@@ -169,13 +172,10 @@ async def test_bad_requests_are_distinguished_from_internal_errors(shared: Runni
         points.Get(wire.GetPoints(collection_name=ALIAS, ids=[wire.PointId()])),
         points.Upsert(wire.UpsertPoints(collection_name=ALIAS, points=[odd])),
     ):
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await call
-        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT, caught.value.details()
+        assert await code_of(call) is grpc.StatusCode.INVALID_ARGUMENT
     for path in ("../outside", "a/b", "", ".hidden", "x" * 300, "nul\0"):
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await shared.client.create_collection(path, vectors_config=NAMED)
-        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        made = shared.client.create_collection(path, vectors_config=NAMED)
+        assert await code_of(made) is grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_calls_without_the_key_are_refused(shared: Running) -> None:
@@ -195,9 +195,8 @@ async def test_calls_without_the_key_are_refused(shared: Running) -> None:
 async def test_collections_and_aliases_survive_restarts(running: Running) -> None:
     client = running.client
     await client.create_collection("second", vectors_config=NAMED)
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await client.create_collection("second", vectors_config=NAMED)
-    assert caught.value.code() is grpc.StatusCode.ALREADY_EXISTS
+    again = client.create_collection("second", vectors_config=NAMED)
+    assert await code_of(again) is grpc.StatusCode.ALREADY_EXISTS
     await running.kill()
     names = {one.name for one in (await client.get_collections()).collections}
     assert names == {"second", running.index.collection}

@@ -7,17 +7,8 @@ from pypdf import PdfWriter
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
 WORDS = (
-    "river",
-    "mountain",
-    "forest",
-    "memory",
-    "branch",
-    "commit",
-    "search",
-    "pelican",
-    "harbour",
-    "violin",
-    "kettle",
+    *("river", "mountain", "forest", "memory", "branch", "commit", "search"),
+    *("pelican", "harbour", "violin", "kettle"),
 )
 
 
@@ -40,13 +31,8 @@ def prose(count: int, **fields: Any) -> str:
 def pdf(pages: list[str], outline: list[tuple[str, int, int]] = (), *, password: str = "") -> bytes:  # type: ignore[assignment]
     """A PDF with a line of text on each page, and an outline of (title, page, depth)."""
     writer = PdfWriter()
-    font = DictionaryObject(
-        {
-            NameObject("/Type"): NameObject("/Font"),
-            NameObject("/Subtype"): NameObject("/Type1"),
-            NameObject("/BaseFont"): NameObject("/Helvetica"),
-        }
-    )
+    facts = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica"}
+    font = DictionaryObject({NameObject(key): NameObject(value) for key, value in facts.items()})
     for text in pages:
         page = writer.add_blank_page(width=600, height=800)
         stream = DecodedStreamObject()

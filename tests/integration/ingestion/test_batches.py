@@ -83,12 +83,6 @@ async def test_one_document_is_named_by_its_commit_and_reports_steps_and_several
     assert [each.done for each in progress] == sorted(each.done for each in progress)
 
 
-async def test_a_request_id_makes_one_job(forest: Forest) -> None:
-    told = await asyncio.gather(*(forest.try_ingest_all(THREE, request_id="one") for _ in range(3)))
-    assert len({job.id for job in told}) == 1
-    assert forest.commits().count("Ingest 3 documents") == 1
-
-
 async def test_documents_of_one_joined_archive_are_updated_one_commit_after_the_other(forest: Forest) -> None:
     found = await forest.ingest_all({"a": f"# A\n\n{prose(3)}", "b": f"# B\n\n{prose(4)}"})
     archives = [each.ingestion.archive_id for each in found.values()]

@@ -112,17 +112,6 @@ async def test_megabytes_in_one_line_are_ingested(forest: Forest) -> None:
     assert "".join(nodes[version.blob].content for version in state) == text  # type: ignore[union-attr]
 
 
-@pytest.mark.campaign
-@pytest.mark.requirement("FOREST-3")
-async def test_ten_thousand_headings_are_a_tree(forest: Forest) -> None:
-    text = "".join(f"{'#' * (number % 6 + 1)} Heading {number}\n\nText {number}.\n\n" for number in range(10_000))
-    result = await forest.ingest(text, name="headings.md")
-    assert (result.created_leaves, result.summary_nodes) == (10_000, 10_000)
-    state = [version for version in await forest.versions(result.archive_id) if version.type == "leaf_chunk"]
-    nodes = await forest.world.store.entries.load(forest.world.workspace, state)
-    assert "".join(nodes[version.blob].content for version in state) == text  # type: ignore[union-attr]
-
-
 @pytest.mark.requirement("FOREST-2")
 async def test_a_chain_of_merges_as_deep_as_the_document_is_long_is_stored_and_read(forest: Forest) -> None:
     text = "".join(f"Leaf {number} says the same as all others do here.\n\n" for number in range(60))

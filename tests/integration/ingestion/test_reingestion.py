@@ -174,31 +174,6 @@ async def test_settings_and_tags_are_kept_except_for_tags_that_a_person_removed(
     assert await forest.text(first.archive_id) == book.text
 
 
-async def test_a_conversation_grows_by_its_new_turns(forest: Forest) -> None:
-    def turns(count: int) -> pb.Conversation:
-        return pb.Conversation(
-            turns=[
-                pb.Turn(
-                    speaker="Ada" if number % 2 else "Bo",
-                    text="Yes." if number % 3 == 0 else f"This is what I say as number {number}.",
-                    id=f"t{number}",
-                    time=f"2024-05-{1 + number // 10:02}T10:{number % 60:02}:00",
-                )
-                for number in range(count)
-            ]
-        )
-
-    first = await forest.ingest(conversation=turns(14), document_id="chat", name="chat", similarity_threshold=1.0)
-    before = await forest.leaves(first.archive_id)
-    second = await forest.ingest(conversation=turns(21), document_id="chat")
-    assert (second.created_leaves, second.kept_leaves, second.removed_leaves) == (7, 14, 0)
-    after = await forest.leaves(first.archive_id)
-    assert list(after)[:14] == list(before)
-    files = forest.files()
-    assert sorted(files.values()) == ["A"] * 8 + ["M"] * 2, "seven turns and a day; the archive and the day that grew"
-    assert await forest.stale() == []
-
-
 async def test_a_document_in_a_joined_archive_is_found_and_updated(forest: Forest) -> None:
     book = Book()
     first = await book.put(forest, name="book", model_id="scout")
@@ -284,17 +259,6 @@ async def test_bookmarks_of_a_pdf_at_one_place_are_sections_of_their_own_in_ever
     titles = [title for _, kind, title in await forest.shape(first.archive_id) if kind == "summary_node"]
     assert titles[-1] == "End"
     assert await forest.stale() == []
-
-
-async def test_a_document_is_replaced_by_another_one_altogether(forest: Forest) -> None:
-    book = Book()
-    first = await book.put(forest)
-    result = await forest.ingest("Nothing of it is left.", document_id="book", media_type="text/plain")
-    assert (result.created_leaves, result.kept_leaves) == (1, 0)
-    assert await forest.text(first.archive_id) == "Nothing of it is left."
-    back = await forest.ingest(book.text, document_id="book", media_type="text/markdown")
-    assert back.created_leaves == first.created_leaves
-    assert await forest.text(first.archive_id) == book.text
 
 
 async def test_a_leaf_moved_or_deleted_by_a_person_is_restored_by_the_next_version(forest: Forest) -> None:

@@ -12,7 +12,7 @@ from memotree_storage.errors import InvalidInputError
 from memotree_storage.index.terms import words_of
 from memotree_storage.model.trailers import trailers_of
 from memotree_storage.ports import IndexUnavailableError
-from memotree_storage.postgres import archive_versions, history
+from memotree_storage.postgres import archive_versions
 from memotree_storage.postgres.registry import WorkspaceNotFoundError
 from memotree_storage.postgres.tree import Snapshot, State
 from steps import sorted_marks
@@ -291,18 +291,6 @@ async def test_a_repeated_call_gets_the_first_answer_or_if_that_was_lost_one_fro
         for answer in (first, again):
             answer.ClearField("similar") if "similar" in answer.DESCRIPTOR.fields_by_name else None
         assert again == first
-
-
-async def test_many_at_once_are_all_kept(memory: Memory) -> None:
-    made = await asyncio.gather(*(memory.remember(f"Fact number {n}.", find_similar=False) for n in range(12)))
-    alive = await memory.world.alive(await memory.world.head())
-    assert {one.node.id for one in made} <= alive.keys()
-    async with memory.store.database.connection() as conn:
-        state = State(memory.world.workspace, await memory.world.head())
-        page = await history.list_commits(Snapshot(conn, state), history.CommitFilter(), limit=100)
-    assert len({one.commit_id for one in made}) == 12
-    assert {one.commit_id for one in made} <= {commit.commit_id for commit in page}
-    assert await memory.open_sessions() == 1
 
 
 async def test_a_call_sees_what_was_pushed_a_moment_ago(memory: Memory) -> None:

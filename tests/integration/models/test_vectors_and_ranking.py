@@ -30,34 +30,23 @@ async def test_vectors_come_in_order_and_of_length_one(
     assert (await models.embed([], meter)).shape == (0, endpoint.dimensions)
 
 
-async def test_texts_are_sent_in_batches_and_each_only_once(
+async def test_texts_are_sent_in_batches_and_each_only_once_also_after_an_outage(
     connect: MakeModels, endpoint: ModelEndpoint, meter: Meter
 ) -> None:
-    models = await connect()
+    models = await connect(model_concurrency=1)
     texts = [f"Text number {number}" for number in range(2 * BATCH_TEXTS + 10)]
     before = len(endpoint.embedding_calls)
     await models.embed([*texts, *texts], meter)
     assert sorted(len(call["input"]) for call in endpoint.embedding_calls[before:]) == [10, BATCH_TEXTS, BATCH_TEXTS]
-    await (await connect()).embed(texts, meter)
-    assert len(endpoint.embedding_calls) == before + 3
-    assert (of("embedding", meter).calls, of("embedding", meter).cached) == (3, len(texts))
-
-
-async def test_texts_embedded_before_an_outage_are_not_sent_again(
-    connect: MakeModels, endpoint: ModelEndpoint, meter: Meter
-) -> None:
-    models = await connect(model_concurrency=1)
-    texts = [f"Text number {number}" for number in range(3 * BATCH_TEXTS)]
-    before = len(endpoint.embedding_calls)
-    await models.embed(texts[:BATCH_TEXTS], meter)
+    more = [f"More of number {number}" for number in range(BATCH_TEXTS)]
     endpoint.fail_always(Fault.BROKEN)
     with pytest.raises(ModelUnavailableError):
-        await models.embed(texts, meter)
+        await models.embed([*texts, *more], meter)
     endpoint.recover()
     first = len(endpoint.texts_embedded)
-    await (await connect()).embed(texts, meter)
-    assert sorted(endpoint.texts_embedded[first:]) == sorted(texts[BATCH_TEXTS:])
-    assert len(endpoint.embedding_calls[before]["input"]) == BATCH_TEXTS
+    await (await connect()).embed([*texts, *more], meter)
+    assert sorted(endpoint.texts_embedded[first:]) == sorted(more)
+    assert of("embedding", meter).calls == 4
 
 
 async def test_a_broken_batch_is_requested_again(connect: MakeModels, endpoint: ModelEndpoint, meter: Meter) -> None:

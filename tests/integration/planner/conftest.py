@@ -1,7 +1,7 @@
 """Plans in the workspace of a world, changed by their tools."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -49,7 +49,6 @@ class Plans:
     tools: Mapping[str, FunctionTool]
     context: CallContext
     session: str = ""
-    commits: list[str] = field(default_factory=list)
 
     async def call(self, name: str, /, *, request_id: str = "", **given: Any) -> dict[str, Any]:
         """The result of a call; in the session, if there is one."""
@@ -62,8 +61,6 @@ class Plans:
             raise WrongArgumentsError(faults)
         context = replace(self.context, request_id=request_id)
         found: dict[str, Any] = await tool.function(**values, context=context)
-        if found.get("commit_id") and not tool.declaration.read_only:
-            self.commits.append(found["commit_id"])
         return found
 
     async def project(self, name: str = "Bake", **given: Any) -> str:

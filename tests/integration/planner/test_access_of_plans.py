@@ -84,15 +84,6 @@ def test_a_role_on_some_branches_changes_plans_there_alone(place: Place, project
         session.discard()
 
 
-def test_a_plan_on_a_protected_branch_is_changed_by_a_proposal_alone(place: Place) -> None:
-    keeper = place.notes("keeper")
-    keeper.branch("guarded/plans")
-    keeper.protect("guarded/*")
-    assert code(run(place, "keeper", "create_task", title="x", branch="guarded/plans")) == "BRANCH_PROTECTED"
-    keeper.unprotect("guarded/*")
-    assert made(place, "keeper", "create_task", title="x", branch="guarded/plans")["branch"] == "guarded/plans"
-
-
 def test_a_session_of_somebody_else_stages_and_shows_no_plan(place: Place, project: str) -> None:
     with place.notes("writer").session() as theirs:
         secret = made(place, "writer", "create_project", name="Secret", session_id=theirs.id)["project"]["id"]

@@ -30,14 +30,10 @@ async def test_no_more_calls_are_made_than_the_request_allows(ask: Ask, endpoint
     assert [code for _, code, _ in codes(answer)] == ["", "", "CALL_LIMIT", "CALL_LIMIT"]
     assert (answer.answer, answer.end) == ("That is all.", pb.QUERY_END_CALL_LIMIT)
     assert endpoint.chat_calls[-1]["tool_choice"] == "none"
-
-
-async def test_a_turn_with_a_flood_of_calls_is_bounded(ask: Ask, endpoint: ModelEndpoint) -> None:
-    endpoint.call_next(*(("calculator", {"expression": f"{number} + 1"}) for number in range(5000)))
+    endpoint.call_next(*(("calculator", {"expression": f"{number} + 2"}) for number in range(5000)))
     endpoint.answer_next("That is all.")
     answer = await ask()
-    assert len(answer.tool_calls) == 32
-    assert sum(call.called for call in answer.tool_calls) == 5
+    assert (len(answer.tool_calls), sum(call.called for call in answer.tool_calls)) == (32, 5), "of a flood"
 
 
 async def test_a_huge_result_is_cut_for_the_model_and_left_out_of_the_answer(ask: Ask, endpoint: ModelEndpoint) -> None:

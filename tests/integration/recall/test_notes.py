@@ -4,7 +4,7 @@ import pytest
 from integration.recall.talks import MUCH, Models, leaves
 from integration.worlds import World
 from memotree_storage.index.search import SearchQuery
-from memotree_storage.model.node import Node, Source
+from memotree_storage.model.node import Node
 from memotree_storage.model.position import many_between
 from memotree_storage.postgres.tree import State
 
@@ -86,12 +86,3 @@ async def test_a_note_is_found_by_tags_and_attributes_in_recall_and_search(world
         assert best(await recalled(world, asked)).node.id == wanted.id
         hits = await world.store.search.find(State(world.workspace, commit), SearchQuery(asked, 5))
         assert [hit.version.entry_id for hit in hits] == [wanted.id]
-
-
-async def test_values_of_neighbours_are_never_glued_together(world: World) -> None:
-    """Notes that name the same source, but no places in it, are no pieces of one text."""
-    facts = ("Birthday", "12 May 1990"), ("Colour", "Green, since childhood"), ("Home", "In Lisbon")
-    await world.put(*notes(world, *facts, source=Source("a talk")))
-    answer = await recalled(world, "birthday colour home", token_budget=MUCH)
-    (passage,) = answer.passages
-    assert passage.text == "Birthday: 12 May 1990\nColour: Green, since childhood\nHome: In Lisbon"

@@ -168,14 +168,6 @@ async def test_a_forged_receipt_neither_leaves_the_filter_nor_changes_what_other
     assert (await fresh()).leaves_considered == len([*SEA, *GARDEN])
 
 
-async def test_a_receipt_of_a_filter_that_matches_nothing_gives_nothing_again(still: Forest) -> None:
-    for strategy in EVERY:
-        answer = await still(strategy=strategy, filter=pb.RecallFilter(model_id="nobody"))
-        assert not leaves(answer)
-        assert not answer.nodes
-        assert same(answer, await still(receipt=answer.receipt))
-
-
 async def test_the_receipt_of_a_session_that_corrects_a_fact_holds_after_a_restart(forest: Forest) -> None:
     world = forest.world
     session = await world.open()

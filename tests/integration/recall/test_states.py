@@ -10,16 +10,7 @@ import psycopg
 import pytest
 from integration.damage import differences
 from integration.pushes import push_files
-from integration.recall.talks import (
-    COLLAPSED,
-    GARDEN,
-    HYBRID,
-    LCA,
-    SEA,
-    Forest,
-    as_told,
-    leaves,
-)
+from integration.recall.talks import COLLAPSED, GARDEN, HYBRID, LCA, SEA, Forest, as_told, leaves
 from integration.worlds import World
 from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Archive, Entry, new_id
@@ -158,14 +149,6 @@ async def test_a_corpus_of_all_archives_is_made_once_and_then_followed(
         await forest.world.commit(session)
         assert sunk in await forest.contents()
     assert made == [2]
-
-
-async def test_a_session_whose_base_was_never_asked_reads_it_once(forest: Forest, reads: list[list[str]]) -> None:
-    session = await forest.world.open()
-    for word in ("ferns", "tulips", "roses"):
-        await forest.world.stage(session, replace(forest.garden[1], content=f"Ann: I planted {word}."))
-        assert f"Ann: I planted {word}." in await forest.contents(revision=session)
-    assert sorted(map(str, reads)) == sorted(map(str, [[forest.world.archive.id], [forest.sea.id]]))
 
 
 @pytest.fixture

@@ -9,11 +9,7 @@ from integration.pushes import OpenAgain, rewind, session_of
 from integration.recall.talks import Models
 from integration.review.conftest import PROPOSALS, REJECT, Review, called
 from integration.sides import Sides
-from memotree_storage.commit.proposals import (
-    ProposalClosedError,
-    ProposalExistsError,
-    ProposalNotFoundError,
-)
+from memotree_storage.commit.proposals import ProposalClosedError, ProposalExistsError, ProposalNotFoundError
 from memotree_storage.commit.rebase import ConflictError
 from memotree_storage.commit.refs import BranchNotFoundError
 from memotree_storage.commit.session_commit import NothingToCommitError

@@ -8,11 +8,7 @@ from integration.review.conftest import Review, called
 from integration.sides import Sides
 from memotree_storage.commit.direct_import import commit_entries
 from memotree_storage.errors import InvalidInputError
-from memotree_storage.model.protection import (
-    PROTECTIONS_REF,
-    BranchProtectedError,
-    ProtectionsDamagedError,
-)
+from memotree_storage.model.protection import PROTECTIONS_REF, BranchProtectedError, ProtectionsDamagedError
 from memotree_storage.model.workspace import service_signature
 from memotree_storage.ports import CommitDraft
 
