@@ -95,15 +95,3 @@ def test_a_session_of_somebody_else_stages_and_shows_no_plan(place: Place, proje
         assert made(place, "writer", "get_project", project_id=secret, revision=theirs.id)["project"]["id"] == secret
         theirs.discard()
     assert made(place, "reviewer", "get_project", project_id=project)
-
-
-def test_a_request_id_gives_the_plan_of_one_principal_to_no_other(place: Place) -> None:
-    given = {**NOTES, "title": "Mine"}
-    with place.client("writer") as client:
-        first = client.run_tool("create_task", given, request_id="plans")
-        assert client.run_tool("create_task", given, request_id="plans").data == first.data
-    assert first.data is not None
-    with place.client("reviewer") as client:
-        other = client.run_tool("create_task", given, request_id="plans")
-        assert other.data is not None
-        assert other.data["task"]["id"] != first.data["task"]["id"]
