@@ -1,26 +1,39 @@
-"""A backup is one file; restoring it gives every commit, branch and tag, and a damaged file changes nothing."""
+"""A backup is one file, of everything or of what earlier ones lack; it restores every ref, or changes nothing."""
 
 import json
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from integration.backups import only, put_back, save
+from integration.leftovers import files_with
 from integration.pushes import OpenAgain, differences
 from integration.worlds import World
-from memotree_storage.backup.restoring import NotInBackupError, WorkspaceInPlaceError, restore_backup
+from memotree_storage.backup.restoring import NotInBackupError, WorkspaceInPlaceError, check_backup, restore_backup
 from memotree_storage.backup.writing import write_backup
+from memotree_storage.commit.workspaces import create_workspace
+from memotree_storage.erasure.rewriting import Order, rewrite_history
 from memotree_storage.errors import InvalidInputError, MemoTreeError
+from memotree_storage.git.backup_chain import BackupMissingError, BackupNotInChainError, chain_of
+from memotree_storage.git.backup_file import open_backup
 from memotree_storage.git.backup_list import FORMAT, BackupDamagedError, parse_list
 from memotree_storage.git.workspaces import Repositories
+from memotree_storage.model.erasure import ErasureTarget
+from memotree_storage.model.node import new_id
+from memotree_storage.model.workspace import WorkspaceInfo, service_signature
 from memotree_storage.postgres.database import Database
 from memotree_storage.store import Store
 
 from memotree.maintenance import MaintenanceOperations
 from memotree.v1 import maintenance_service_pb2 as pb
 
-pytestmark = [pytest.mark.requirement("USE-8"), pytest.mark.own_store]
+pytestmark = [pytest.mark.requirement("USE-8", "GIT-11"), pytest.mark.own_store]
+
+SECRET = "Tulpenzwiebel-7731"  # noqa: S105 - of nobody
 
 
 async def saved(world: World, target: Path) -> Path:
@@ -59,18 +72,6 @@ async def test_a_restored_workspace_has_all_refs_and_agrees_with_its_new_mirror(
         assert node.id in await elsewhere.alive(await elsewhere.head())
     finally:
         await store.close()
-
-
-async def test_a_backup_is_read_with_tar_and_git_alone(world: World, tmp_path: Path) -> None:
-    file = await saved(world, tmp_path / "all.backup")
-    run("tar", "-xf", str(file), folder=tmp_path)
-    (bundle,) = (tmp_path / "workspaces").glob("*.bundle")
-    run("git", "clone", "-q", str(bundle), "clone", folder=tmp_path)
-    run("sha256sum", "-c", "--quiet", "backup.json.sha256", folder=tmp_path)
-
-
-def run(*command: str, folder: Path) -> None:
-    subprocess.run(command, check=True, cwd=folder)  # noqa: S603 - what a person would type
 
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
@@ -137,3 +138,152 @@ async def test_a_start_removes_what_a_killed_backup_or_restore_left_and_nothing_
         assert [path.suffix for path in left.iterdir() if path.suffix] == [".bundle"]
     await running.aclose()
     assert not list(folder.glob("*.unfinished-*"))
+
+
+# --- Chains of increments ---------------------------------------------------------------------------------------------
+
+
+def refs_in(data_folder: Path) -> dict[str, dict[str, str]]:
+    """The refs of each workspace in a data folder, by its id."""
+    repositories = Repositories(data_folder / "workspaces", data_folder / "trash")
+    try:
+        return {each: repositories.get(each).refs() for each in repositories.ids()}
+    finally:
+        repositories.close()
+
+
+async def another(world: World, name: str) -> WorkspaceInfo:
+    info = WorkspaceInfo(new_id(), name, "", datetime.now(UTC).replace(microsecond=0))
+    await create_workspace(world.store, info)
+    return info
+
+
+async def test_a_chain_of_increments_restores_what_the_last_one_saw_and_takes_no_room_without_changes(
+    lived_in: World, tmp_path: Path, again: OpenAgain
+) -> None:
+    base = await save(lived_in.store, tmp_path / "1.backup")
+    await lived_in.put(lived_in.node("On Tuesday", content="t" * 5000, position="a7"), tag="v2")
+    second = await save(lived_in.store, tmp_path / "2.backup", base)
+    await lived_in.put(lived_in.node("On Wednesday", position="a8"), branch="side")
+    third = await save(lived_in.store, tmp_path / "3.backup", second)
+    there = refs_in(lived_in.store.data_folder)
+    head = await lived_in.head()
+    alive = await lived_in.alive(head)
+    assert [only(open_backup(file)).complete for file in (base, second, third)] == [True, False, False]
+    assert only(open_backup(second)).bytes < only(open_backup(base)).bytes
+    same = await save(lived_in.store, tmp_path / "4.backup", third)
+    assert only(open_backup(same)).bundle == "", "without changes"
+    await lived_in.put(lived_in.node("Too late", position="a9"))
+    await put_back(lived_in.store, [same])
+    assert refs_in(lived_in.store.data_folder) == there
+    async with again() as store:
+        assert await differences(store, lived_in.workspace) == []
+        assert await lived_in.on(store).head() == head
+        assert await lived_in.on(store).alive(head) == alive
+
+
+async def test_branches_that_moved_back_went_or_changed_their_kind_come_right(world: World, tmp_path: Path) -> None:
+    first = await world.head()
+    await world.put(world.node("Second"))
+    repository = world.repository
+    for name in ("rewound", "gone", "folder"):
+        assert repository.move_ref(f"refs/heads/{name}", None, await world.head())
+    base = await save(world.store, tmp_path / "1.backup")
+    assert repository.move_ref("refs/heads/rewound", await world.head(), first)
+    assert repository.move_ref("refs/heads/gone", await world.head(), None)
+    assert repository.move_ref("refs/heads/folder", await world.head(), None)
+    assert repository.move_ref("refs/heads/folder/inside", None, first)
+    only_refs = await save(world.store, tmp_path / "2.backup", base)
+    restore_backup([only_refs], tmp_path / "elsewhere")
+    assert refs_in(tmp_path / "elsewhere") == refs_in(world.store.data_folder)
+    await world.put(world.node("Third", position="a5"))
+    restore_backup([await save(world.store, tmp_path / "3.backup", only_refs)], tmp_path / "later")
+    assert refs_in(tmp_path / "later") == refs_in(world.store.data_folder)
+
+
+async def test_workspaces_that_came_are_whole_and_those_that_went_stay_away(world: World, tmp_path: Path) -> None:
+    gone = await another(world, "gone")
+    base = await save(world.store, tmp_path / "1.backup")
+    world.store.repositories.discard(gone.workspace_id)
+    came = await another(world, "came")
+    increment = await save(world.store, tmp_path / "2.backup", base)
+    saved = {each.name: each for each in open_backup(increment).listed.workspaces}
+    assert saved.keys() == {world.store.repositories.describe(world.workspace).name, "came"}
+    assert saved["came"].complete
+    restore_backup([increment], tmp_path / "elsewhere")
+    assert refs_in(tmp_path / "elsewhere").keys() == {world.workspace, came.workspace_id}
+
+
+async def test_an_erased_workspace_is_saved_whole_and_the_text_does_not_come_back(world: World, tmp_path: Path) -> None:
+    node = world.node("A secret", content=f"The password is {SECRET}.")
+    await world.put(node)
+    base = await save(world.store, tmp_path / "1.backup")
+    await world.put(replace(node, content=f"It was {SECRET}."))
+    second = await save(world.store, tmp_path / "2.backup", base)
+    target = ErasureTarget(text=SECRET)
+    await rewrite_history(
+        world.store, Order(new_id(), world.workspace, target, "ada", "It leaked.", service_signature())
+    )
+    third = await save(world.store, tmp_path / "3.backup", second)
+    assert only(open_backup(third)).complete
+    for old in (base, second):
+        old.unlink()  # the text is in them, and nothing needs them
+    restore_backup([third], tmp_path / "elsewhere")
+    assert refs_in(tmp_path / "elsewhere") == refs_in(world.store.data_folder)
+    assert files_with(tmp_path / "elsewhere", SECRET.encode()) == []
+
+
+async def test_a_chain_is_given_or_found_and_one_that_misses_is_named(world: World, tmp_path: Path) -> None:
+    far = tmp_path / "far"
+    far.mkdir()
+    base = await save(world.store, far / "monday.backup")
+    await world.put(world.node("A node"))
+    second = await save(world.store, tmp_path / "tuesday.backup", base)
+    await world.put(world.node("Another", position="a5"))
+    third = await save(world.store, tmp_path / "wednesday.backup", second)
+    with pytest.raises(BackupMissingError, match=r"tuesday.backup builds on an earlier backup, .* Nothing was changed"):
+        restore_backup([third], tmp_path / "elsewhere")
+    assert not (tmp_path / "elsewhere" / "workspaces").exists()
+    for number, files in enumerate(([base, third], [base, second, third], [second, base, third])):
+        restore_backup(files, tmp_path / str(number))
+        assert refs_in(tmp_path / str(number)) == refs_in(world.store.data_folder)
+    assert [each.file for each in chain_of([base, third])] == [base, second, third]
+
+
+async def test_a_backup_of_another_chain_or_a_damaged_base_is_refused_before_anything_is_changed(
+    world: World, tmp_path: Path
+) -> None:
+    base = await save(world.store, tmp_path / "base.backup")
+    await world.put(world.node("A node"))
+    other = await save(world.store, tmp_path / "other.backup")
+    increment = await save(world.store, tmp_path / "increment.backup", base)
+    with pytest.raises(BackupNotInChainError, match=r"increment.backup does not build on .*other.backup"):
+        restore_backup([other, increment], tmp_path / "elsewhere")
+    (tmp_path / "text").write_text("no backup\n" * 200)
+    with pytest.raises(BackupDamagedError):
+        restore_backup([tmp_path / "text", increment], tmp_path / "elsewhere")
+    base.write_bytes(DAMAGES["a bit flipped"](base.read_bytes()))
+    (tmp_path / "aside").mkdir()
+    for refused in (restore_backup, check_backup):
+        with pytest.raises(BackupDamagedError, match="another hash than its list says"):
+            refused([increment], tmp_path / ("elsewhere" if refused is restore_backup else "aside"))
+    assert not refs_in(tmp_path / "elsewhere")
+
+
+async def test_an_increment_can_be_read_with_git_alone(world: World, tmp_path: Path) -> None:
+    base = await save(world.store, tmp_path / "base.backup")
+    await world.put(world.node("A node"))
+    increment = await save(world.store, tmp_path / "increment.backup", base)
+    for file in (base, increment):
+        (tmp_path / file.stem).mkdir()
+        run("tar", "-xf", str(file), folder=tmp_path / file.stem)
+        run("sha256sum", "-c", "--quiet", "backup.json.sha256", folder=tmp_path / file.stem)
+    bundle = f"workspaces/{world.workspace}.bundle"
+    run("git", "clone", "-q", "--mirror", f"base/{bundle}", "clone", folder=tmp_path)
+    run("git", "bundle", "verify", f"../increment/{bundle}", folder=tmp_path / "clone")
+    run("git", "fetch", "-q", "--prune", f"../increment/{bundle}", "+refs/*:refs/*", folder=tmp_path / "clone")
+    assert run("git", "rev-parse", "main", folder=tmp_path / "clone").strip() == await world.head()
+
+
+def run(*command: str, folder: Path) -> str:
+    return subprocess.run(command, check=True, cwd=folder, capture_output=True, text=True).stdout  # noqa: S603 - typed
