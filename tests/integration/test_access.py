@@ -6,6 +6,7 @@ import stat
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,6 @@ from memotree.client import (
     AsyncClient,
     Author,
     Client,
-    FailedPreconditionError,
     Job,
     NotFoundError,
     PermissionDeniedError,
@@ -36,10 +36,7 @@ from memotree.identity.errors import KeyRefusedError
 from memotree.identity.permissions import OUTSIDE, PERMISSIONS
 from memotree.server.binding import contract
 from memotree.settings import Settings
-from memotree.v1 import (
-    job_service_pb2,
-    session_service_pb2,
-)
+from memotree.v1 import job_service_pb2, session_service_pb2
 
 __all__ = ["place"]
 
@@ -55,15 +52,12 @@ def test_every_rpc_has_its_permission_or_stands_outside() -> None:
     assert not PERMISSIONS.keys() & OUTSIDE
 
 
-def test_without_a_valid_key_nothing_is_answered_over_grpc(place: Place) -> None:
+def test_without_a_valid_key_nothing_is_answered(place: Place) -> None:
     for key in ("", "mt_", "mt_" + "A" * 43, "admin", "x" * 9000):
         with Client(place.announced.address, attempts=1, key=key) as client:
             error = refusal(client.status)
         assert error.code in {"UNAUTHENTICATED", "RESOURCE_EXHAUSTED", "INTERNAL", "UNKNOWN"}, key
         assert error.reason in {"NOT_AUTHENTICATED", "KEY_REFUSED", ""}, key
-
-
-def test_without_a_valid_key_nothing_is_answered_over_http(place: Place) -> None:
     url, admin = place.announced.url, place.keys["admin"]
     no_proofs: list[list[tuple[str, str]]] = [
         [],
@@ -146,9 +140,7 @@ def test_keys_of_others_are_for_administrators(place: Place) -> None:
 
 def test_the_last_administrator_stays(place: Place) -> None:
     admin = place.client("admin")
-    with pytest.raises(FailedPreconditionError) as caught:
-        admin.delete_principal("admin")
-    assert caught.value.reason == "LAST_ADMINISTRATOR"
+    assert refusal(lambda: admin.delete_principal("admin")).reason == "LAST_ADMINISTRATOR"
     assert refusal(lambda: admin.revoke_role("admin", workspace="*")).reason == "LAST_ADMINISTRATOR"
     assert refusal(lambda: admin.grant_role("admin", "READER", workspace="*")).reason == "LAST_ADMINISTRATOR"
     (key,) = admin.keys()
@@ -158,40 +150,31 @@ def test_the_last_administrator_stays(place: Place) -> None:
 # --- Roles ------------------------------------------------------------------------------------------------------------
 
 
-def test_each_role_may_do_what_the_ones_before_it_may(place: Place) -> None:
+def test_what_one_may_not_read_is_not_there(place: Place) -> None:
+    stranger = place.client("stranger")
+    assert [each.name for each in stranger.workspaces()] == ["elsewhere"]
+    assert stranger.status().workspace_count == 1
+    for call in (lambda name: stranger.workspace(name).info(), lambda name: list(stranger.workspace(name).jobs())):
+        there, missing = (refusal(partial(call, name)) for name in ("notes", "nites"))
+        assert (there.reason, str(there)) == (missing.reason, str(missing).replace("nites", "notes"))
+    assert refusal(lambda: stranger.create_workspace("notes")).reason == "ROLE_MISSING"
+
+
+def test_each_role_may_do_what_the_ones_before_it_may_and_on_no_other_branches(place: Place) -> None:
     for name in PEOPLE:
         assert place.notes(name).recall("When does the harbour close?").passages
     assert refusal(lambda: place.notes("reader").remember("No.")).reason == "ROLE_MISSING"
     for name in ("writer", "reviewer", "keeper"):
         place.notes(name).remember(f"{name} was here.")
     for name in ("reader", "writer", "reviewer"):
-        assert refusal(lambda name=name: place.notes(name).protect("main")).reason == "ROLE_MISSING"  # type: ignore[misc]
+        assert refusal(partial(place.notes(name).protect, "main")).reason == "ROLE_MISSING"
     place.notes("keeper").protect("kept/*")
     place.notes("keeper").unprotect("kept/*")
-
-
-def test_what_one_may_not_read_is_not_there(place: Place) -> None:
-    stranger = place.client("stranger")
-    assert [each.name for each in stranger.workspaces()] == ["elsewhere"]
-    assert stranger.status().workspace_count == 1
-    there, missing = refusal(stranger.workspace("notes").info), refusal(stranger.workspace("nites").info)
-    assert (there.reason, str(there)) == (missing.reason, str(missing).replace("nites", "notes"))
-    assert refusal(lambda: stranger.create_workspace("notes")).reason == "ROLE_MISSING"
-
-
-def test_a_role_on_some_branches_changes_no_others(place: Place) -> None:
     limited = place.notes("limited")
     limited.branch("agents/limited")
     limited.remember("On my branch.", branch="agents/limited")
-    for call in (
-        lambda: limited.remember("On main."),
-        lambda: limited.remember("On main.", branch="main"),
-        lambda: limited.branch("other"),
-        lambda: limited.merge("agents/limited"),
-        lambda: limited.tag("v9", "main"),
-        lambda: limited.delete_branch("main"),
-    ):
-        assert refusal(call).reason == "ROLE_MISSING"
+    assert refusal(lambda: limited.merge("agents/limited")).reason == "ROLE_MISSING"
+    assert refusal(lambda: limited.delete_branch("main")).reason == "ROLE_MISSING"
     with limited.session() as session:  # of main: it may be staged, and proposed
         session.create("Staged", archive=next(iter(session.archives())).id)
         assert refusal(lambda: session.commit("On main")).reason == "ROLE_MISSING"
@@ -387,22 +370,14 @@ def test_the_terminal_on_the_same_machine_uses_the_key_in_the_folder(place: Plac
     assert "The API key is not valid" in memotree("ws", "list", key=key).stderr
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        *("memory.example.org:7319", "192.0.2.1:7319", "localhost.example.org:1", "127.evil.example.org:1"),
-        *("localhostile:1", "[::2]:1", "128.0.0.1:1"),
-    ],
-)
-def test_a_client_sends_no_key_in_clear_to_another_machine(address: str) -> None:
-    for kind in (Client, AsyncClient):
-        with pytest.raises(ValueError, match="in clear text"):
-            kind(address, key="mt_x")
-
-
-@pytest.mark.parametrize("address", ["localhost:1", "LOCALHOST:1", "127.0.0.9:1", "[::1]:1", "127.0.0.1:7319"])
-def test_this_machine_is_known_by_each_of_its_names(address: str) -> None:
-    Client(address, key="mt_x").close()
+def test_a_client_sends_no_key_in_clear_to_another_machine() -> None:
+    far = ("memory.example.org:7319", "192.0.2.1:7319", "localhost.example.org:1", "127.evil.example.org:1")
+    for address in (*far, "localhostile:1", "[::2]:1", "128.0.0.1:1"):
+        for kind in (Client, AsyncClient):
+            with pytest.raises(ValueError, match="in clear text"):
+                kind(address, key="mt_x")
+    for address in ("localhost:1", "LOCALHOST:1", "127.0.0.9:1", "[::1]:1", "127.0.0.1:7319"):
+        Client(address, key="mt_x").close()
 
 
 async def test_the_asynchronous_client_sends_the_key_with_streams_too(place: Place) -> None:

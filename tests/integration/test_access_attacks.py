@@ -194,15 +194,6 @@ def test_who_merges_a_proposal_deletes_no_branch_that_it_may_not_write(place: Pl
     assert refusal(lambda: theirs.change_proposal(other, title="Mine")).reason == "ROLE_MISSING"
 
 
-def test_a_list_of_jobs_does_not_tell_which_workspaces_there_are(place: Place) -> None:
-    stranger = place.client("stranger")
-    there, missing = (
-        refusal(lambda name=name: list(stranger.workspace(name).jobs()))
-        for name in ("notes", "nites")  # type: ignore[misc]
-    )
-    assert (there.reason, str(there)) == (missing.reason, str(missing).replace("nites", "notes"))
-
-
 def test_no_push_brings_other_refs_or_commits_in_the_name_of_the_service(place: Place, tmp_path: Path) -> None:
     url = place.git_url("writer")
     clone = Clone(tmp_path / "clone", url, name="writer")
