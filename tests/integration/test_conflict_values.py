@@ -12,6 +12,8 @@ from memotree.v1 import types_pb2
 pytestmark = pytest.mark.requirement("GIT-6", "STORE-2")
 
 Call = tuple[str, Mapping[str, Any]]
+Values = tuple[types_pb2.FieldValue, types_pb2.FieldValue, types_pb2.FieldValue]
+"""Base, ours, theirs."""
 
 NONE: Final = types_pb2.FieldValue(absence=types_pb2.ABSENCE_NONE)
 DELETED: Final = types_pb2.FieldValue(absence=types_pb2.ABSENCE_DELETED)
@@ -41,13 +43,8 @@ def relation(target: str, description: str) -> types_pb2.FieldValue:
     )
 
 
-def values(conflict: types_pb2.Conflict) -> tuple[types_pb2.FieldValue, ...]:
-    """Base, ours, theirs."""
-    return conflict.base_value, conflict.our_value, conflict.their_value
-
-
-async def clash(wire: Wire, ours: Sequence[Call], theirs: Sequence[Call]) -> dict[str, types_pb2.Conflict]:
-    """The conflicts by field that refuse the commit of ``ours`` after another session committed ``theirs``.
+async def clash(wire: Wire, ours: Sequence[Call], theirs: Sequence[Call]) -> dict[tuple[str, str], Values]:
+    """The conflicts by node and field that refuse the commit of ``ours`` after another session committed ``theirs``.
 
     A change of a further node is committed alone before that, and ListChanges must then have the same conflicts.
     """
@@ -63,155 +60,86 @@ async def clash(wire: Wire, ours: Sequence[Call], theirs: Sequence[Call]) -> dic
     assert (refusal.code, refusal.reason) == ("ABORTED", "CONFLICT")
     listed = [found for change in (await wire("ListChanges")).changes for found in change.conflicts]
     assert sorted(listed, key=str) == sorted(refusal.conflicts, key=str)
-    found = {conflict.field: conflict for conflict in refusal.conflicts}
-    assert len(found) == len(refusal.conflicts)
+    found = {(each.node_id, each.field): (each.base_value, each.our_value, each.their_value) for each in listed}
+    assert len(found) == len(listed)
     return found
 
 
-async def test_texts_and_attributes(wire: Wire) -> None:
+async def test_what_both_sides_changed_or_created_or_one_has_deleted(wire: Wire) -> None:
     node = await wire.create("t", content="c", brief="b", summary="s", attributes={"kept": "1"})
+    one, two, moved, *gone = [await wire.create(title) for title in ("One", "Two", "Moved", "Before", "Before")]
+    archive = (await wire("CreateArchive", name="a", model_id="m", description="d")).archive.id
     await wire.commit()
     names = ("title", "content", "brief", "summary")
-    ours = {"node_id": node.id, "attributes": {"kept": "2", "new": "DELETED"}, "type": "plan"}
-    theirs = {"node_id": node.id, "attributes": {"kept": "3", "new": ""}, "type": "task"}
-    ours |= {name: f"our {name}" for name in names}
-    theirs |= {name: f"their {name}" for name in names}
-    found = await clash(wire, [("UpdateNode", ours)], [("UpdateNode", theirs)])
-    assert {name: values(conflict) for name, conflict in found.items()} == {
-        **{name: (text(name[0]), text(f"our {name}"), text(f"their {name}")) for name in names},
-        "type": (text("note"), text("plan"), text("task")),
-        "attributes.kept": (text("1"), text("2"), text("3")),
-        "attributes.new": (NONE, text("DELETED"), text("")),
-    }
-    assert {conflict.node_id for conflict in found.values()} == {node.id}
-
-
-async def test_relations_and_places(wire: Wire) -> None:
-    one, two, node = [await wire.create(title) for title in ("One", "Two", "Node")]
-    await wire.commit()
-    ours, theirs = ({"node_id": node.id, "relation": relation(one.id, side).relation} for side in ("ours", "theirs"))
-    found = await clash(
-        wire,
-        [("AddRelation", ours), ("MoveNode", {"node_id": node.id, "parent_id": one.id})],
-        [("AddRelation", theirs), ("MoveNode", {"node_id": node.id, "parent_id": two.id})],
-    )
-    assert values(found[f"relations.ABOUT.{one.id}"]) == (NONE, relation(one.id, "ours"), relation(one.id, "theirs"))
-    moved = await wire.get(node.id)
-    there = await wire.get(node.id, "")
-    assert (moved.parent_id, there.parent_id) == (one.id, two.id)
-    assert values(found["parent"]) == (place_of(node), place_of(moved), place_of(there))
-
-
-async def test_nodes_that_both_created(wire: Wire) -> None:
-    node_id = new_id()
+    changes: list[list[Call]] = []
+    new = {"archive_id": "notes", "node_id": new_id(), "title": "T", "content": "The same."}
     source = types_pb2.Source(document_id="book", start=3, end=9, page=2, heading="A > B", sha256="0" * 64)
-    made = {"archive_id": "notes", "node_id": node_id, "title": "T", "content": "The same."}
-    found = await clash(wire, [("CreateNode", made)], [("CreateNode", {**made, "source": source})])
-    assert values(found["source"]) == (NONE, NONE, types_pb2.FieldValue(source=source))
-    assert set(found) == {"source"}
+    for side, kept, added, kind, parent, made, (deleted, changed) in (
+        ("our", "2", "DELETED", "plan", one, new, gone),
+        ("their", "3", "", "task", two, {**new, "source": source}, reversed(gone)),
+    ):
+        texts = {name: f"{side} {name}" for name in names}
+        changes.append([
+            ("UpdateNode", {"node_id": node.id, "attributes": {"kept": kept, "new": added}, "type": kind, **texts}),
+            ("AddRelation", {"node_id": moved.id, "relation": relation(one.id, side).relation}),
+            ("MoveNode", {"node_id": moved.id, "parent_id": parent.id}),
+            ("CreateNode", made),
+            ("UpdateArchive", {"archive": "a", "name": side, "model_id": kept}),
+            ("DeleteNode", {"node_id": deleted.id}),
+            ("UpdateNode", {"node_id": changed.id, "title": "After"}),
+        ])  # fmt: skip
+    found = await clash(wire, *changes)
+    here, there = await wire.get(moved.id), await wire.get(moved.id, "")
+    assert (here.parent_id, there.parent_id) == (one.id, two.id)
+    assert found == {
+        **{(node.id, name): (text(name[0]), text(f"our {name}"), text(f"their {name}")) for name in names},
+        (node.id, "type"): (text("note"), text("plan"), text("task")),
+        (node.id, "attributes.kept"): (text("1"), text("2"), text("3")),
+        (node.id, "attributes.new"): (NONE, text("DELETED"), text("")),
+        (moved.id, f"relations.ABOUT.{one.id}"): (NONE, relation(one.id, "our"), relation(one.id, "their")),
+        (moved.id, "parent"): (place_of(moved), place_of(here), place_of(there)),
+        (new["node_id"], "source"): (NONE, NONE, types_pb2.FieldValue(source=source)),
+        (gone[0].id, ""): (whole(gone[0]), DELETED, whole(await wire.get(gone[0].id, ""))),
+        (gone[1].id, ""): (whole(gone[1]), whole(await wire.get(gone[1].id)), DELETED),
+        (archive, "name"): (text("a"), text("our"), text("their")),
+        (archive, "model_id"): (text("m"), text("2"), text("3")),
+    }
 
 
-@pytest.mark.parametrize("deletes_here", [True, False])
-async def test_a_deletion_and_a_change(wire: Wire, *, deletes_here: bool) -> None:
-    node = await wire.create("Before")
+async def test_what_does_not_fit_into_one_tree(wire: Wire) -> None:
+    names = ("Without child", "Without parent", "Moved", "One", "Two")
+    childless, parent, moved, one, two = [await wire.create(title) for title in names]
+    a, b, c, mine = [
+        (await wire("CreateArchive", name=name, description="d")).archive.id for name in ("a", "b", "c", "mine")
+    ]
     await wire.commit()
-    deletion, change = ("DeleteNode", {"node_id": node.id}), ("UpdateNode", {"node_id": node.id, "title": "After"})
-    found = await clash(wire, *(([deletion], [change]) if deletes_here else ([change], [deletion])))
-    changed = await wire.get(node.id, "" if deletes_here else None)
-    ours, theirs = (DELETED, whole(changed)) if deletes_here else (whole(changed), DELETED)
-    assert values(found[""]) == (whole(node), ours, theirs)
-
-
-async def test_archives(wire: Wire) -> None:
-    archive = (await wire("CreateArchive", name="a", model_id="m", description="d")).archive
-    node = await wire.create("Node")
-    await wire.commit()
-    found = await clash(
-        wire,
-        [("UpdateArchive", {"archive": "a", "name": "ours", "model_id": "m1"})],
-        [("UpdateArchive", {"archive": "a", "name": "theirs", "model_id": "m2"})],
-    )
-    assert values(found["name"]) == (text("a"), text("ours"), text("theirs"))
-    assert values(found["model_id"]) == (text("m"), text("m1"), text("m2"))
-    await wire("DiscardChanges", node_ids=[archive.id])
-    await wire("RebaseSession")
-    other = await wire.other()
-    taken = (await other("CreateArchive", name="taken", description="x")).archive
-    await other.commit()
-    (found_name,) = (await _refused(wire, ("UpdateArchive", {"archive": archive.id, "name": "taken"}))).values()
-    theirs = types_pb2.FieldValue(archive=types_pb2.Archive(id=taken.id, name="taken", description="x"))
-    assert values(found_name) == (text("theirs"), text("taken"), theirs)
-    assert node.archive_id != archive.id
-
-
-async def _refused(wire: Wire, *calls: Call) -> dict[str, types_pb2.Conflict]:
-    for method, fields in calls:
-        await wire(method, **fields)
-    return {found.field: found for found in (await wire.refused("RebaseSession")).conflicts}
-
-
-async def test_what_is_deleted_above(wire: Wire) -> None:
-    archive = (await wire("CreateArchive", name="a")).archive
-    top = await wire.create("Top")
-    await wire.commit()
-    found = await clash(
-        wire,
-        [("CreateNode", {"parent_id": top.id, "title": "Below", "node_id": new_id()})],
-        [("DeleteNode", {"node_id": top.id})],
-    )
-    (below,) = (await wire("ListChanges")).changes
-    assert values(found["parent"]) == (NONE, place_of(await wire.get(below.node_id)), DELETED)
-    await wire("DiscardChanges", node_ids=[below.node_id])
-    wire = await wire.other()
-    found = await clash(
-        wire,
-        [("CreateNode", {"archive_id": "a", "title": "In it", "node_id": new_id()})],
-        [("DeleteArchive", {"archive": archive.id})],
-    )
-    (inside,) = (await wire("ListChanges")).changes
-    assert values(found["archive"]) == (NONE, place_of(await wire.get(inside.node_id)), DELETED)
-
-
-async def test_what_stands_below_a_deleted_node(wire: Wire) -> None:
-    top = await wire.create("Top")
-    await wire.commit()
-    child = new_id()
-    found = await clash(
-        wire,
-        [("DeleteNode", {"node_id": top.id})],
-        [("CreateNode", {"parent_id": top.id, "title": "Below", "node_id": child})],
-    )
-    assert values(found[""]) == (whole(top), DELETED, types_pb2.FieldValue(child_id=child))
-    await wire("DiscardChanges", node_ids=[top.id])
-    wire = await wire.other()
-    archive = (await wire("CreateArchive", name="a", description="d")).archive
-    await wire.commit()
-    root = new_id()
-    found = await clash(
-        wire,
-        [("DeleteArchive", {"archive": archive.id})],
-        [("CreateNode", {"archive_id": "a", "title": "In it", "node_id": root})],
-    )
-    described = types_pb2.FieldValue(archive=types_pb2.Archive(id=archive.id, name="a", description="d"))
-    assert values(found[""]) == (described, DELETED, types_pb2.FieldValue(child_id=root))
-
-
-async def test_a_parent_that_went_to_another_archive_and_a_cycle(wire: Wire) -> None:
-    archive = (await wire("CreateArchive", name="a")).archive
-    one, two, top = [await wire.create(title) for title in ("One", "Two", "Top")]
-    await wire.commit()
-    below = new_id()
-    found = await clash(
-        wire,
-        [
-            ("CreateNode", {"parent_id": top.id, "title": "Below", "node_id": below}),
-            ("MoveNode", {"node_id": one.id, "parent_id": two.id}),
-        ],
-        [
-            ("MoveNode", {"node_id": top.id, "archive_id": "a"}),
-            ("MoveNode", {"node_id": two.id, "parent_id": one.id}),
-        ],
-    )
-    assert found["archive"].node_id == below
-    assert values(found["archive"]) == (NONE, place_of(await wire.get(below)), place(archive.id, top.id))
-    assert values(found["parent"]) == (place_of(one), place_of(await wire.get(one.id)), place_of(one))
+    child, below, inside, root, under, taken = (new_id() for _ in range(6))
+    ours: list[Call] = [
+        ("DeleteNode", {"node_id": childless.id}),
+        ("CreateNode", {"parent_id": parent.id, "title": "Below", "node_id": below}),
+        ("CreateNode", {"archive_id": "a", "title": "In it", "node_id": inside}),
+        ("DeleteArchive", {"archive": b}),
+        ("CreateNode", {"parent_id": moved.id, "title": "Below", "node_id": under}),
+        ("MoveNode", {"node_id": one.id, "parent_id": two.id}),
+        ("UpdateArchive", {"archive": mine, "name": "taken"}),
+    ]
+    found = await clash(wire, ours, [
+        ("CreateNode", {"parent_id": childless.id, "title": "Below", "node_id": child}),
+        ("DeleteNode", {"node_id": parent.id}),
+        ("DeleteArchive", {"archive": a}),
+        ("CreateNode", {"archive_id": "b", "title": "In it", "node_id": root}),
+        ("MoveNode", {"node_id": moved.id, "archive_id": "c"}),
+        ("MoveNode", {"node_id": two.id, "parent_id": one.id}),
+        ("CreateArchive", {"archive_id": taken, "name": "taken", "description": "x"}),
+    ])  # fmt: skip
+    deleted_archive = types_pb2.FieldValue(archive=types_pb2.Archive(id=b, name="b", description="d"))
+    other_archive = types_pb2.FieldValue(archive=types_pb2.Archive(id=taken, name="taken", description="x"))
+    assert found == {
+        (childless.id, ""): (whole(childless), DELETED, types_pb2.FieldValue(child_id=child)),
+        (below, "parent"): (NONE, place_of(await wire.get(below)), DELETED),
+        (inside, "archive"): (NONE, place_of(await wire.get(inside)), DELETED),
+        (b, ""): (deleted_archive, DELETED, types_pb2.FieldValue(child_id=root)),
+        (under, "archive"): (NONE, place_of(await wire.get(under)), place(c, moved.id)),
+        (one.id, "parent"): (place_of(one), place_of(await wire.get(one.id)), place_of(one)),
+        (mine, "name"): (text("mine"), text("taken"), other_archive),
+    }
