@@ -172,14 +172,13 @@ async def whole(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Wire]
 @pytest.fixture
 async def filled(whole: Wire) -> Wire:
     """A session of its own on that workspace."""
-    wire = Wire(whole._channel, whole.workspace)
-    await wire.open()
-    return wire
+    return await whole.other()
 
 
 async def call(wire: Wire, method: str, fields: Fields) -> Any:
-    """Make a call; one that commits gets a workspace of its own."""
-    return await (await fill(await Wire.begin(wire._channel)) if method in COMMITTING else wire)(method, **fields)
+    """Make a call in a session of its own; one that commits gets a workspace of its own."""
+    within = await fill(await Wire.begin(wire._channel)) if method in COMMITTING else await wire.other()
+    return await within(method, **fields)
 
 
 async def fill(wire: Wire) -> Wire:
@@ -198,25 +197,14 @@ async def fill(wire: Wire) -> Wire:
 
 
 @pytest.mark.requirement("CANVAS-13")
-@pytest.mark.parametrize("field", NODES)
-@pytest.mark.parametrize("node", [NODE, NODE[:4], SHARED], ids=["id", "prefix", "prefix that an archive has too"])
-async def test_a_node_is_named_by_its_id_or_a_prefix_that_no_other_node_has(
-    filled: Wire, field: str, node: str
+@pytest.mark.parametrize("field", [*NODES, *ARCHIVES])
+async def test_a_node_or_archive_is_named_by_its_id_or_a_prefix_that_no_other_has_and_an_archive_by_its_name(
+    whole: Wire, field: str
 ) -> None:
-    assert await call(filled, *NODES[field](node)) is not None
-
-
-@pytest.mark.requirement("CANVAS-13")
-@pytest.mark.parametrize("field", ARCHIVES)
-@pytest.mark.parametrize(
-    "archive",
-    [ARCHIVE, ARCHIVE[:4], "Other archive", SHARED],
-    ids=["id", "prefix", "name", "prefix that a node has too"],
-)
-async def test_an_archive_is_named_by_id_name_or_a_prefix_that_no_other_has(
-    filled: Wire, field: str, archive: str
-) -> None:
-    assert await call(filled, *ARCHIVES[field](archive)) is not None
+    """Node and archive share one prefix, which is no prefix of two nodes or of two archives."""
+    calling = NODES.get(field) or ARCHIVES[field]
+    for named in (NODE, NODE[:4], SHARED) if field in NODES else (ARCHIVE, ARCHIVE[:4], "Other archive", SHARED):
+        assert await call(whole, *calling(named)) is not None
 
 
 @pytest.mark.requirement("CANVAS-13")
@@ -246,25 +234,19 @@ async def test_a_session_is_named_by_its_whole_id(filled: Wire) -> None:
 
 
 @pytest.mark.requirement("CANVAS-13")
-@pytest.mark.parametrize(
-    ("method", "fields"),
-    [
-        ("OpenSession", {}),
-        ("Remember", {"text": "It is so."}),
-        ("RenewSummaries", {}),
-        ("MergeArchives", {"archives": ["notes", "Other archive"], "name": "Joined"}),
-    ],
-)
-async def test_a_branch_that_is_committed_to_is_named_by_its_name(filled: Wire, method: str, fields: Fields) -> None:
-    refusal = await filled.refused(method, branch="refs/heads/main", **fields)
-    assert (refusal.code, refusal.reason) == ("NOT_FOUND", "BRANCH_NOT_FOUND")
-    await call(filled, method, {"branch": "main", **fields})
+async def test_a_branch_that_is_committed_to_is_named_by_its_name(filled: Wire) -> None:
+    joined = {"archives": ["notes", "Other archive"], "name": "Joined"}
+    calls = {"OpenSession": {}, "Remember": {"text": "It is so."}, "RenewSummaries": {}, "MergeArchives": joined}
+    for method, fields in calls.items():
+        refusal = await filled.refused(method, branch="refs/heads/main", **fields)
+        assert (refusal.code, refusal.reason) == ("NOT_FOUND", "BRANCH_NOT_FOUND"), method
+        await call(filled, method, {"branch": "main", **fields})
 
 
 @pytest.mark.requirement("CANVAS-13")
-@pytest.mark.parametrize("method", ["GetTree", "ListArchives", "RenderView", "ListCommits", "ListStaleSummaries"])
-async def test_a_revision_takes_every_form(filled: Wire, method: str) -> None:
-    fields = {"archive": "notes"} if method == "GetTree" else {}
+async def test_a_revision_takes_every_form(filled: Wire) -> None:
     commit = (await filled("GetCommit")).commit.id
-    for revision in ("", "main", "refs/heads/main", "v1", "refs/tags/v1", commit, commit[:10], filled.session):
-        assert await filled(method, revision=revision, **fields) is not None
+    for method in ("GetTree", "ListArchives", "RenderView", "ListCommits", "ListStaleSummaries"):
+        fields = {"archive": "notes"} if method == "GetTree" else {}
+        for revision in ("", "main", "refs/heads/main", "v1", "refs/tags/v1", commit, commit[:10], filled.session):
+            assert await filled(method, revision=revision, **fields) is not None, method
