@@ -1,13 +1,12 @@
 """Trees that git breaks: a merge without conflicts deletes a parent here and adds a child there."""
 
-import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from integration.clones import Clone
 from integration.damage import differences
 from integration.pushes import push, push_files
 from integration.worlds import World
@@ -31,15 +30,17 @@ from memotree.workspaces import WorkspaceOperations
 pytestmark = [pytest.mark.requirement("STORE-4", "STORE-8"), pytest.mark.own_store]
 
 
-def run_git(folder: Path, *arguments: str) -> None:
-    identity = ("-c", "user.name=A person", "-c", "user.email=a@example.org")
-    command = ["git", *identity, "-C", str(folder), *arguments]
-    subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - our own
-
-
-async def pushed(world: World, *entries: Entry, branch: str = "main") -> None:
-    push(world, branch, *entries)
+async def pushed(world: World, *entries: Entry, files: Mapping[str, bytes | None] | None = None) -> None:
+    """Push entries, or files by their paths."""
+    if entries:
+        push(world, "main", *entries)
+    if files:
+        push_files(world, files)
     await world.store.catch_up(world.workspace)
+
+
+def nodes_of(world: World) -> NodeOperations:
+    return NodeOperations(world.store, world.pages, world.limits)
 
 
 async def roots(world: World, archive: str = "", revision: str = "") -> list[str]:
@@ -47,8 +48,7 @@ async def roots(world: World, archive: str = "", revision: str = "") -> list[str
     request = node_service_pb2.ListChildrenRequest(
         workspace=world.workspace, revision=revision, archive=archive or world.archive.id
     )
-    answer = await NodeOperations(world.store, world.pages, world.limits).list_children(request)
-    return [node.id for node in answer.nodes]
+    return [node.id for node in (await nodes_of(world).list_children(request)).nodes]
 
 
 async def listed_faults(world: World, **fields: Any) -> maintenance_pb.ListFaultsResponse:
@@ -61,7 +61,7 @@ async def move(world: World, **fields: Any) -> None:
     """Move a node in a session of its own, and commit."""
     session_id = await world.open()
     request = node_service_pb2.MoveNodeRequest(workspace=world.workspace, session_id=session_id, **fields)
-    await NodeOperations(world.store, world.pages, world.limits).move_node(request)
+    await nodes_of(world).move_node(request)
     await world.commit(session_id)
 
 
@@ -69,20 +69,14 @@ async def test_a_child_whose_parent_a_merge_deleted_is_named_and_can_be_moved(wo
     parent = world.node("Parent")
     child = world.node("Child", parent=parent)
     start = await world.put(parent)
-    clone = tmp_path / "clone"
-    git = partial(run_git, clone)
-    run_git(tmp_path, "clone", "-q", str(world.repository.path), "clone")
-    git("checkout", "-q", "-b", "side", start)
-    file = clone / entry_path(child)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(encode_entry(child))
-    git("add", "-A")
-    git("commit", "-q", "-m", "Add a child")
-    git("checkout", "-q", "main")
-    git("rm", "-q", entry_path(parent))
-    git("commit", "-q", "-m", "Delete the parent")
-    git("merge", "-q", "--no-edit", "side")
-    git("push", "-q", "origin", "main")
+    clone = Clone(tmp_path / "clone", world.repository.path)
+    clone.run("checkout", "-q", "-b", "side", start)
+    clone.commit(child)
+    clone.run("checkout", "-q", "main")
+    clone.run("rm", "-q", entry_path(parent))
+    clone.run("commit", "-q", "-m", "Delete the parent")
+    clone.run("merge", "-q", "--no-edit", "side")
+    clone.run("push", "-q", "origin", "main")
     await world.store.catch_up(world.workspace)
 
     (found,) = await differences(world)
@@ -111,7 +105,7 @@ async def test_a_new_child_below_a_node_without_its_parent_stands_where_that_is_
     orphan = world.node("Orphan", parent=world.node("Never there"))
     await pushed(world, orphan)
     session_id = await world.open()
-    nodes = NodeOperations(world.store, world.pages, world.limits)
+    nodes = nodes_of(world)
     request = node_service_pb2.CreateNodeRequest(
         workspace=world.workspace, session_id=session_id, parent_id=orphan.id, title="Child"
     )
@@ -179,8 +173,7 @@ async def test_each_kind_of_fault_is_named_once_with_its_line_and_a_way_out(worl
 
 
 async def test_a_fault_of_two_branches_at_one_commit_is_told_once(world: World) -> None:
-    (node,) = world.nodes(1)
-    await pushed(world, replace(node, parent_id=new_id()))
+    await pushed(world, world.node(parent=new_id()))
     assert world.repository.move_ref("refs/heads/side", None, await world.head())
     await world.store.catch_up(world.workspace)
     (found,) = await differences(world)
@@ -191,8 +184,7 @@ async def test_a_merge_that_takes_an_archive_leaves_its_new_node_in_the_first_on
     other = Archive(new_id(), "zebra")
     await world.put(other)
     lost = world.node("Lost", archive_id=other.id)
-    push_files(world, {entry_path(lost): encode_entry(lost), entry_path(other): None})
-    await world.store.catch_up(world.workspace)
+    await pushed(world, files={entry_path(lost): encode_entry(lost), entry_path(other): None})
     assert await roots(world) == [lost.id]
     (listed,) = (await listed_faults(world)).faults
     assert listed.kind == maintenance_pb.FAULT_KIND_NO_ARCHIVE
@@ -203,8 +195,7 @@ async def test_a_merge_that_takes_an_archive_leaves_its_new_node_in_the_first_on
 
 async def test_a_node_without_any_archive_is_listed_and_stands_in_the_next_one_that_is_made(world: World) -> None:
     lost = world.node("Lost")
-    push_files(world, {entry_path(lost): encode_entry(lost), entry_path(world.archive): None})
-    await world.store.catch_up(world.workspace)
+    await pushed(world, files={entry_path(lost): encode_entry(lost), entry_path(world.archive): None})
     (listed,) = (await listed_faults(world)).faults
     assert (listed.kind, listed.node_id) == (maintenance_pb.FAULT_KIND_NO_ARCHIVE, lost.id)
     with pytest.raises(ArchiveNotFoundError):
@@ -222,8 +213,9 @@ async def test_an_archive_is_deleted_without_the_nodes_of_others_that_are_shown_
     await world.put(other, last, own)
     lost = world.node("Lost", archive_id=other.id)
     below = world.node("Below", parent=lost, archive_id=other.id)
-    push_files(world, {entry_path(each): encode_entry(each) for each in (lost, below)} | {entry_path(other): None})
-    await world.store.catch_up(world.workspace)
+    await pushed(
+        world, files={entry_path(each): encode_entry(each) for each in (lost, below)} | {entry_path(other): None}
+    )
     assert sorted(await roots(world)) == sorted([own.id, lost.id])
     session_id = await world.open()
     request = workspace_service_pb2.DeleteArchiveRequest(
@@ -245,8 +237,7 @@ async def test_a_view_shows_what_stands_nowhere_where_listings_have_it(world: Wo
     below = world.node("Below", archive_id=gone.id, parent=lost)
     astray = world.node("Astray", archive_id=other.id, parent=below)
     files = {entry_path(node): encode_entry(node) for node in (lost, below, astray)}
-    push_files(world, {**files, entry_path(gone): None})
-    await world.store.catch_up(world.workspace)
+    await pushed(world, files={**files, entry_path(gone): None})
     key = ViewKey(world.workspace, "main", "default")
     for archive, titles in (("", ["Lost", "Below", "Astray"]), ("notes", ["Lost", "Below", "Astray"]), ("zebra", [])):
         async with world.store.database.transaction() as conn:
@@ -284,8 +275,7 @@ async def test_files_that_cannot_be_read_are_listed_as_long_as_they_are_there(wo
     never = sorted(f"nodes/{each[:2]}/{each[2:4]}/{each}.md" for each in (new_id() for _ in range(3)))
     for path in never:
         push_files(world, {path: b"no node"})
-    push_files(world, {entry_path(node): b"---\nid: [\n---\n"})
-    await world.store.catch_up(world.workspace)
+    await pushed(world, files={entry_path(node): b"---\nid: [\n---\n"})
     listed: list[maintenance_pb.Fault] = []
     token = ""
     while not listed or token:
@@ -295,8 +285,7 @@ async def test_files_that_cannot_be_read_are_listed_as_long_as_they_are_there(wo
     assert {fault.kind for fault in listed} == {maintenance_pb.FAULT_KIND_UNREADABLE}
     assert [fault.path for fault in listed] == sorted([entry_path(node), *never])
     await pushed(world, node)
-    push_files(world, {never[1]: None})
-    await world.store.catch_up(world.workspace)
+    await pushed(world, files={never[1]: None})
     assert [fault.path for fault in (await listed_faults(world)).faults] == [never[0], never[2]]
 
 
@@ -305,8 +294,9 @@ async def test_a_commit_looks_only_at_those_that_depend_on_it(world: World) -> N
     await world.put(parent, whole)
     orphans = [replace(node, parent_id=new_id()) for node in world.nodes(20)]
     ours = world.node("Ours", parent=parent)
-    push_files(world, {entry_path(parent): None} | {entry_path(node): encode_entry(node) for node in [ours, *orphans]})
-    await world.store.catch_up(world.workspace)
+    await pushed(
+        world, files={entry_path(parent): None} | {entry_path(node): encode_entry(node) for node in [ours, *orphans]}
+    )
     state = State(world.workspace, await world.head())
     async with world.store.database.connection() as conn:
         assert await misplaced.dependent(conn, state, [whole.id], archives=False) == set()
