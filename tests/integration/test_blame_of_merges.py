@@ -34,21 +34,17 @@ async def blame(sides: Sides, node: Node, revision: str = "", *, by_sentences: b
 async def test_lines_that_a_merge_brought_are_of_the_commits_of_the_branch(world: World, sides: Sides) -> None:
     one = replace(world.node("Five"), content="a\n\nb\n\nc")
     base = await sides.fork(one)
+    new = replace(world.node("Only there"), content="a")
+    first = await world.put(new, branch="side")
     theirs = await world.put(replace(one, content="a\n\nb\n\ntheirs"), branch="side", author="bob")
     ours = await world.put(replace(one, content="ours\n\nb\n\nc"))
     merged = (await sides.merge()).commit_id
     assert await blame(sides, one) == [("ours", ours), ("", base), ("b", base), ("", base), ("theirs", theirs)]
+    assert await blame(sides, new) == [("a", first)]
     later = await world.put(replace(one, content="ours\n\nb\n\ntheirs\nlater"))
     assert (await blame(sides, one))[-2:] == [("theirs", theirs), ("later", later)]
     assert (await blame(sides, one, merged))[-1] == ("theirs", theirs)
     assert [text for text, _ in await blame(sides, one, ours)] == ["ours", "", "b", "", "c"]
-
-
-async def test_a_fast_forward_of_another_branch_changes_no_blame(world: World, sides: Sides) -> None:
-    one = replace(world.node("Five"), content="a")
-    base = await sides.fork(one)
-    theirs = await world.put(replace(one, content="a\nb"), branch="side")
-    assert await blame(sides, one, "side") == [("a", base), ("b", theirs)]
 
 
 async def test_sentences_of_one_line_have_the_commits_that_wrote_them(world: World, sides: Sides) -> None:
@@ -64,16 +60,6 @@ async def test_sentences_of_one_line_have_the_commits_that_wrote_them(world: Wor
         ("Cool for an hour.", base),
         ("Sell it warm.", theirs),
     ]
-
-
-async def test_a_node_that_only_a_merged_branch_had_is_of_its_commits(world: World, sides: Sides) -> None:
-    await sides.fork(world.node("Base"))
-    new = replace(world.node("New"), content="a")
-    first = await world.put(new, branch="side")
-    second = await world.put(replace(new, content="a\nb"), branch="side")
-    await world.put(world.node("Ours"))
-    await sides.merge()
-    assert await blame(sides, new) == [("a", first), ("b", second)]
 
 
 async def test_the_newest_of_many_versions_is_read_though_its_commit_is_dated_long_ago(
@@ -108,22 +94,6 @@ async def test_a_session_has_the_blame_of_its_base(world: World, sides: Sides) -
     again = await world.open()
     await world.stage(again, one)
     assert await blame(sides, one, again) == []
-
-
-async def test_a_criss_cross_and_a_side_without_the_node(world: World, sides: Sides) -> None:
-    other = world.node("Other")
-    await sides.fork(other)
-    one = replace(world.node("Five"), content="a")
-    made = await world.put(one)
-    await world.put(replace(other, title="Other 2"), branch="side")
-    await sides.merge("main", "side")
-    theirs = await world.put(replace(one, content="a\ntheirs"), branch="side")
-    ours = await world.put(replace(one, content="ours\na"))
-    head = sides.commit("main")
-    await sides.merge()
-    await sides.merge(head, "side")
-    for revision in ("main", "side"):
-        assert await blame(sides, one, revision) == [("ours", ours), ("a", made), ("theirs", theirs)]
 
 
 @pytest.mark.parametrize("seed", range(budget(2)))
