@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from integration.damage import differences
-from integration.histories import git, kinds
+from integration.histories import branch, git, kinds
 from integration.sides import Sides
 from integration.wires import Wire
 from integration.worlds import World
@@ -34,12 +34,10 @@ async def test_edits_of_different_nodes_and_fields_merge_into_a_commit_with_both
     theirs = await world.put(replace(one, content="Theirs."), replace(two, tags=("b",)), new, branch="side")
     previewed = await sides.preview(include_fields=True)
     assert (previewed.branch_commit_id, previewed.source_commit_id) == (ours, theirs)
-    assert list(previewed.base_commit_ids) == [base]
-    assert not previewed.already_merged
-    assert not previewed.fast_forward_possible
+    assert (list(previewed.base_commit_ids), previewed.change_count) == ([base], 3)
+    assert (previewed.already_merged, previewed.fast_forward_possible) == (False, False)
     made = await sides.merge(author=types_pb2.CommitAuthor(name="A reviewer"), message="Take the side in")
     assert (made.branch, made.change_count, made.already_merged) == ("main", 3, False)
-    assert previewed.change_count == 3
     assert git(world, "rev-parse", "main", "main^1", "main^2").split() == [made.commit_id, ours, theirs]
     assert git(world, "log", "-1", "--format=%an %s", "main").strip() == "A reviewer Take the side in"
     assert sides.at(one.id) == replace(one, title="Ours", content="Theirs.")
@@ -106,19 +104,7 @@ async def test_each_kind_of_conflict_is_told_with_the_values_of_both_sides(world
         assert found[node.id, ""].ours == Absence.DELETED
     cycle = found[two.id, "parent"]
     assert "cycle" in cycle.description
-    assert isinstance(cycle.ours, Place)
-    assert isinstance(cycle.theirs, Place)
-    assert (cycle.ours.parent_id, cycle.theirs.parent_id) == ("", one.id)
-
-
-async def test_new_nodes_that_are_below_each_other_are_a_conflict(world: World, sides: Sides) -> None:
-    """Somebody has committed them with git; the branch must not get such a tree."""
-    await sides.fork(world.node())
-    await world.put(world.node())
-    one, two = world.nodes(2)
-    broken = (replace(one, parent_id=two.id), replace(two, parent_id=one.id))
-    await sides.write({entry_path(node): encode_entry(node) for node in broken}, "side")
-    assert set(await sides.conflicts()) == {(one.id, "parent"), (two.id, "parent")}
+    assert [each.parent_id for each in (cycle.ours, cycle.theirs) if isinstance(each, Place)] == ["", one.id]
 
 
 async def test_a_merge_that_was_made_is_not_made_again(world: World, sides: Sides) -> None:
@@ -139,9 +125,12 @@ async def test_a_merge_that_was_made_is_not_made_again(world: World, sides: Side
 @pytest.mark.requirement("GIT-3")
 async def test_a_fast_forward_moves_the_branch_and_only_when_nothing_is_lost(world: World, sides: Sides) -> None:
     one = world.node()
-    await sides.fork(one)
+    base = await sides.fork(one)
     theirs = await world.put(replace(one, title="Theirs"), branch="side")
     assert (await sides.preview()).fast_forward_possible
+    await branch(sides.history, world, "other")
+    await sides.merge(into="other")  # without another style this is a commit, where a fast-forward is possible, too
+    assert git(world, "rev-parse", "other^1", "other^2").split() == [base, theirs]
     made = await sides.merge(style=pb.MERGE_STYLE_FAST_FORWARD)
     assert (made.commit_id, made.change_count) == (theirs, 1)
     assert git(world, "rev-parse", "main").strip() == theirs == await world.head()
@@ -150,16 +139,6 @@ async def test_a_fast_forward_moves_the_branch_and_only_when_nothing_is_lost(wor
     with pytest.raises(NotFastForwardError):
         await sides.merge("main", "side", style=pb.MERGE_STYLE_FAST_FORWARD)
     assert await differences(world) == []
-
-
-async def test_without_another_style_a_commit_is_made_where_a_fast_forward_is_possible(sides: Sides) -> None:
-    world = sides.world
-    one = world.node()
-    base = await sides.fork(one)
-    theirs = await world.put(replace(one, title="Theirs"), branch="side")
-    await sides.merge()
-    assert git(world, "rev-parse", "main^1", "main^2").split() == [base, theirs]
-    assert sides.at(one.id) == replace(one, title="Theirs")
 
 
 async def test_a_squashed_merge_has_the_changes_and_not_the_history(world: World, sides: Sides) -> None:
@@ -289,16 +268,16 @@ async def test_what_exceeds_a_limit_only_together_is_told_by_the_preview(world: 
             await call()
 
 
-async def test_files_of_nodes_that_cannot_be_read_are_not_merged(world: World, sides: Sides) -> None:
-    one = world.node()
-    await sides.fork(one)
+async def test_files_that_cannot_be_read_unrelated_histories_and_unknown_branches_are_not_merged(
+    world: World, sides: Sides
+) -> None:
+    await sides.fork(world.node())
+    for call in (sides.merge, sides.preview):
+        with pytest.raises(BranchNotFoundError):
+            await call("main", "nowhere")
     await sides.write({node_path(new_id()): b"what is this?\n"}, "side")
     with pytest.raises(UnreadableFilesError, match="ListFaults"):
         await sides.merge()
-
-
-async def test_histories_without_a_common_commit_are_refused(world: World, sides: Sides) -> None:
-    await sides.fork(world.node())
     by = world.repository.commit_info(sides.commit("main")).author
     root = world.repository.write_commit(CommitDraft(None, {"README": b"Other\n"}, "Other\n", by, by)).commit_id
     git(world, "update-ref", "refs/heads/side", root)
@@ -326,14 +305,6 @@ async def test_pages_of_a_preview_have_every_change_and_conflict(world: World, s
         await world.put(world.node())
     assert changes == [change.node_id for change in whole.changes]
     assert conflicts == [conflict.node_id for conflict in whole.conflicts]
-
-
-async def test_unknown_names_are_refused(sides: Sides) -> None:
-    await sides.fork(sides.world.node())
-    with pytest.raises(BranchNotFoundError):
-        await sides.merge("main", "nowhere")
-    with pytest.raises(BranchNotFoundError):
-        await sides.preview("main", "nowhere")
 
 
 async def test_a_session_goes_on_after_its_branch_was_merged_into(world: World, sides: Sides) -> None:
