@@ -1,7 +1,7 @@
 """A change of keys or roles reads and replaces what belongs to one principal, however many others there are."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -56,18 +56,17 @@ def operations(access: Access, store: Store) -> AccessOperations:
     return AccessOperations(access, store.database, PageTokens())
 
 
-def read_rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many rows each reading of the tables brings from here on."""
-    counts: list[int] = []
-    read = tables._read
+def grant(
+    operations: AccessOperations, name: str, role: pb.Role.ValueType, branches: str = ""
+) -> Coroutine[Any, Any, Any]:
+    """Give a role in all workspaces."""
+    return operations.grant_role(
+        pb.GrantRoleRequest(principal=name, workspace=ALL_WORKSPACES, branches=branches, role=role)
+    )
 
-    async def counted(conn: Connection, names: Any) -> AccessRows:
-        rows = await read(conn, names)
-        counts.append(len(rows.principals) + len(rows.keys) + len(rows.grants))
-        return rows
 
-    monkeypatch.setattr(tables, "_read", counted)
-    return counts
+def revoke(operations: AccessOperations, name: str, branches: str = "") -> Coroutine[Any, Any, Any]:
+    return operations.revoke_role(pb.RevokeRoleRequest(principal=name, workspace=ALL_WORKSPACES, branches=branches))
 
 
 async def test_a_change_reads_the_rows_of_its_principal_and_leaves_the_others_as_they_are(
@@ -75,14 +74,22 @@ async def test_a_change_reads_the_rows_of_its_principal_and_leaves_the_others_as
 ) -> None:
     before = {each.name: each for each in access.all_principals()}
     assert len(before) == MANY
-    rows = read_rows(monkeypatch)
+    rows: list[int] = []
+    read = tables._read
+
+    async def counted(conn: Connection, names: Any) -> AccessRows:
+        found = await read(conn, names)
+        rows.append(len(found.principals) + len(found.keys) + len(found.grants))
+        return found
+
+    monkeypatch.setattr(tables, "_read", counted)
     with statements.recorded() as sent:
         made = await operations.create_key(pb.CreateKeyRequest(principal="p7"))
         assert access.principal_of_key(made.key).name == "p7"
-        await operations.grant_role(pb.GrantRoleRequest(principal="p7", workspace=ALL_WORKSPACES, role=pb.ROLE_WRITER))
+        await grant(operations, "p7", pb.ROLE_WRITER)
         await operations.delete_key(pb.DeleteKeyRequest(key_id=made.api_key.id))
         await operations.put_principal(pb.PutPrincipalRequest(name="p7", email="p7@example.org"))
-        await operations.revoke_role(pb.RevokeRoleRequest(principal="p7", workspace=ALL_WORKSPACES))
+        await revoke(operations, "p7")
         await operations.delete_principal(pb.DeletePrincipalRequest(name="p8"))
     assert rows == [4, 5, 4, 4, 3, 0]
     assert len(sent) < 40
@@ -101,9 +108,7 @@ async def test_what_is_in_memory_after_changes_is_what_is_read_anew(
     for number in range(1, 6):
         await operations.create_key(pb.CreateKeyRequest(principal=f"p{number}"))
         await operations.put_principal(pb.PutPrincipalRequest(name=f"new{number}"))
-        await operations.grant_role(
-            pb.GrantRoleRequest(principal=f"new{number}", workspace=ALL_WORKSPACES, role=pb.ROLE_READER)
-        )
+        await grant(operations, f"new{number}", pb.ROLE_READER)
     await operations.delete_key(pb.DeleteKeyRequest(key_id="k3"))
     await operations.delete_principal(pb.DeletePrincipalRequest(name="p4"))
     anew = Access(store.database)
@@ -119,7 +124,7 @@ async def test_the_last_administrator_is_found_without_a_look_at_all_keys(
     access: Access, operations: AccessOperations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("p1", "p2"):
-        await operations.grant_role(pb.GrantRoleRequest(principal=name, workspace=ALL_WORKSPACES, role=pb.ROLE_ADMIN))
+        await grant(operations, name, pb.ROLE_ADMIN)
     looked: list[object] = []
 
     def counted(end: object) -> bool:
@@ -132,7 +137,7 @@ async def test_the_last_administrator_is_found_without_a_look_at_all_keys(
     for call in (
         operations.delete_key(pb.DeleteKeyRequest(key_id="k1")),
         operations.delete_principal(pb.DeletePrincipalRequest(name="p1")),
-        operations.revoke_role(pb.RevokeRoleRequest(principal="p1", workspace=ALL_WORKSPACES)),
+        revoke(operations, "p1"),
     ):
         with pytest.raises(LastAdministratorError):
             await call
@@ -154,7 +159,7 @@ async def test_a_key_that_has_ended_proves_and_administers_nothing(
     await access.change(put)
     with pytest.raises(KeyRefusedError):
         access.principal_of_key(made.text)
-    await operations.grant_role(pb.GrantRoleRequest(principal="p1", workspace=ALL_WORKSPACES, role=pb.ROLE_ADMIN))
+    await grant(operations, "p1", pb.ROLE_ADMIN)
     with pytest.raises(LastAdministratorError):
         await operations.delete_key(pb.DeleteKeyRequest(key_id="k1"))
     await operations.delete_key(pb.DeleteKeyRequest(key_id=made.key_id))
@@ -165,19 +170,14 @@ async def test_a_principal_has_a_bounded_number_of_roles_in_a_workspace(
 ) -> None:
     monkeypatch.setattr(module, "MOST_GRANTS", 3)
 
-    def grant(branches: str, role: pb.Role.ValueType = pb.ROLE_WRITER) -> Any:
-        return operations.grant_role(
-            pb.GrantRoleRequest(principal="p1", workspace=ALL_WORKSPACES, branches=branches, role=role)
-        )
-
     for branches in ("a", "b", "c/*"):
-        await grant(branches)
+        await grant(operations, "p1", pb.ROLE_WRITER, branches)
     with pytest.raises(TooManyGrantsError) as caught:
-        await grant("d")
+        await grant(operations, "p1", pb.ROLE_WRITER, "d")
     assert "p1 has 3 roles" in caught.value.message
-    await grant("b", pb.ROLE_REVIEWER)  # in place of another
-    await operations.revoke_role(pb.RevokeRoleRequest(principal="p1", workspace=ALL_WORKSPACES, branches="a"))
-    await grant("d")
+    await grant(operations, "p1", pb.ROLE_REVIEWER, "b")  # in place of another
+    await revoke(operations, "p1", "a")
+    await grant(operations, "p1", pb.ROLE_WRITER, "d")
     found = access.find("p1")
     assert found is not None
     assert {each.branches for each in found.grants_in(ALL_WORKSPACES)} == {"b", "c/*", "d"}
@@ -187,15 +187,11 @@ async def test_a_role_to_read_is_not_limited_to_branches(access: Access, operati
     """Whoever may read a branch may read the workspace, so the limit would only seem to be one."""
     for branches in ("main", "agents/*"):
         with pytest.raises(InvalidInputError) as caught:
-            await operations.grant_role(
-                pb.GrantRoleRequest(principal="p1", workspace=ALL_WORKSPACES, branches=branches, role=pb.ROLE_READER)
-            )
+            await grant(operations, "p1", pb.ROLE_READER, branches)
         assert [each.field for each in caught.value.violations] == ["branches"]
         assert "reads the whole workspace" in caught.value.message
     for branches in ("", "*"):
-        await operations.grant_role(
-            pb.GrantRoleRequest(principal="p1", workspace=ALL_WORKSPACES, branches=branches, role=pb.ROLE_READER)
-        )
+        await grant(operations, "p1", pb.ROLE_READER, branches)
     found = access.find("p1")
     assert found is not None
     assert [each.branches for each in found.grants_in(ALL_WORKSPACES)] == [ALL_BRANCHES]
@@ -210,20 +206,19 @@ async def test_an_earlier_role_to_read_a_branch_goes_on_and_can_be_revoked(
 
     await access.change(put)
     assert access.acting("p1").reads("anything")
-    await operations.revoke_role(pb.RevokeRoleRequest(principal="p1", workspace=ALL_WORKSPACES, branches="main"))
+    await revoke(operations, "p1", "main")
     assert not access.acting("p1").reads("anything")
 
 
-async def test_roles_in_a_workspace_that_was_deleted_are_forgotten(access: Access, store: Store) -> None:
+async def test_roles_in_a_deleted_workspace_and_of_a_deleted_principal_are_forgotten(
+    access: Access, store: Store
+) -> None:
     async with store.database.transaction() as conn:
         await conn.execute("delete from work.access_grant where workspace_id = 'w5'")
     access.forget_workspace("w5")
     assert access.acting("p5").grants == ()
     assert access.acting("p6").role("w6") is Role.READER
     assert access.changes == 1
-
-
-async def test_who_was_deleted_may_do_nothing_and_is_nobody_else(access: Access) -> None:
     gone = access.acting("nobody")
     assert (gone.is_known, gone.owner, gone.grants) == (True, "nobody", ())
 
