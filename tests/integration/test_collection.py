@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -233,6 +233,12 @@ async def _lost_texts(world: World) -> int:
         return sum(not repository.exists(blob) for blob in blobs)
 
 
+async def _delete(world: World) -> None:
+    name = world.store.repositories.describe(world.workspace).name
+    request = workspace_service_pb2.DeleteWorkspaceRequest(workspace=world.workspace, confirm_name=name)
+    await WorkspaceOperations(world.store, world.pages, world.limits).delete_workspace(request)
+
+
 @pytest.mark.requirement("STORE-4")
 async def test_the_points_of_a_deleted_workspace_go_at_the_next_start_at_the_latest(
     world: World, again: OpenAgain, monkeypatch: pytest.MonkeyPatch
@@ -247,13 +253,10 @@ async def test_the_points_of_a_deleted_workspace_go_at_the_next_start_at_the_lat
     async def killed(*_: object) -> None:
         raise KilledError
 
-    workspaces = WorkspaceOperations(world.store, world.pages, world.limits)
-    name = world.store.repositories.describe(world.workspace).name
-    request = workspace_service_pb2.DeleteWorkspaceRequest(workspace=world.workspace, confirm_name=name)
     with monkeypatch.context() as patch:
         patch.setattr(world.store.index, "delete", killed)
         with pytest.raises(KilledError):
-            await workspaces.delete_workspace(request)
+            await _delete(world)
     await world.store.close()
     assert await world.store.index.count(world.workspace) == 3
     async with again() as store:
@@ -282,10 +285,7 @@ async def test_a_workspace_is_deleted_while_it_is_indexed(world: World, monkeypa
     monkeypatch.setattr(outbox, "held", late)
     indexing = asyncio.create_task(world.store.indexer.drain(world.workspace))
     await begun.wait()
-    workspaces = WorkspaceOperations(world.store, world.pages, world.limits)
-    name = world.store.repositories.describe(world.workspace).name
-    request = workspace_service_pb2.DeleteWorkspaceRequest(workspace=world.workspace, confirm_name=name)
-    deleting = asyncio.create_task(workspaces.delete_workspace(request))
+    deleting = asyncio.create_task(_delete(world))
     await somebody_waits(world.store)
     may_go_on.set()
     await asyncio.gather(indexing, deleting)
@@ -315,33 +315,20 @@ async def test_a_collection_waits_for_versions_that_are_being_counted(
     assert await differences(world.store, world.workspace) == []
 
 
-async def _index(world: World, _: str) -> None:
-    await world.store.indexer.drain(world.workspace)
-
-
-async def _come_back(world: World, _: str) -> None:
-    side = await _only_child(world)
-    assert world.repository.move_ref("refs/heads/back", None, side)
+async def _come_back(world: World) -> None:
+    assert world.repository.move_ref("refs/heads/back", None, await _only_child(world))
     await world.store.catch_up(world.workspace)
-
-
-async def _grow(world: World, _: str) -> None:
-    await _lose(world, "more", "More", await _only_child(world))
-
-
-async def _lose_another(world: World, start: str) -> None:
-    await _lose(world, "other", "Other", start)
 
 
 async def _come_back_beside_another(world: World, start: str) -> None:
     side = await _only_child(world)
-    await _lose_another(world, start)
+    await _lose(world, "other", "Other", start)
     assert world.repository.move_ref("refs/heads/back", None, side)
     await world.store.catch_up(world.workspace)
 
 
-async def _rebuild(world: World, _: str) -> None:
-    await world.store.rebuild(world.workspace)
+async def _grow(world: World) -> None:
+    await _lose(world, "more", "More", await _only_child(world))
 
 
 async def _only_child(world: World) -> str:
@@ -356,7 +343,14 @@ async def _only_child(world: World) -> str:
     return str(row[0])
 
 
-MEANWHILE = [_index, _come_back, _grow, _lose_another, _come_back_beside_another, _rebuild]
+MEANWHILE: dict[str, Callable[[World, str], Awaitable[object]]] = {
+    "it is indexed": lambda world, _: world.store.indexer.drain(world.workspace),
+    "the line comes back": lambda world, _: _come_back(world),
+    "the line grows": lambda world, _: _grow(world),
+    "another line is lost": lambda world, start: _lose(world, "other", "Other", start),
+    "the line comes back beside another": _come_back_beside_another,
+    "all is rebuilt": lambda world, _: world.store.rebuild(world.workspace),
+}
 
 
 @pytest.mark.requirement("STORE-4")
@@ -365,7 +359,7 @@ async def test_changes_made_while_a_collection_reads_texts_are_counted(
     world: World, monkeypatch: pytest.MonkeyPatch, indexed: int
 ) -> None:
     bring_to = TermCountUpdate.bring_to
-    for meanwhile in MEANWHILE:
+    for what, meanwhile in MEANWHILE.items():
         one = await World.create(world.store, world.pages, world.limits)
         start = await _lose_words(one, indexed)
         calls = []
@@ -379,5 +373,5 @@ async def test_changes_made_while_a_collection_reads_texts_are_counted(
         with monkeypatch.context() as patch:
             patch.setattr(TermCountUpdate, "bring_to", then_more)
             await one.store.maintenance.tidy()
-        assert calls, meanwhile.__name__
-        assert await differences(one.store, one.workspace) == [], meanwhile.__name__
+        assert calls, what
+        assert await differences(one.store, one.workspace) == [], what
