@@ -1,6 +1,5 @@
 """The limit on the depth of a tree, and that a chain costs what its length is, also one that somebody pushed."""
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +15,7 @@ from memotree_storage.postgres.tree import Snapshot, State
 
 from memotree.canvas import NodeOperations
 from memotree.canvas.depth import TooDeepError
-from memotree.forest.documents.kinds import CONVERSATION
 from memotree.forest.joining.join import ArchiveJoin
-from memotree.forest.tree_building.merging import MERGED_LEVELS
 from memotree.memory import MemoryOperations
 from memotree.models.cache import AnswerCache
 from memotree.models.gateway import Models
@@ -194,13 +191,6 @@ async def test_a_document_is_merged_to_the_limit_and_refused_if_its_sections_exc
         told = await forest.try_ingest(nested, media_type="text/markdown")
         assert (told.last.state, told.last.reason) == (FAILED, "TOO_DEEP")
         assert "MEMOTREE_MAX_DEPTH" in told.last.message
-
-
-async def test_turns_that_are_alike_make_no_chain(world: World) -> None:
-    turns = [{"speaker": "Ann", "text": "All right."} for _ in range(300)]
-    async with forest_of(world) as forest:
-        made = await forest.ingest(json.dumps(turns), media_type=CONVERSATION)
-        assert await depth_of(world, made.archive_id) <= MERGED_LEVELS + 1
 
 
 async def test_archives_whose_nodes_would_be_too_deep_are_not_joined(world: World) -> None:
