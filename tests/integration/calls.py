@@ -3,7 +3,7 @@
 from typing import Any, Final, Self
 
 import grpc
-from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]  # the package has no stubs
+from integration.wires import Refusal
 from memotree_storage.model.node import new_id
 
 from memotree.v1 import (
@@ -129,10 +129,4 @@ class Calls:
 
 def reason(error: grpc.aio.AioRpcError) -> str:
     """The stable error code that an error carries."""
-    for key, value in error.trailing_metadata() or ():
-        if key == "grpc-status-details-bin":
-            for detail in status_pb2.Status.FromString(value).details:
-                info = error_details_pb2.ErrorInfo()
-                if detail.Unpack(info):
-                    return str(info.reason)
-    return ""
+    return Refusal.of(error).reason

@@ -1,7 +1,7 @@
 """Reads history in tests: whole lists over all pages, and the output of the git program."""
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from integration.worlds import World
@@ -17,41 +17,34 @@ DELETED = types_pb2.CHANGE_KIND_DELETED
 DETAIL = types_pb2.LEVEL_OF_DETAIL_DETAIL
 
 
-async def log(history: HistoryOperations, world: World, **fields: Any) -> list[str]:
-    """The ids of all commits that a call lists, over all its pages."""
-    request = pb.ListCommitsRequest(workspace=world.workspace, **fields)
-    found: list[str] = []
+async def paged(call: Callable[[Any], Awaitable[Any]], request: Any, items: str) -> list[Any]:
+    """What a call lists under a name, over all its pages."""
+    found: list[Any] = []
     while True:
-        response = await history.list_commits(request)
-        found += [commit.id for commit in response.commits]
+        response = await call(request)
+        found += getattr(response, items)
         if not response.next_page_token:
             return found
         request.page_token = response.next_page_token
+
+
+async def log(history: HistoryOperations, world: World, **fields: Any) -> list[str]:
+    """The ids of all commits that a call lists."""
+    request = pb.ListCommitsRequest(workspace=world.workspace, **fields)
+    return [commit.id for commit in await paged(history.list_commits, request, "commits")]
 
 
 async def life(history: HistoryOperations, world: World, node: Node | str, **fields: Any) -> list[pb.NodeRevision]:
-    """All revisions of a node, over all pages."""
+    """All revisions of a node."""
     node_id = node if isinstance(node, str) else node.id
     request = pb.ListNodeRevisionsRequest(workspace=world.workspace, node_id=node_id, **fields)
-    found: list[pb.NodeRevision] = []
-    while True:
-        response = await history.list_node_revisions(request)
-        found += response.revisions
-        if not response.next_page_token:
-            return found
-        request.page_token = response.next_page_token
+    return await paged(history.list_node_revisions, request, "revisions")
 
 
 async def diff(history: HistoryOperations, world: World, **fields: Any) -> list[pb.EntryChange]:
-    """All differences, over all pages."""
+    """All differences."""
     request = pb.DiffRevisionsRequest(workspace=world.workspace, **fields)
-    found: list[pb.EntryChange] = []
-    while True:
-        response = await history.diff_revisions(request)
-        found += response.changes
-        if not response.next_page_token:
-            return found
-        request.page_token = response.next_page_token
+    return await paged(history.diff_revisions, request, "changes")
 
 
 def kinds(changes: Sequence[pb.EntryChange]) -> dict[str, int]:
