@@ -4,7 +4,6 @@ import json
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from integration.pushes import OpenAgain, differences
 from integration.worlds import World
 from memotree_storage.backup.restoring import NotInBackupError, WorkspaceInPlaceError, check_backup, restore_backup
 from memotree_storage.backup.writing import write_backup
-from memotree_storage.commit.workspaces import create_workspace
 from memotree_storage.erasure.rewriting import Order, rewrite_history
 from memotree_storage.errors import InvalidInputError, MemoTreeError
 from memotree_storage.git.backup_chain import BackupMissingError, BackupNotInChainError, chain_of
@@ -24,9 +22,7 @@ from memotree_storage.git.backup_list import FORMAT, BackupDamagedError, parse_l
 from memotree_storage.git.workspaces import Repositories
 from memotree_storage.model.erasure import ErasureTarget
 from memotree_storage.model.node import new_id
-from memotree_storage.model.workspace import WorkspaceInfo, service_signature
-from memotree_storage.postgres.database import Database
-from memotree_storage.store import Store
+from memotree_storage.model.workspace import service_signature
 
 from memotree.maintenance import MaintenanceOperations
 from memotree.v1 import maintenance_service_pb2 as pb
@@ -45,33 +41,6 @@ async def saved(world: World, target: Path) -> Path:
 
 def seen(folder: Path) -> dict[str, Any]:
     return {str(path.relative_to(folder)): path.is_file() and path.read_bytes() for path in folder.rglob("*")}
-
-
-async def test_a_restored_workspace_has_all_refs_and_agrees_with_its_new_mirror(
-    lived_in: World, tmp_path: Path, database_url: str
-) -> None:
-    node = lived_in.node("Staged")
-    session = await lived_in.open()
-    await lived_in.stage(session, node)
-    before = lived_in.store.repositories.get(lived_in.workspace).refs()
-    head, alive = await lived_in.head(), await lived_in.alive(await lived_in.head())
-    file = await saved(lived_in, tmp_path / "all.backup")
-    await lived_in.store.close()
-    (restored,) = restore_backup([file], tmp_path / "elsewhere")
-    assert restored.refs == before
-    assert {"refs/heads/main", "refs/heads/side", "refs/tags/v1", "refs/memotree/workspace"} <= set(restored.refs)
-    store = Store(tmp_path / "elsewhere", Database(database_url), lived_in.store.index, lived_in.store.embedder)
-    await store.open()
-    try:
-        assert await differences(store, lived_in.workspace) == []
-        elsewhere = lived_in.on(store)
-        assert await elsewhere.head() == head
-        assert await elsewhere.alive(head) == alive
-        assert node.id not in alive
-        await elsewhere.commit(session)  # what was staged is in the backup
-        assert node.id in await elsewhere.alive(await elsewhere.head())
-    finally:
-        await store.close()
 
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
@@ -152,12 +121,6 @@ def refs_in(data_folder: Path) -> dict[str, dict[str, str]]:
         repositories.close()
 
 
-async def another(world: World, name: str) -> WorkspaceInfo:
-    info = WorkspaceInfo(new_id(), name, "", datetime.now(UTC).replace(microsecond=0))
-    await create_workspace(world.store, info)
-    return info
-
-
 async def test_a_chain_of_increments_restores_what_the_last_one_saw_and_takes_no_room_without_changes(
     lived_in: World, tmp_path: Path, again: OpenAgain
 ) -> None:
@@ -167,6 +130,7 @@ async def test_a_chain_of_increments_restores_what_the_last_one_saw_and_takes_no
     await lived_in.put(lived_in.node("On Wednesday", position="a8"), branch="side")
     third = await save(lived_in.store, tmp_path / "3.backup", second)
     there = refs_in(lived_in.store.data_folder)
+    assert {"refs/heads/main", "refs/heads/side", "refs/tags/v1", "refs/memotree/workspace"} <= set(*there.values())
     head = await lived_in.head()
     alive = await lived_in.alive(head)
     assert [only(open_backup(file)).complete for file in (base, second, third)] == [True, False, False]
@@ -202,16 +166,16 @@ async def test_branches_that_moved_back_went_or_changed_their_kind_come_right(wo
 
 
 async def test_workspaces_that_came_are_whole_and_those_that_went_stay_away(world: World, tmp_path: Path) -> None:
-    gone = await another(world, "gone")
+    gone = await World.create(world.store, world.pages, world.limits, "gone")
     base = await save(world.store, tmp_path / "1.backup")
-    world.store.repositories.discard(gone.workspace_id)
-    came = await another(world, "came")
+    world.store.repositories.discard(gone.workspace)
+    came = await World.create(world.store, world.pages, world.limits, "came")
     increment = await save(world.store, tmp_path / "2.backup", base)
     saved = {each.name: each for each in open_backup(increment).listed.workspaces}
     assert saved.keys() == {world.store.repositories.describe(world.workspace).name, "came"}
     assert saved["came"].complete
     restore_backup([increment], tmp_path / "elsewhere")
-    assert refs_in(tmp_path / "elsewhere").keys() == {world.workspace, came.workspace_id}
+    assert refs_in(tmp_path / "elsewhere").keys() == {world.workspace, came.workspace}
 
 
 async def test_an_erased_workspace_is_saved_whole_and_the_text_does_not_come_back(world: World, tmp_path: Path) -> None:
