@@ -33,3 +33,14 @@ def recorded() -> Iterator[list[str]]:
             yield sent
         finally:
             _RECORDS.reset(token)
+
+
+async def rows_read(conn: psycopg.AsyncConnection[Any], table: str = "%") -> int:
+    """The rows that PostgreSQL has read in this transaction: of a table, or of all."""
+    cursor = await conn.execute(
+        "select coalesce(sum(coalesce(idx_tup_fetch, 0) + seq_tup_read), 0) from pg_stat_xact_user_tables"
+        " where relname like %s",
+        (table,),
+    )
+    (row,) = await cursor.fetchall()
+    return int(row[0])

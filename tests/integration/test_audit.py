@@ -17,6 +17,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from integration.clones import Clone
 from integration.mcp_clients import over_http
 from integration.scripted_server import ScriptedForest, served
+from integration.statements import rows_read
 from integration.worlds import World
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.postgres import audit
@@ -229,24 +230,12 @@ async def test_records_of_a_rare_method_or_tool_are_found_without_reading_all_ot
         async def this() -> AsyncIterator[Connection]:
             yield conn
 
-        async def read_rows() -> int:
-            cursor = await conn.execute(
-                "select seq_tup_read + idx_tup_fetch from pg_stat_xact_user_tables where relname = 'audit'"
-            )
-            row = await cursor.fetchone()
-            return 0 if row is None else int(row[0])
-
         monkeypatch.setattr(world.store.database, "connection", this)
-        for method, expected in (
-            ("MergeBranch", 2),
-            ("memotree.v1.HistoryService/MergeBranch", 2),
-            ("rare_tool", 1),
-            ("merge_branch", 1),
-            ("Nothing", 0),
-        ):
-            before = await read_rows()
+        named = {"MergeBranch": 2, "memotree.v1.HistoryService/MergeBranch": 2, "rare_tool": 1, "merge_branch": 1}
+        for method, expected in (*named.items(), ("Nothing", 0)):
+            before = await rows_read(conn, "audit")
             assert len(await listed(reading, method=method)) == expected
-            assert await read_rows() - before < 50, method
+            assert await rows_read(conn, "audit") - before < 50, method
 
 
 async def test_records_are_filtered_and_paged(log: AuditLog, reading: AuditOperations) -> None:
@@ -254,16 +243,21 @@ async def test_records_are_filtered_and_paged(log: AuditLog, reading: AuditOpera
         with acting_as(Principal(f"agent-{number % 2}")):
             told(log, code="OK" if number else "ABORTED")
             told(log, "memotree.v1.HistoryService/MergeBranch")
-    assert len(await listed(reading, principal="agent-1")) == 4
-    assert len(await listed(reading, method="MergeBranch")) == 5
-    assert len(await listed(reading, method="memotree.v1.HistoryService/MergeBranch", principal="agent-0")) == 3
-    assert len(await listed(reading, method="%Branch")) == 0
-    assert len(await listed(reading, code="ABORTED")) == 1
-    assert len(await listed(reading, workspace="nowhere")) == 0
     later = Timestamp()
     later.FromDatetime(datetime.now(UTC) + timedelta(hours=1))
-    assert len(await listed(reading, since=later)) == 0
-    assert len(await listed(reading, until=later)) == 10
+    merge = "memotree.v1.HistoryService/MergeBranch"
+    cases: tuple[tuple[dict[str, Any], int], ...] = (
+        ({"principal": "agent-1"}, 4),
+        ({"method": "MergeBranch"}, 5),
+        ({"method": merge, "principal": "agent-0"}, 3),
+        ({"method": "%Branch"}, 0),
+        ({"code": "ABORTED"}, 1),
+        ({"workspace": "nowhere"}, 0),
+        ({"since": later}, 0),
+        ({"until": later}, 10),
+    )
+    for wanted, count in cases:
+        assert len(await listed(reading, **wanted)) == count, wanted
     first = await reading.list_audit_records(pb.ListAuditRecordsRequest(page_size=6))
     told(log)  # a new record does not move the page
     rest = await reading.list_audit_records(pb.ListAuditRecordsRequest(page_size=6, page_token=first.next_page_token))
@@ -282,9 +276,7 @@ async def test_what_no_record_can_have_is_refused(reading: AuditOperations) -> N
 
 async def test_a_log_that_is_off_says_so(world: World) -> None:
     with pytest.raises(AuditLogOffError, match="audit_log"):
-        await AuditOperations(world.store.database, world.pages, None, []).list_audit_records(
-            pb.ListAuditRecordsRequest()
-        )
+        await listed(AuditOperations(world.store.database, world.pages, None, []))
 
 
 async def test_while_no_record_can_be_written_changes_are_refused_and_reads_answered(

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from integration.forests import FAILED, forest_of
 from integration.pushes import session_of
+from integration.statements import rows_read
 from integration.worlds import World
 from memotree_storage.commit.direct_import import commit_entries
 from memotree_storage.commit.rebase import ConflictError
@@ -73,6 +74,14 @@ async def test_no_call_puts_a_node_deeper_than_the_limit(world: World) -> None:
     await edit.create(parent_id=deep[2].id)
     await edit.move(flat[0].id, parent_id=deep[0].id)
     await edit.split(deep[3].id)
+    deeper = chain(world, 8)  # a tree that is deeper can be read, and moved upwards
+    await world.put(*deeper)
+    edit = Editing(world, await world.open())
+    await edit.move(deeper[2].id, parent_id=deeper[0].id)
+    await edit.move(deeper[5].id, archive_id=world.archive.id)
+    await edit.move(deeper[5].id, parent_id=deeper[0].id)
+    with pytest.raises(TooDeepError):
+        await edit.move(deeper[5].id, parent_id=deeper[1].id)
 
 
 @pytest.mark.parametrize("how", ["commit", "rebase", "the rest of a partial commit"])
@@ -124,35 +133,17 @@ async def test_what_leaves_a_subtree_in_the_same_commit_does_not_count_for_its_d
     await world.put(delete=first[2:] + second[:1])
 
 
-async def test_a_tree_that_is_deeper_can_be_read_and_moved_upwards(world: World) -> None:
-    deep = chain(world, 8)
-    await world.put(*deep)
-    edit = Editing(world, await world.open())
-    await edit.move(deep[2].id, parent_id=deep[0].id)
-    await edit.move(deep[5].id, archive_id=world.archive.id)
-    await edit.move(deep[5].id, parent_id=deep[0].id)
-    with pytest.raises(TooDeepError):
-        await edit.move(deep[5].id, parent_id=deep[1].id)
-
-
 async def _rows(world: World, commit_id: str, node: Node, archive_id: str) -> int:
     """The rows that PostgreSQL fetches for a node with its path, the tree, and the paths of all nodes."""
     async with world.store.database.transaction() as conn:
         await conn.execute("set local enable_seqscan = off")  # a small table is read whole, which a big one is not
         snapshot = Snapshot(conn, State(world.workspace, commit_id))
         for _ in range(2):  # the first time also reads the catalogue
-            begun = await _fetched(conn)
+            begun = await rows_read(conn)
             await tree.one(snapshot, node.id)
             order = await tree.archive_tree(snapshot, archive_id)
             await tree.ancestors(snapshot, [item.entry_id for item in order])
-        return await _fetched(conn) - begun
-
-
-async def _fetched(conn: Any) -> int:
-    cursor = await conn.execute(
-        "select coalesce(sum(coalesce(idx_tup_fetch, 0) + seq_tup_read), 0) from pg_stat_xact_user_tables"
-    )
-    return int((await cursor.fetchone())[0])
+        return await rows_read(conn) - begun
 
 
 async def test_a_chain_of_twice_the_length_costs_twice_as_much(world: World) -> None:
