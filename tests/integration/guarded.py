@@ -1,12 +1,13 @@
 """Servers that need API keys: one with a principal for each role, which tests share, and those with other settings."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import grpc
 import httpx2
 import pytest
 from click.testing import Result
@@ -50,29 +51,21 @@ class Place:
 
     def mcp(self, name: str, tool: str, arguments: dict[str, Any]) -> Any:
         """The result of a tool over MCP."""
-
-        async def called() -> Any:
-            async with self._agent(name) as agent:
-                return (await agent.call_tool(tool, arguments)).structured_content
-
-        return asyncio.run(called())
+        return self._over_mcp(name, lambda agent: agent.call_tool(tool, arguments)).structured_content
 
     def mcp_tools(self, name: str) -> set[str]:
         """The tools that MCP offers to a principal."""
+        return {tool.name for tool in self._over_mcp(name, Agent.list_tools).tools}
 
-        async def listed() -> set[str]:
-            async with self._agent(name) as agent:
-                return {tool.name for tool in (await agent.list_tools()).tools}
+    def _over_mcp(self, name: str, call: Callable[[Agent], Awaitable[Any]]) -> Any:
+        async def called() -> Any:
+            async with (
+                httpx2.AsyncClient(headers=self.headers(name)) as http,
+                Agent(streamable_http_client(f"{self.announced.url}/mcp", http_client=http)) as agent,
+            ):
+                return await call(agent)
 
-        return asyncio.run(listed())
-
-    @asynccontextmanager
-    async def _agent(self, name: str) -> AsyncIterator[Agent]:
-        async with (
-            httpx2.AsyncClient(headers=self.headers(name)) as http,
-            Agent(streamable_http_client(f"{self.announced.url}/mcp", http_client=http)) as client,
-        ):
-            yield client
+        return asyncio.run(called())
 
     def memotree(self, key: str, *arguments: str) -> Result:
         """Run a command on the machine of the server, with a key; with none it uses the one in the data folder."""
@@ -137,3 +130,11 @@ def refusal(call: Callable[[], Any]) -> MemoTreeClientError:
     with pytest.raises(MemoTreeClientError) as caught:
         call()
     return caught.value
+
+
+def status(call: Callable[[], Any]) -> grpc.StatusCode:
+    """The status of a raw call that is refused."""
+    with pytest.raises(grpc.RpcError) as caught:
+        call()
+    code: grpc.StatusCode = caught.value.code()  # type: ignore[attr-defined] # the stubs do not say so
+    return code

@@ -16,8 +16,8 @@ import httpx2
 import pytest
 from click.testing import Result
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from integration.clones import Clone
-from integration.guarded import PEOPLE, Place, ingested, place, refusal
+from integration.clones import Clone, refused
+from integration.guarded import PEOPLE, Place, ingested, place, refusal, status
 from memotree_storage.model.node import Node, new_id
 from memotree_storage.postgres import access as tables
 from memotree_storage.store import Store
@@ -53,11 +53,9 @@ def test_every_rpc_has_its_permission_or_stands_outside() -> None:
 
 
 def test_without_a_valid_key_nothing_is_answered(place: Place) -> None:
-    for key in ("", "mt_", "mt_" + "A" * 43, "admin", "x" * 9000):
+    for key in ("", "mt_" + "A" * 43):
         with Client(place.announced.address, attempts=1, key=key) as client:
-            error = refusal(client.status)
-        assert error.code in {"UNAUTHENTICATED", "RESOURCE_EXHAUSTED", "INTERNAL", "UNKNOWN"}, key
-        assert error.reason in {"NOT_AUTHENTICATED", "KEY_REFUSED", ""}, key
+            assert refusal(client.status).reason == ("KEY_REFUSED" if key else "NOT_AUTHENTICATED")
     url, admin = place.announced.url, place.keys["admin"]
     no_proofs: list[list[tuple[str, str]]] = [
         [],
@@ -138,15 +136,6 @@ def test_keys_of_others_are_for_administrators(place: Place) -> None:
     assert refusal(lambda: reader.grant_role("reader", "ADMIN", workspace="elsewhere")).reason == "WORKSPACE_NOT_FOUND"
 
 
-def test_the_last_administrator_stays(place: Place) -> None:
-    admin = place.client("admin")
-    assert refusal(lambda: admin.delete_principal("admin")).reason == "LAST_ADMINISTRATOR"
-    assert refusal(lambda: admin.revoke_role("admin", workspace="*")).reason == "LAST_ADMINISTRATOR"
-    assert refusal(lambda: admin.grant_role("admin", "READER", workspace="*")).reason == "LAST_ADMINISTRATOR"
-    (key,) = admin.keys()
-    assert refusal(lambda: admin.delete_key(key.id)).reason == "LAST_ADMINISTRATOR"
-
-
 # --- Roles ------------------------------------------------------------------------------------------------------------
 
 
@@ -208,9 +197,7 @@ def test_a_session_of_somebody_else_is_not_there(place: Place) -> None:
             lambda: raw.sessions.CommitChanges(session_service_pb2.CommitChangesRequest(**fields, message="Theirs")),
             lambda: raw.sessions.DiscardSession(session_service_pb2.DiscardSessionRequest(**fields)),
         ):
-            with pytest.raises(grpc.RpcError) as caught:
-                call()
-            assert caught.value.code() is grpc.StatusCode.NOT_FOUND  # type: ignore[attr-defined]
+            assert status(call) is grpc.StatusCode.NOT_FOUND
         with pytest.raises(NotFoundError):
             list(mine.at(theirs.id).children())
         assert theirs.id not in [each.id for each in mine.sessions()]
@@ -254,9 +241,7 @@ def test_a_page_token_and_a_request_id_are_of_one_principal(place: Place) -> Non
         ingested(place.notes("writer"))
     token = page("writer").next_page_token
     assert page("writer", token).jobs
-    with pytest.raises(grpc.RpcError) as caught:
-        page("keeper", token)
-    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT  # type: ignore[attr-defined]
+    assert status(lambda: page("keeper", token)) is grpc.StatusCode.INVALID_ARGUMENT
 
     request_id = new_id()
     open_session = session_service_pb2.OpenSessionRequest(workspace="notes", request_id=request_id)
@@ -341,13 +326,10 @@ def test_git_clones_with_a_key_and_pushes_what_the_role_permits(place: Place, tm
     (archive, *_) = place.notes("limited").archives()
     node = Node(new_id(), archive.id, None, "a5", title="Pushed", content="By git.")
     limited.commit(node)
-    with pytest.raises(subprocess.CalledProcessError) as failed:
-        limited.run("push", "origin", "main")
-    assert "You may not push main" in failed.value.stderr
+    assert "You may not push main" in " ".join(refused(limited, "main"))
     limited.run("push", "origin", "main:agents/pushed")
     assert place.notes("limited").at("agents/pushed").node(node.id).title == "Pushed"
-    with pytest.raises(subprocess.CalledProcessError):
-        limited.run("push", "origin", "main:refs/tags/v7")
+    assert refused(limited, "main:refs/tags/v7")
 
 
 def test_the_terminal_on_the_same_machine_uses_the_key_in_the_folder(place: Place) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +19,7 @@ from memotree_storage.store import Store
 
 from memotree.identity import operations as module
 from memotree.identity.access import Access
-from memotree.identity.api_keys import digest, new_key
+from memotree.identity.api_keys import NewKey, digest, new_key
 from memotree.identity.errors import KeyRefusedError, LastAdministratorError
 from memotree.identity.operations import AccessOperations, TooManyGrantsError
 from memotree.request.pages import PageTokens
@@ -67,6 +68,12 @@ def grant(
 
 def revoke(operations: AccessOperations, name: str, branches: str = "") -> Coroutine[Any, Any, Any]:
     return operations.revoke_role(pb.RevokeRoleRequest(principal=name, workspace=ALL_WORKSPACES, branches=branches))
+
+
+async def put_key(made: NewKey, conn: Connection, **fields: Any) -> set[str]:
+    """Give ``p1`` a key."""
+    await tables.add_key(conn, made.key_id, "p1", digest(made.text), **fields)
+    return {"p1"}
 
 
 async def test_a_change_reads_the_rows_of_its_principal_and_leaves_the_others_as_they_are(
@@ -138,6 +145,7 @@ async def test_the_last_administrator_is_found_without_a_look_at_all_keys(
         operations.delete_key(pb.DeleteKeyRequest(key_id="k1")),
         operations.delete_principal(pb.DeletePrincipalRequest(name="p1")),
         revoke(operations, "p1"),
+        grant(operations, "p1", pb.ROLE_READER),
     ):
         with pytest.raises(LastAdministratorError):
             await call
@@ -151,12 +159,8 @@ async def test_a_key_that_has_ended_proves_and_administers_nothing(
 ) -> None:
     made = new_key()
 
-    async def put(conn: Connection) -> set[str]:
-        ended = datetime.now(UTC) - timedelta(seconds=1)
-        await tables.add_key(conn, made.key_id, "p1", digest(made.text), expires_at=ended)
-        return {"p1"}
-
-    await access.change(put)
+    ended = datetime.now(UTC) - timedelta(seconds=1)
+    await access.change(partial(put_key, made, expires_at=ended))
     with pytest.raises(KeyRefusedError):
         access.principal_of_key(made.text)
     await grant(operations, "p1", pb.ROLE_ADMIN)
@@ -236,13 +240,8 @@ async def test_after_a_change_whose_end_is_not_known_everything_is_read_anew(
             raise error
 
     made = new_key()
-
-    async def put(conn: Connection) -> set[str]:
-        await tables.add_key(conn, made.key_id, "p1", digest(made.text))
-        return {"p1"}
-
     monkeypatch.setattr(access, "_database", SimpleNamespace(transaction=transaction))
     with pytest.raises(UnavailableError):
-        await access.change(put)
+        await access.change(partial(put_key, made))
     await asyncio.gather(*access._running)
     assert access.principal_of_key(made.text).name == "p1"
