@@ -8,14 +8,11 @@ from datetime import UTC, datetime
 import pytest
 from campaigns import budget
 from integration.histories import branch
-from integration.pushes import PERSON
+from integration.pushes import PERSON, push
 from integration.sides import Sides
 from integration.worlds import World
 from memotree_storage.commit.merge_commit import MergeConflictError
-from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Node
-from memotree_storage.model.paths import entry_path
-from memotree_storage.ports import CommitDraft
 
 from memotree.history import blame as blames
 from memotree.v1 import history_service_pb2 as pb
@@ -23,10 +20,8 @@ from memotree.v1 import history_service_pb2 as pb
 pytestmark = pytest.mark.requirement("GIT-5")
 
 
-async def blame(sides: Sides, node: Node, revision: str = "", *, by_sentences: bool = False) -> list[tuple[str, str]]:
-    request = pb.BlameNodeRequest(
-        workspace=sides.world.workspace, node_id=node.id, revision=revision, by_sentences=by_sentences
-    )
+async def blame(sides: Sides, node: Node, revision: str = "") -> list[tuple[str, str]]:
+    request = pb.BlameNodeRequest(workspace=sides.world.workspace, node_id=node.id, revision=revision)
     answer = await sides.history.blame_node(request)
     return [(line.text, answer.commits[line.commit_index].id) for line in answer.lines]
 
@@ -47,21 +42,6 @@ async def test_lines_that_a_merge_brought_are_of_the_commits_of_the_branch(world
     assert [text for text, _ in await blame(sides, one, ours)] == ["ours", "", "b", "", "c"]
 
 
-async def test_sentences_of_one_line_have_the_commits_that_wrote_them(world: World, sides: Sides) -> None:
-    one = replace(world.node("Five"), content="Bake at five. Cool for an hour. Sell it.")
-    base = await sides.fork(one)
-    theirs = await world.put(
-        replace(one, content="Bake at five. Cool for an hour. Sell it warm."), branch="side", author="bob"
-    )
-    ours = await world.put(replace(one, content="Bake at six. Cool for an hour. Sell it."))
-    await sides.merge()
-    assert await blame(sides, one, by_sentences=True) == [
-        ("Bake at six.", ours),
-        ("Cool for an hour.", base),
-        ("Sell it warm.", theirs),
-    ]
-
-
 async def test_the_newest_of_many_versions_is_read_though_its_commit_is_dated_long_ago(
     world: World, sides: Sides, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,10 +50,7 @@ async def test_the_newest_of_many_versions_is_read_though_its_commit_is_dated_lo
     for number in range(5):
         await world.put(replace(one, content="\n".join(map(str, range(number + 1)))))
     long_ago = replace(PERSON, when=datetime(2001, 1, 1, tzinfo=UTC))
-    files = {entry_path(one): encode_entry(replace(one, content="0\n1\n2\n3\n4\nold"))}
-    head = world.repository.ref("refs/heads/main")
-    made = world.repository.write_commit(CommitDraft(head, files, "Old\n", long_ago, long_ago)).commit_id
-    assert world.repository.move_ref("refs/heads/main", head, made)
+    made = push(world, "main", replace(one, content="0\n1\n2\n3\n4\nold"), by=long_ago)
     await world.store.catch_up(world.workspace)
     request = pb.BlameNodeRequest(workspace=world.workspace, node_id=one.id)
     answer = await sides.history.blame_node(request)
