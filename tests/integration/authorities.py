@@ -54,7 +54,7 @@ class Authority:
         """
         key = ec.generate_private_key(ec.SECP256R1())
         name = named(subject) if isinstance(subject, str) else subject
-        made = self._signed(name, key, since=since, until=until, usages=usages)
+        made = self._signed(name, key, (since, until), usages)
         path = self._folder / (file or f"{made.serial_number}.pem")
         replace(path, made.public_bytes(serialization.Encoding.PEM) + _pem(key))
         return path
@@ -63,11 +63,10 @@ class Authority:
         self,
         subject: x509.Name,
         key: ec.EllipticCurvePrivateKey,
+        validity: tuple[timedelta, timedelta] = (-DAY, 30 * DAY),
+        usages: Sequence[x509.ObjectIdentifier] = (),
         *,
         is_root: bool = False,
-        since: timedelta = -DAY,
-        until: timedelta = 30 * DAY,
-        usages: Sequence[x509.ObjectIdentifier] = (),
     ) -> x509.Certificate:
         now = datetime.now(UTC)
         names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
@@ -77,8 +76,8 @@ class Authority:
             .issuer_name(self._name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now + since)
-            .not_valid_after(now + until)
+            .not_valid_before(now + validity[0])
+            .not_valid_after(now + validity[1])
             .add_extension(names, critical=False)
             .add_extension(x509.BasicConstraints(ca=is_root, path_length=None), critical=True)
         )

@@ -1,6 +1,5 @@
 """A forest for tests: documents are ingested by jobs on real stores, and the results are read as by a client."""
 
-import subprocess
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from endpoints import ModelEndpoint
+from integration.histories import git
 from integration.worlds import World
 from memotree_storage.postgres import archive_versions, tree
 from memotree_storage.postgres.rows import Version
@@ -239,13 +239,7 @@ class Forest:
 
     def git(self, *arguments: str) -> str:
         """The output of the git program in the repository."""
-        done = subprocess.run(  # noqa: S603 - git, with arguments of ours
-            ["git", "-C", str(self.folder), *arguments],  # noqa: S607 - the one of the machine
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return done.stdout
+        return git(self.world, *arguments)
 
     def commits(self, branch: str = "main") -> list[str]:
         """The subjects of all commits, the newest first."""

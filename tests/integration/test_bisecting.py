@@ -48,6 +48,9 @@ async def test_each_change_of_a_field_is_found_there_and_back_again(world: World
     assert len(await bisect(sides, one)) == 4
     assert await bisect(sides, one, "title", page_size=1) == found
     assert titles(await bisect(sides, one, "title", revision=made[1])) == [("Five", "Three"), ("", "Five")]
+    gone = await world.put(delete=[one])
+    last = (await bisect(sides, one, "title"))[0]
+    assert (last.commit.id, last.kind, titles([last])) == (gone, types_pb2.CHANGE_KIND_DELETED, [("Five", "")])
 
 
 async def test_a_change_on_a_merged_branch_is_found_with_the_merge_that_brought_it(world: World, sides: Sides) -> None:
@@ -61,15 +64,6 @@ async def test_a_change_on_a_merged_branch_is_found_with_the_merge_that_brought_
     assert by_commit.pop(merged) == (True, "agent", "agent")
     assert by_commit.pop(theirs) == (False, "agent", "bob")
     assert sorted(titles(found)) == [("", "Five"), ("Five", "Three"), ("Five", "Three")]
-
-
-async def test_a_deletion_and_what_was_deleted(world: World, sides: Sides) -> None:
-    one = world.node("Five")
-    await world.put(one)
-    gone = await world.put(delete=[one])
-    found = await bisect(sides, one, "title")
-    assert (found[0].commit.id, found[0].kind) == (gone, types_pb2.CHANGE_KIND_DELETED)
-    assert titles(found) == [("Five", ""), ("", "Five")]
 
 
 async def test_the_source_and_the_place(world: World, sides: Sides) -> None:

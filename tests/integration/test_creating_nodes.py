@@ -29,6 +29,9 @@ async def test_a_created_node_has_the_defaults_of_the_contract(wire: Wire) -> No
     assert len(node.etag) == 40
     assert node.content_tokens == count_tokens(content)
     assert not (await wire("ListViews", revision=wire.session)).views
+    off = await wire.create("Off", content="Some text.", auto_generate_summary=False)
+    given = await wire.create("Given", content="Some text.", summary="My own.")
+    assert (off.brief, off.summary, given.brief, given.summary) == ("", "", "", "My own."), "nothing is generated"
 
 
 @pytest.mark.requirement("CANVAS-3")
@@ -57,14 +60,6 @@ async def test_a_created_node_keeps_every_field_that_is_given(wire: Wire) -> Non
     assert [(r.type, r.target_id, r.description) for r in node.relations] == [(REFERENCES, target.id, "why")]
     assert await wire.get(node_id) == node
     assert f"[{node_id}]\n\ngiven" in await rendered(wire), "a new node stands in the view at SUMMARY"
-
-
-@pytest.mark.requirement("CANVAS-3")
-async def test_nothing_is_generated_when_it_is_switched_off_or_a_summary_is_given(wire: Wire) -> None:
-    off = await wire.create("Off", content="Some text.", auto_generate_summary=False)
-    given = await wire.create("Given", content="Some text.", summary="My own.")
-    assert (off.brief, off.summary) == ("", "")
-    assert (given.brief, given.summary) == ("", "My own.")
 
 
 @pytest.mark.requirement("CANVAS-3")
