@@ -133,18 +133,6 @@ def test_without_roles_a_certificate_shows_nothing_and_none_names_a_principal_wi
                 client.workspace("notes").info()
 
 
-def test_keys_are_accepted_beside_certificates(place: TlsServer) -> None:
-    with Client(place.address, key=place.key, tls=place.authority.root) as client:
-        assert client.principal().name == "admin"
-    with (
-        Client(place.address, key="", tls=place.authority.root, attempts=1) as client,
-        pytest.raises(UnauthenticatedError),
-    ):
-        client.status()
-    assert place.get("/api/tools", None).status_code == 401
-    assert place.get("/api/tools", None, {"authorization": f"Bearer {place.key}"}).status_code == 200
-
-
 def test_a_key_wins_over_the_certificate_and_a_wrong_one_is_not_made_good_by_it(place: TlsServer) -> None:
     certificate = place.authority.client("ada")
     with place.client(certificate, place.key) as client:
@@ -155,6 +143,7 @@ def test_a_key_wins_over_the_certificate_and_a_wrong_one_is_not_made_good_by_it(
     assert caught.value.reason == "KEY_REFUSED"
     for header in (f"Bearer {wrong}", "Bearer x", "Negotiate abc", "Basic YTpi", ""):
         assert place.get("/api/tools", certificate, {"authorization": header}).status_code == 401, header
+    assert place.get("/api/tools", None, {"authorization": f"Bearer {place.key}"}).status_code == 200
 
 
 def test_no_header_is_a_certificate(place: TlsServer) -> None:
