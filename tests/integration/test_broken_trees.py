@@ -180,7 +180,7 @@ async def test_a_fault_of_two_branches_at_one_commit_is_told_once(world: World) 
     assert "on main, side" in found.description
 
 
-async def test_a_merge_that_takes_an_archive_leaves_its_new_node_in_the_first_one(world: World) -> None:
+async def test_a_node_whose_archive_was_taken_stands_in_the_first_one_or_in_the_next_that_is_made(world: World) -> None:
     other = Archive(new_id(), "zebra")
     await world.put(other)
     lost = world.node("Lost", archive_id=other.id)
@@ -191,17 +191,13 @@ async def test_a_merge_that_takes_an_archive_leaves_its_new_node_in_the_first_on
     await move(world, node_id=lost.id, parent_id="", archive_id=world.archive.id)
     assert not (await listed_faults(world)).faults
     assert await roots(world) == [lost.id]
-
-
-async def test_a_node_without_any_archive_is_listed_and_stands_in_the_next_one_that_is_made(world: World) -> None:
-    lost = world.node("Lost")
-    await pushed(world, files={entry_path(lost): encode_entry(lost), entry_path(world.archive): None})
+    await pushed(world, files={entry_path(world.archive): None})
     (listed,) = (await listed_faults(world)).faults
     assert (listed.kind, listed.node_id) == (maintenance_pb.FAULT_KIND_NO_ARCHIVE, lost.id)
     with pytest.raises(ArchiveNotFoundError):
         await move(world, node_id=lost.id, parent_id="")
     await world.put(made := Archive(new_id(), "made"))
-    assert await roots(world, made.id) == [lost.id]
+    assert await roots(world, made.id) == [lost.id], "it stands in the next one that is made"
     await move(world, node_id=lost.id, parent_id="")
     assert not (await listed_faults(world)).faults
     assert await roots(world, made.id) == [lost.id]
