@@ -1,15 +1,10 @@
 """A new node: its defaults, its fields, its place and its id."""
 
-import threading
-
 import pytest
 from integration.wires import Wire, rendered
-from integration.worlds import World
-from memotree_storage.model.node import Entry, new_id
+from memotree_storage.model.node import new_id
 from memotree_storage.model.tokens import count_tokens
-from memotree_storage.postgres import staging
 
-from memotree.canvas import summaries
 from memotree.v1 import types_pb2
 
 SUMMARY = types_pb2.LEVEL_OF_DETAIL_SUMMARY
@@ -89,25 +84,3 @@ async def test_a_position_counts_the_siblings_before_it(wire: Wire) -> None:
     for title, place in (("c", None), ("a", 0), ("b", 1), ("d", 99), ("e", None)):
         await wire.create(title, position=place)
     assert [title for title, _ in await wire.tree()] == ["a", "b", "c", "d", "e"]
-
-
-@pytest.mark.requirement("CANVAS-3")
-async def test_only_large_contents_are_worked_on_in_a_thread(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    threads: list[bool] = []
-    encode_entry, brief_of = staging.encode_entry, summaries.brief_of
-
-    def encoded(entry: Entry) -> bytes:
-        threads.append(threading.current_thread() is not threading.main_thread())
-        return encode_entry(entry)
-
-    def brief(title: str, content: str) -> str:
-        threads.append(threading.current_thread() is not threading.main_thread())
-        return brief_of(title, content)
-
-    monkeypatch.setattr(staging, "encode_entry", encoded)
-    monkeypatch.setattr(summaries, "brief_of", brief)
-    for is_large in (False, True):
-        node = world.node("Node", content="word " * (20_000 if is_large else 20))
-        await world.stage(await world.open(), node)
-        await summaries.extracted(node)
-    assert threads == [False, False, True, True]
