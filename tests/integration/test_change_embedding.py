@@ -60,6 +60,14 @@ async def over(client: AsyncClient, job: Job) -> Job:
     return job
 
 
+async def until_progress(client: AsyncClient, job: Job, done: int = 0) -> None:
+    """Wait until a job has told that it has done so much of a step."""
+    async with asyncio.timeout(DEADLINE):
+        async for each in client.watch_job(job):
+            if each.progress is not None and each.progress.done >= done:
+                break
+
+
 async def differences(workspace: AsyncWorkspace) -> list[str]:
     return [each.description async for each in workspace.verify() if isinstance(each, Difference)]
 
@@ -121,12 +129,8 @@ async def test_a_cancelled_change_leaves_the_old_model_and_nothing_of_the_new_on
     garden = await filled(1000)
     old, length = await lengths(client)
     job = await client.change_embedding("wordllama-l2", dimensions=length)
-    async with asyncio.timeout(DEADLINE):
-        async for each in client.watch_job(job):
-            if each.progress is not None:
-                break
-    job = await client.cancel_job(job)
-    job = await over(client, job)
+    await until_progress(client, job)
+    job = await over(client, await client.cancel_job(job))
     assert job.state is JobState.CANCELLED
     assert (await client.status()).embedding_model == old
     async with asyncio.timeout(DEADLINE):
@@ -146,10 +150,7 @@ async def test_a_killed_engine_loses_nothing_of_either_index(
     garden = await filled(400)
     _, length = await lengths(client)
     job = await client.change_embedding("wordllama-l2", dimensions=length)
-    async with asyncio.timeout(DEADLINE):
-        async for each in client.watch_job(job):
-            if each.progress is not None and each.progress.done:
-                break
+    await until_progress(client, job, done=1)
     os.kill(service.child("memotree_storage.qdrant.engine"), signal.SIGKILL)
     job = await over(client, job)
     assert job.state is JobState.SUCCEEDED, job.message

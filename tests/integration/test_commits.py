@@ -97,14 +97,6 @@ async def test_a_choice_that_would_leave_an_orphan_names_the_nodes_that_are_miss
     assert await wire.tree("") == []
 
 
-async def outcome(work: Any) -> Any:
-    """The answer or the refusal of a call."""
-    try:
-        return await work
-    except grpc.aio.AioRpcError as error:
-        return Refusal.of(error)
-
-
 @pytest.mark.requirement("GIT-6", "STORE-2")
 async def test_disjoint_edits_of_two_clients_at_once_are_both_committed(wire: Wire) -> None:
     node = await wire.create("Node", content="c")
@@ -129,13 +121,12 @@ async def test_edits_of_one_field_by_two_clients_at_once_conflict_without_losing
     other = await wire.other()
     await wire("UpdateNode", node_id=node.id, content="mine")
     await other("UpdateNode", node_id=node.id, content="yours")
-    answers = await asyncio.gather(outcome(wire.commit("Mine")), outcome(other.commit("Yours")))
-    lost = [answer for answer in answers if isinstance(answer, Refusal)]
-    assert len(lost) == 1
-    assert (lost[0].code, lost[0].reason) == ("ABORTED", "CONFLICT")
-    first_won = answers[1] is lost[0]
+    answers = await asyncio.gather(wire.commit("Mine"), other.commit("Yours"), return_exceptions=True)
+    (error,) = (answer for answer in answers if isinstance(answer, grpc.aio.AioRpcError))
+    lost, first_won = Refusal.of(error), answers[1] is error
+    assert (lost.code, lost.reason) == ("ABORTED", "CONFLICT")
     loser = other if first_won else wire
-    conflict = lost[0].conflicts[0]
+    conflict = lost.conflicts[0]
     assert (conflict.node_id, conflict.field, conflict.base_value.text) == (node.id, "content", "base")
     sides = [conflict.our_value.text, conflict.their_value.text]
     assert sides == (["yours", "mine"] if first_won else ["mine", "yours"])

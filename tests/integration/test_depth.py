@@ -161,11 +161,6 @@ async def test_a_chain_of_twice_the_length_costs_twice_as_much(world: World) -> 
 # --- Trees that others than an agent make ---
 
 
-def shallow(world: World, depth: int) -> World:
-    """The world with another limit."""
-    return replace(world, limits=replace(world.limits, max_depth=depth))
-
-
 async def depth_of(world: World, archive_id: str) -> int:
     async with world.store.database.connection() as conn:
         found = await tree.archive_tree(Snapshot(conn, State(world.workspace, await world.head())), archive_id)
@@ -174,7 +169,7 @@ async def depth_of(world: World, archive_id: str) -> int:
 
 async def test_a_document_is_merged_to_the_limit_and_refused_if_its_sections_exceed_it(world: World) -> None:
     alike = "# One\n\n" + "The river runs to the sea. " * 200
-    async with forest_of(shallow(world, 4)) as forest:
+    async with forest_of(replace(world, limits=replace(world.limits, max_depth=4))) as forest:
         options = {"chunk_size": 60, "merge_limit": 100_000, "similarity_threshold": -1.0}
         made = await forest.ingest(alike, document_id="alike", media_type="text/markdown", **options)
         assert await depth_of(world, made.archive_id) == 4
