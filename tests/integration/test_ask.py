@@ -160,12 +160,13 @@ def ids_of(nodes: Sequence[Any]) -> list[str]:
 async def test_the_model_answers_from_what_was_recalled_and_cites_node_commit_and_span(
     world: World, forest: Forest
 ) -> None:
-    script = Script(Answer("In 1784.", (forest.stone.id,)))
+    script = Script(Answer("In 1784.", (forest.stone.id, forest.code.id)))
     steps, answer = await ask_script(world, script, forest.stone.id)
     assert [(step.number, step.action) for step in steps] == [(1, "recall"), (2, "answer")]
     assert (answer.text, answer.commit_id) == ("In 1784.", await world.head())
     assert not answer.extractive
     assert not answer.steps_exhausted
+    assert any(forest.code.id in warning and "was not shown" in warning for warning in answer.warnings)
     (cited,) = answer.citations
     assert (cited.node_id, cited.commit_id) == (forest.stone.id, await world.head())
     assert (cited.source.document_id, cited.source.end) == ("doc-1", len(forest.stone.content))
@@ -251,7 +252,7 @@ async def test_exploring_a_node_again_is_refused_and_counts_as_a_step(world: Wor
 
 @pytest.mark.requirement("FOREST-9")
 async def test_invented_nodes_and_leaves_cannot_be_explored(world: World, forest: Forest) -> None:
-    for wrong in ("zzzzzzzzzzzzzzzz", "not an id at all " * 50, forest.stone.id, ""):
+    for wrong in ("zzzzzzzzzzzzzzzz", "not an id at all " * 50, forest.stone.id, forest.secrets.id, ""):
         script = Script(Explore(wrong, "a"), Answer("In 1784.", (forest.stone.id,)))
         steps, answer = await ask_script(world, script, forest.stone.id)
         assert [step.action for step in steps] == ["recall", "explore", "answer"]
