@@ -337,6 +337,26 @@ async def test_a_graceful_stop_does_not_wait_for_an_unavailable_store() -> None:
     await asyncio.wait_for(background.finish(grace=0.05), DEADLINE)
 
 
+@pytest.mark.requirement("SERVE-1")
+async def test_commits_that_wait_for_a_workspace_hold_no_connection(world: World, database_url: str) -> None:
+    opened = [await world.open() for _ in range(4)]
+    for session_id in opened:
+        await world.stage(session_id, world.node())
+    small, large = Database(database_url, min_size=1, max_size=1), world.store.database
+    await small.open()
+    world.store.database = small
+    try:
+        async with world.store.locks.workspaces.of(world.workspace), asyncio.timeout(DEADLINE):
+            commits = [asyncio.create_task(world.commit(session_id)) for session_id in opened]
+            while len(world.store.commits._queues.get(world.workspace, ())) < len(opened):  # noqa: ASYNC110 - as it is
+                await asyncio.sleep(0.005)
+            assert await world.head(), "with the only connection"
+        assert len(set(await asyncio.gather(*commits))) == len(opened)
+    finally:
+        world.store.database = large
+        await small.close()
+
+
 @pytest.mark.requirement("SERVE-2")
 async def test_a_server_without_a_free_connection_says_that_it_is_busy(database_url: str) -> None:
     database = Database(database_url, min_size=1, max_size=1, patience=timedelta(seconds=0.2))
