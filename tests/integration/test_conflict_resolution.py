@@ -152,37 +152,29 @@ async def test_a_node_that_one_side_deleted(wire: Wire) -> None:
 
 async def test_moves_that_do_not_fit_together(wire: Wire) -> None:
     other = (await wire("CreateArchive", name="other")).archive.id
-    one, two, root = [await wire.create(title) for title in ("One", "Two", "Root")]
+    one, two, root, leaf = [await wire.create(title) for title in ("One", "Two", "Root", "Leaf")]
     await wire.commit()
     found = await rebased(
         wire,
         [
             ("MoveNode", {"node_id": one.id, "parent_id": two.id}),
             ("MoveNode", {"node_id": root.id, "archive_id": other}),
+            ("MoveNode", {"node_id": leaf.id, "parent_id": two.id}),
         ],
         [
             ("MoveNode", {"node_id": two.id, "parent_id": one.id}),
             ("CreateNode", {"title": "New", "parent_id": root.id}),
+            ("MoveNode", {"node_id": leaf.id, "parent_id": one.id}),
         ],
     )
     assert types_pb2.CONFLICT_KIND_CYCLE in [conflict.kind for conflict in found]
-    answer = await resolve(wire, {"node_id": one.id, "side": THEIRS}, others=OURS)
+    (place,) = (each for each in found if each.node_id == leaf.id)
+    assert (place.field, place.their_value.place.parent_id) == ("parent", one.id)
+    answer = await resolve(wire, *({"node_id": node.id, "side": THEIRS} for node in (one, leaf)), others=OURS)
     assert answer.session.conflict_count == 0
-    assert await wire.tree() == [("One", 0), ("Two", 1)]
+    assert sorted(await wire.tree()) == [("Leaf", 1), ("One", 0), ("Two", 1)]
     assert await wire.tree(archive="other") == [("Root", 0), ("New", 1)]
     await wire.commit()
-
-
-async def test_a_place_that_both_sides_changed(wire: Wire) -> None:
-    root, child, leaf = await family(wire)
-    other = await wire.create("Other")
-    await wire.commit()
-    moves: list[Call] = [("MoveNode", {"node_id": leaf.id, "parent_id": place}) for place in (other.id, root.id)]
-    (conflict,) = await rebased(wire, moves[:1], moves[1:])
-    assert (conflict.field, conflict.their_value.place.parent_id) == ("parent", root.id)
-    await resolve(wire, {"node_id": leaf.id, "side": THEIRS})
-    assert await wire.children(root.id) == [child.id, leaf.id]
-    assert list((await wire("ListConflicts")).conflicts) == []
 
 
 @pytest.mark.parametrize("side", [THEIRS, BASE, None])
