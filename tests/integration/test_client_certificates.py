@@ -228,7 +228,9 @@ def test_removing_roles_or_the_principal_revokes_a_certificate_at_once(place: Tl
             client.workspace("notes").info()
 
 
-def test_a_connection_does_not_outlive_its_certificate(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_or_a_call_that_waited_does_not_outlive_its_certificate(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each call asks for the bearer again, also over a connection that is open (see the one of other authorities)."""
     known, certificate = certificates(authority), read_whole(authority.client("ada", until=DAY))
     assert known.bearer(certificate).name == "cert:ada"
@@ -241,12 +243,9 @@ def test_a_connection_does_not_outlive_its_certificate(authority: Authority, mon
     monkeypatch.setattr(certificates_module, "datetime", Tomorrow)
     with pytest.raises(CertificateRefusedError, match="it has expired"):
         known.bearer(certificate)
-
-
-def test_a_call_that_waited_past_the_end_of_its_certificate_is_refused() -> None:
-    who = Principal("cert:ada", expires_at=datetime.now(UTC) - timedelta(seconds=1))
+    waited = Principal("cert:ada", expires_at=datetime.now(UTC) - timedelta(seconds=1))
     with pytest.raises(CertificateRefusedError, match="expired"):
-        Access(None).renewed(who)  # type: ignore[arg-type] # it reads no table
+        Access(None).renewed(waited)  # type: ignore[arg-type] # it reads no table
 
 
 def test_where_certificates_are_required_there_is_no_connection_without_one(strict: TlsServer) -> None:
