@@ -133,18 +133,13 @@ async def test_an_import_that_would_break_the_tree_or_of_a_missing_branch_is_ref
     assert await world.head() == head
 
 
-async def test_an_import_keeps_the_message_as_given(world: World) -> None:
-    commit = await commit_entries(
-        world.store, world.workspace, "main", [world.node()], with_trailers("Ingest\n\nCreated:\n- x", {JOB: "j1"})
-    )
+async def test_an_import_keeps_its_message_and_the_attributes_of_archives(world: World) -> None:
+    archive = Archive(new_id(), "Handbook", "m", "d", {"document_id": "handbook.pdf"})
+    message = with_trailers("Ingest\n\nCreated:\n- x", {JOB: "j1"})
+    commit = await commit_entries(world.store, world.workspace, "main", [archive], message)
     message = world.repository.commit_info(commit).message
     assert message == "Ingest\n\nCreated:\n- x\n\nMemoTree-Job: j1\n"
     assert trailers_of(message) == {JOB: "j1"}
-
-
-async def test_archives_keep_their_attributes_through_import_and_rebuild(world: World) -> None:
-    archive = Archive(new_id(), "Handbook", "m", "d", {"document_id": "handbook.pdf"})
-    commit = await bring(world, archive)
     assert (await alive(world, commit))[archive.id].to_archive() == archive
     assert await differences(world) == []
     await world.store.rebuild(world.workspace)
