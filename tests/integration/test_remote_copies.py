@@ -1,12 +1,9 @@
 """With a remote in the settings, each workspace is pushed there after its commits, and no commit waits for that."""
 
 import asyncio
-import os
 import subprocess
-import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -32,53 +29,6 @@ def remotes(tmp_path: Path) -> Path:
     folder = tmp_path / "remotes"
     folder.mkdir()
     return folder
-
-
-class GitServer(BaseHTTPRequestHandler):
-    """Answers with ``git http-backend`` for the repositories below a folder."""
-
-    folder: Path
-
-    def do_GET(self) -> None:
-        self._answer(b"")
-
-    def do_POST(self) -> None:
-        self._answer(self.rfile.read(int(self.headers["content-length"])))
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-    def _answer(self, body: bytes) -> None:
-        path, _, query = self.path.partition("?")
-        environment = {**os.environ, "GIT_PROJECT_ROOT": str(self.folder), "GIT_HTTP_EXPORT_ALL": "1"}
-        environment |= {"REQUEST_METHOD": self.command, "PATH_INFO": path, "QUERY_STRING": query, "REMOTE_USER": "ada"}
-        environment |= {"CONTENT_TYPE": self.headers.get("content-type", ""), "CONTENT_LENGTH": str(len(body))}
-        told = subprocess.run(
-            ["git", "http-backend"],  # noqa: S607 - git, as its users start it
-            input=body,
-            env=environment,
-            capture_output=True,
-            check=True,
-        )
-        head, _, answer = told.stdout.partition(b"\r\n\r\n")
-        lines = dict(line.split(": ", 1) for line in head.decode().split("\r\n"))
-        self.send_response(int(lines.pop("Status", "200").split()[0]))
-        for name, value in lines.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(answer)
-
-
-@pytest.fixture
-def served(remotes: Path) -> Iterator[str]:
-    """The address of an HTTP server for the remotes."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (GitServer,), {"folder": remotes}))
-    with server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture
@@ -179,13 +129,6 @@ async def test_commits_go_on_while_the_remote_is_missing_and_arrive_when_it_is_t
         remote = make_remote(remotes, world.workspace)
         await until(lambda: copies.behind() == [])
         assert refs_of(remote) == shared(world)
-
-
-async def test_a_remote_may_be_reached_over_http(world: World, remotes: Path, copying: Copying, served: str) -> None:
-    remote = make_remote(remotes, world.workspace)
-    await world.put(world.node("A node"), tag="v1")
-    async with copying(served):
-        await until(lambda: refs_of(remote) == shared(world))
 
 
 async def test_a_remote_that_says_nothing_holds_up_no_commit_and_no_stop(world: World, copying: Copying) -> None:

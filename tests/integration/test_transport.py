@@ -10,16 +10,11 @@ import grpc
 import pytest
 from campaigns import budget, dice
 from crash.service import DEADLINE, POLL, Service, alive, start
-from google.protobuf.descriptor_pb2 import FileDescriptorProto
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from integration.calls import Calls, reason
 from memotree_storage.model.node import new_id
 from unit.storage.git.judge import Judge
 
 from memotree.v1 import node_service_pb2, view_service_pb2, view_service_pb2_grpc
-
-SERVICES = {f"memotree.v1.{name}Service" for name in ("Workspace", "Session", "Node", "View", "History", "Maintenance")}
 
 
 @pytest.fixture(scope="module")
@@ -78,54 +73,6 @@ async def test_a_deadline_that_passes_during_a_call_leaves_all_changes_or_none(c
     assert await calls.changes() == steps
 
 
-@pytest.mark.requirement("SERVE-1")
-async def test_a_message_over_the_limit_is_refused_with_the_limit_and_the_server_continues(calls: Calls) -> None:
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await calls.create("x" * (2**24 + 1))
-    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert reason(caught.value) == "MESSAGE_TOO_LARGE"
-    assert str(2**24) in (caught.value.details() or "")
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await calls.create("x" * (2**20 + 1))
-    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert reason(caught.value) == "CONTENT_TOO_LARGE"
-    assert str(2**20) in (caught.value.details() or "")
-    assert await calls.changes() == 0
-    assert await calls.create("x" * 2**20)
-
-
-@pytest.mark.requirement("SERVE-1")
-async def test_health_is_reported_for_the_server_and_for_each_service(server: Service) -> None:
-    async with server.channel() as channel:
-        health: Any = health_pb2_grpc.HealthStub(channel)
-        for name in ("", *SERVICES):
-            answer = await health.Check(health_pb2.HealthCheckRequest(service=name))
-            assert answer.status == health_pb2.HealthCheckResponse.SERVING, name
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await health.Check(health_pb2.HealthCheckRequest(service="memotree.v1.NoService"))
-        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
-
-
-@pytest.mark.requirement("SERVE-1")
-async def test_reflection_lists_every_service_with_its_methods(server: Service) -> None:
-    async def questions() -> AsyncIterator[Any]:
-        yield reflection_pb2.ServerReflectionRequest(list_services="")
-        for name in sorted(SERVICES):
-            yield reflection_pb2.ServerReflectionRequest(file_containing_symbol=name)
-
-    async with server.channel() as channel:
-        stub: Any = reflection_pb2_grpc.ServerReflectionStub(channel)
-        answers = [answer async for answer in stub.ServerReflectionInfo(questions())]
-    listed = {service.name for service in answers[0].list_services_response.service}
-    assert {*SERVICES, "grpc.health.v1.Health"} <= listed
-    told = set()
-    for answer in answers[1:]:
-        for encoded in answer.file_descriptor_response.file_descriptor_proto:
-            file = FileDescriptorProto.FromString(encoded)
-            told |= {f"{file.package}.{service.name}" for service in file.service if service.method}
-    assert told >= SERVICES
-
-
 @pytest.mark.requirement("CANVAS-8")
 async def test_a_cancelled_creation_is_made_completely_or_not_at_all(calls: Calls, server: Service) -> None:
     rng, turns = dice("a cancelled creation"), budget(20)
@@ -169,25 +116,6 @@ async def test_a_cancelled_commit_is_made_completely_or_not_at_all(calls: Calls,
         assert await calls.changes() == 0
         for number, node_id in enumerate(ids):
             assert await calls.read(node_id) == f"part {number} of {turn}"
-    git.check()
-
-
-@pytest.mark.requirement("CANVAS-8")
-async def test_a_cancelled_commit_that_is_not_repeated_leaves_everything_staged_or_committed(
-    calls: Calls, server: Service
-) -> None:
-    rng = dice("a cancelled commit that is not repeated")
-    git = Judge(server.data / calls.repository)
-    for turn in range(budget(8)):
-        before = git.run("rev-parse", "main").strip()
-        node_id = await calls.create(f"text {turn}")
-        await gives_up(calls.sessions.CommitChanges(calls.commitment(f"Commit {turn}")), rng.random() * 0.04)
-        await calls.create(f"waits for the commit {turn}")
-        made = git.run("rev-list", f"{before}..main").split()
-        assert len(made) <= 1
-        assert await calls.read(node_id, calls.session) == f"text {turn}"
-        assert await calls.read(node_id) == (f"text {turn}" if made else None)
-        await calls.commit(f"Clear {turn}")
     git.check()
 
 
