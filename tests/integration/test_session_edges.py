@@ -1,16 +1,19 @@
 """Edge cases of sessions: the author of a commit, its tag, expiry, id prefixes, and ids of something else."""
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
+from integration.pushes import rows, run
 from integration.worlds import World
 from memotree_storage.concurrency.locks import KeyedLocks
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.model.node import Node
+from memotree_storage.model.workspace import KEEP_PREFIX
 from memotree_storage.postgres import sessions, staging
 from memotree_storage.postgres.sessions import SessionClosedError, SessionNotFoundError
 from memotree_storage.postgres.staging import Edit
@@ -33,11 +36,11 @@ def commit_of(world: World, session_id: str, **fields: Any) -> sessions_pb.Commi
 
 
 async def read(world: World, session_id: str) -> None:
-    """Read a node in a session."""
-    nodes = NodeOperations(world.store, world.pages, world.limits)
-    await nodes.list_children(
-        node_service_pb2.ListChildrenRequest(workspace=world.workspace, revision=session_id, archive=world.archive.id)
+    """Read the nodes of a session."""
+    request = node_service_pb2.ListChildrenRequest(
+        workspace=world.workspace, revision=session_id, archive=world.archive.id
     )
+    await NodeOperations(world.store, world.pages, world.limits).list_children(request)
 
 
 @pytest.mark.requirement("CANVAS-6")
@@ -98,44 +101,33 @@ async def test_a_repeated_commit_returns_its_tag_and_makes_it_if_it_is_missing(w
 
 async def read_archives(world: World, session_id: str) -> None:
     """Read the archives of a session."""
-    workspaces = WorkspaceOperations(world.store, world.pages, world.limits)
-    await workspaces.list_archives(
-        workspace_service_pb2.ListArchivesRequest(workspace=world.workspace, revision=session_id)
-    )
+    request = workspace_service_pb2.ListArchivesRequest(workspace=world.workspace, revision=session_id)
+    await WorkspaceOperations(world.store, world.pages, world.limits).list_archives(request)
 
 
 @pytest.mark.requirement("CANVAS-15")
-async def test_reading_a_session_keeps_it_alive_and_writes_nothing_if_it_was_just_used(world: World) -> None:
+async def test_reading_a_session_keeps_it_alive_until_it_expires_and_writes_nothing_if_it_was_just_used(
+    world: World,
+) -> None:
     request = sessions_pb.GetSessionRequest(workspace=world.workspace, session_id=await world.open())
     for reading in (read, read_archives):
         await _age(world, request.session_id, 0.9)
         await reading(world, request.session_id)
         expires = (await world.sessions.get_session(request)).session.expire_time.ToDatetime(UTC)
         assert expires > datetime.now(UTC) + world.limits.session_ttl - timedelta(minutes=1)
-    row = await _row_version(world, request.session_id)
+    version = "select xmin::text from work.session where session_id = %s"
+    before = await rows(world.store, version, request.session_id)
     await read(world, request.session_id)
-    assert await _row_version(world, request.session_id) == row
+    assert await rows(world.store, version, request.session_id) == before
+    await _age(world, request.session_id, 2)
+    await read(world, request.session_id)
+    found = (await world.sessions.get_session(request)).session
+    assert found.state == sessions_pb.SESSION_STATE_EXPIRED, "reading does not bring it back"
 
 
 async def _age(world: World, session_id: str, lives: float) -> None:
-    async with world.store.database.transaction() as conn:
-        aged = "update work.session set used_at = now() - ttl * %s where session_id = %s"
-        await conn.execute(aged, (lives, session_id))
-
-
-async def _row_version(world: World, session_id: str) -> str:
-    async with world.store.database.connection() as conn:
-        cursor = await conn.execute("select xmin::text from work.session where session_id = %s", (session_id,))
-        return str((await cursor.fetchone() or ("",))[0])
-
-
-@pytest.mark.requirement("CANVAS-15")
-async def test_reading_an_expired_session_does_not_bring_it_back(world: World) -> None:
-    session_id = await world.open()
-    await _age(world, session_id, 2)
-    await read(world, session_id)
-    request = sessions_pb.GetSessionRequest(workspace=world.workspace, session_id=session_id)
-    assert (await world.sessions.get_session(request)).session.state == sessions_pb.SESSION_STATE_EXPIRED
+    aged = "update work.session set used_at = now() - ttl * %s where session_id = %s"
+    assert await run(world.store, aged, lives, session_id) == 1
 
 
 @pytest.mark.requirement("CANVAS-15")
@@ -267,3 +259,26 @@ async def test_two_calls_with_each_others_ids_do_not_wait_for_each_other(world: 
             await asyncio.wait(calls, timeout=0.1)  # both are in the queue now
         refused = await asyncio.gather(*calls, return_exceptions=True)
     assert [type(error) for error in refused] == [SessionNotFoundError, SessionNotFoundError]
+
+
+# --- The refs that protect base commits, when the moves of a ref end in another order than the changes ------------------
+
+
+@pytest.mark.requirement("CANVAS-8")
+@pytest.mark.parametrize("is_discarded", [False, True])
+async def test_late_moves_in_reverse_order_protect_the_last_commit_of_a_session_that_is_open_and_none_else(
+    world: World, monkeypatch: pytest.MonkeyPatch, is_discarded: bool
+) -> None:
+    late = list[Coroutine[Any, Any, None]]()
+    monkeypatch.setattr(world.store.background, "start", late.append)
+    session_id = await world.open()
+    for number in range(2):
+        await world.stage(session_id, world.node(f"Node {number}"))
+        head = await world.commit(session_id)
+    if is_discarded:
+        await world.sessions.discard_session(
+            sessions_pb.DiscardSessionRequest(workspace=world.workspace, session_id=session_id)
+        )
+    while late:
+        await late.pop()
+    assert world.repository.ref(KEEP_PREFIX + session_id) == (None if is_discarded else head)

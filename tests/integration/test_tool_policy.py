@@ -1,4 +1,4 @@
-"""Roles for some tools, the policy of the server and the rate of calls: over every interface, and for typed calls."""
+"""Roles for some tools, folders and hosts, the server's policy and the rate of calls: over every interface."""
 
 import json
 import subprocess
@@ -54,6 +54,12 @@ def errors(place: Place, name: str, tool: str, typed: Callable[[Client], Any], a
     }
 
 
+def code_of(client: Client, tool: str, **arguments: object) -> str:
+    """The error code of a call; "" if it succeeds."""
+    error = client.run_tool(tool, arguments).error
+    return "" if error is None else error.code
+
+
 # --- Roles ------------------------------------------------------------------------------------------------------------
 
 
@@ -102,56 +108,32 @@ def test_another_spelling_of_a_tool_is_no_tool(place: Place) -> None:
     for name in ("Recall", "RECALL", "\uff52ecall", "re\u0441all", "recall\u200b", "recall ", "reca\u0131l"):
         error = refusal(lambda name=name: place.client("everything").run_tool(name, {"query": "x"}))  # type: ignore[misc]
         assert error.reason == "UNKNOWN_TOOL", name
-        assert place.http("everything", name, {"query": "x"}).json()["error"]["code"] == "UNKNOWN_TOOL", name
-
-
-def test_a_batch_takes_no_tool_along(place: Place) -> None:
-    calls = [
-        ToolCall("search_nodes", {"workspace": "notes", "query": "harbour"}),
-        ToolCall("forget", {"workspace": "notes", "node_id": "Harbour"}),
-        ToolCall("calculator", {"expression": "1+1"}),
-        ToolCall("get_node", {"workspace": "notes", "node_id": "Harbour"}),
-    ]
-    results = place.client("finder").run_tools(calls, go_on=True)
-    assert [each.error.code if each.error else "" for each in results] == [
-        "",
-        "TOOL_NOT_PERMITTED",
-        "TOOL_NOT_PERMITTED",
-        "",
-    ]
-    assert place.notes("admin").search("harbour")
 
 
 def test_a_function_may_do_what_it_does_and_nothing_more(place: Place) -> None:
     """`document_count` reads the tree, which the role does not hold for by itself; it makes no workspace on the way."""
     client = place.client("scribe")
-    assert client.run_tool("document_count", {"workspace": "notes"}).success
+    assert code_of(client, "document_count", workspace="notes") == ""
     for tool in ("get_tree", "list_documents"):
-        result = client.run_tool(tool, {"workspace": "notes"})
-        assert result.error is not None
-        assert result.error.code == "TOOL_NOT_PERMITTED"
+        assert code_of(client, tool, workspace="notes") == "TOOL_NOT_PERMITTED"
     assert refusal(lambda: list(place.notes("scribe").children())).reason == "TOOL_NOT_PERMITTED"
     with place.enter("counter", "WRITER", workspace="*", tools=["document_count"]) as counter:
-        assert counter.run_tool("document_count", {"workspace": "notes"}).success
-        result = counter.run_tool("document_count", {})  # in the default workspace, which is not there
-        assert result.error is not None
-        assert result.error.code == "TOOL_NOT_PERMITTED"
+        assert code_of(counter, "document_count", workspace="notes") == ""
+        assert code_of(counter, "document_count") == "TOOL_NOT_PERMITTED", "the default workspace is not there"
     assert "main" not in [each.name for each in place.client("admin").workspaces()]
 
 
 def test_what_is_no_tool_needs_a_role_without_that_limit(place: Place) -> None:
     """An administrator that is limited to tools makes no roles, for itself neither, and deletes no workspace."""
     raw = place.client("everything").raw
+    deletion = workspace_service_pb2.DeleteWorkspaceRequest(workspace="notes", confirm_name="notes")
     with pytest.raises(grpc.RpcError) as caught:
-        raw.workspaces.DeleteWorkspace(
-            workspace_service_pb2.DeleteWorkspaceRequest(workspace="notes", confirm_name="notes")
-        )
+        raw.workspaces.DeleteWorkspace(deletion)
     assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED  # type: ignore[attr-defined]
     for role in (access_service_pb2.ROLE_READER, access_service_pb2.ROLE_ADMIN):
+        grant = access_service_pb2.GrantRoleRequest(principal="everything", workspace="notes", role=role)
         with pytest.raises(grpc.RpcError):
-            raw.access.GrantRole(
-                access_service_pb2.GrantRoleRequest(principal="everything", workspace="notes", role=role)
-            )
+            raw.access.GrantRole(grant)
     with place.client("everything") as limited:
         refusal(lambda: limited.revoke_role("everything", workspace="notes"))
         assert limited.principal().grants[0].tools == ("*",), "it sees its own roles"
@@ -208,6 +190,90 @@ def test_a_role_names_tools_that_there_are(place: Place) -> None:
             with pytest.raises(InvalidArgumentError) as caught:
                 admin.grant_role("finder", "READER", workspace="notes", tools=["get_node", tool])
             assert "tools[1]" in str(caught.value.violations), tool
+
+
+# --- What a tool reaches ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def shared(place: Place) -> Path:
+    """The folder that tools may read."""
+    folder = place.folder.parent / "shared"
+    for name in ("manuals", "manuals-of-others", "letters", "manuals/inner"):
+        (folder / name).mkdir()
+        (folder / name / "note.txt").write_text(f"A note in {name}.", encoding="utf-8")
+    (folder / "manuals" / "leads-out").symlink_to(folder / "letters")
+    (folder.parent / "outside.txt").write_text("outside", encoding="utf-8")
+    return folder
+
+
+def entered(place: Place, name: str, *tools: str, role: str = "READER") -> Client:
+    """A client of a new principal with a role in all workspaces that is limited so."""
+    return place.enter(name, role, workspace="*", tools=tools)
+
+
+def test_files_are_read_in_the_folders_of_the_role_alone(place: Place, shared: Path) -> None:
+    manuals = str(shared / "manuals")
+    with entered(place, "reading", f"read_file:{manuals}", f"list_folder:{manuals}") as client:
+        assert code_of(client, "read_file", path=f"{manuals}/note.txt") == ""
+        assert code_of(client, "read_file", path="inner/note.txt") == ""
+        for path in (
+            f"{shared}/letters/note.txt",
+            f"{shared}/manuals-of-others/note.txt",
+            f"{manuals}/leads-out/note.txt",
+            f"{manuals}/../letters/note.txt",
+            f"{shared.parent}/outside.txt",
+        ):
+            assert code_of(client, "read_file", path=path) == "FILE_NOT_ALLOWED", path
+        listed = client.run_tool("list_folder", {})
+        assert listed.data is not None
+        assert listed.data["folders"] == [manuals]
+        assert code_of(client, "list_folder", path=str(shared)) == "FILE_NOT_ALLOWED"
+    refused = place.http("reading", "read_file", {"path": f"{shared}/letters/note.txt"})
+    assert refused.json()["error"]["code"] == "FILE_NOT_ALLOWED"
+    with entered(place, "two-roles", f"read_file:{manuals}", "read_*") as client:
+        assert code_of(client, "read_file", path=f"{shared}/letters/note.txt") == "", "the other entry has no limit"
+
+
+def test_a_role_never_widens_what_the_server_allows(place: Place, shared: Path) -> None:
+    with entered(place, "wide", "read_file:/", "list_folder:/etc") as client:
+        assert code_of(client, "read_file", path=f"{shared}/letters/note.txt") == ""
+        assert code_of(client, "read_file", path="/etc/passwd") == "FILE_NOT_ALLOWED"
+        assert code_of(client, "read_file", path=f"{shared.parent}/outside.txt") == "FILE_NOT_ALLOWED"
+        assert code_of(client, "list_folder", path="/etc") == "FILE_NOT_ALLOWED"
+
+
+def test_hosts_are_those_of_the_role_and_of_the_server(place: Place) -> None:
+    tools = ("http_request:api.example.invalid", "http_request:third.invalid", "check_host:*.example.invalid")
+    with entered(place, "calling", *tools, role="WRITER") as client:
+        # No name server knows these names, so a host that may be reached has no address.
+        assert code_of(client, "http_request", url="https://api.example.invalid/") == "HOST_UNREACHABLE"
+        for host in ("www.example.invalid", "other.invalid", "third.invalid", "api.example.invalid:8443"):
+            assert code_of(client, "http_request", url=f"https://{host}/") == "HOST_NOT_ALLOWED", host
+        assert code_of(client, "check_host", host="www.example.invalid") == "HOST_UNREACHABLE"
+        assert code_of(client, "check_host", host="other.invalid") == "HOST_NOT_ALLOWED"
+
+
+NO_LIMITS = [
+    ("read_file:manuals", "give an absolute path"),
+    ("read_file:/srv/../etc", "give an absolute path"),
+    ("read_file:", "must be the name of a tool"),
+    ("read_*:/srv", "must be the name of a tool"),
+    ("http_request:https://example.com", "is no host"),
+    ("http_request:ex ample.com", "is no host"),
+    ("recall:/srv", "reaches no folder and no host"),
+    ("search_web:example.com", "reaches no folder and no host"),
+    ("read_fil:/srv", "Did you mean read_file?"),
+]
+
+
+def test_a_limit_that_means_nothing_is_refused(place: Place) -> None:
+    with place.client("admin") as admin:
+        admin.put_principal("unlimited")
+        for limit, told in NO_LIMITS:
+            with pytest.raises(InvalidArgumentError, match="tools") as refused:
+                admin.grant_role("unlimited", "READER", workspace="*", tools=["recall", limit])
+            assert told in str(refused.value), limit
 
 
 # --- The server -------------------------------------------------------------------------------------------------------
