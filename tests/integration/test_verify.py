@@ -5,17 +5,19 @@ from dataclasses import replace
 
 import pytest
 from integration.damage import change, differences, kinds
+from integration.pushes import push, push_files, rows
 from integration.worlds import World
 from memotree_storage.git.objects import COMMIT
 from memotree_storage.git.pack import PackWriter
+from memotree_storage.git.repository import GitRepository
 from memotree_storage.index.points import point_id
 from memotree_storage.index.terms import query_terms
 from memotree_storage.model.node import new_id
 from memotree_storage.model.workspace import service_signature
-from memotree_storage.ports import CommitDraft, IndexPoint, Override, TermVector
+from memotree_storage.ports import IndexPoint, Override, TagDraft, TermVector
 from memotree_storage.postgres import tree
 from memotree_storage.qdrant.index import QdrantIndex
-from memotree_storage.verify import Step, verify
+from memotree_storage.verify import Difference, Step, verify
 
 from memotree.canvas import NodeOperations
 from memotree.history import HistoryOperations
@@ -253,27 +255,14 @@ async def test_a_commit_that_the_mirror_lost_and_one_that_git_never_had_are_name
 
 async def _point(world: World) -> IndexPoint:
     """The point of a node's newest version."""
-    async with world.store.database.connection() as conn:
-        cursor = await conn.execute(
-            "select v.entry_id, v.blob, c.commit_id, v.line_id, v.from_seq, v.to_seq from mirror.version v"
-            " join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq"
-            " where not v.dead and not v.is_archive and v.title = 'Top' and c.workspace_id = %s",
-            (world.workspace,),
-        )
-        row = await cursor.fetchone()
-    assert row is not None
+    ((node_id, from_seq),) = await rows(
+        world.store, "select entry_id, from_seq from mirror.version where not dead and title = 'Top'"
+    )
+    found = [each async for each in world.store.index.scan(world.workspace)]
+    (entry,) = (each for each in found if (each.node_id, each.from_seq) == (node_id, from_seq))
     return IndexPoint(
-        point_id=point_id(world.workspace, row[0], row[1], row[2]),
-        workspace_id=world.workspace,
-        node_id=row[0],
-        line_id=row[3],
-        from_seq=row[4],
-        to_seq=row[5],
-        archive_id=world.archive.id,
-        type="note",
-        tags=(),
-        vector=(await world.store.embedder.embed(["Top"]))[0],
-        terms=TermVector((1,), (1.0,)),
+        *(entry.point_id, world.workspace, node_id, entry.line_id, from_seq, entry.to_seq),
+        *(world.archive.id, "note", (), None, TermVector((1,), (1.0,))),
     )
 
 
@@ -317,24 +306,15 @@ async def test_wrong_and_missing_points_are_each_named_and_repaired(lived_in: Wo
 
 
 async def test_a_file_that_is_no_entry_is_named_until_it_is_corrected(world: World) -> None:
-    repository = world.repository
     path = "nodes/zz/zz/zzzzzzzzzzzzzzzz.md"
-
-    def push(data: bytes | None) -> str:
-        head = repository.refs()["refs/heads/main"]
-        draft = CommitDraft(head, {path: data}, "By hand\n", service_signature(), service_signature())
-        commit_id = repository.write_commit(draft).commit_id
-        assert repository.move_ref("refs/heads/main", head, commit_id)
-        return commit_id
-
-    commit_id = push(b"no front matter")
+    commit_id = push_files(world, {path: b"no front matter"})
     await world.store.catch_up(world.workspace)
     (found,) = await differences(world)
     assert (found.store, found.what, found.commit_id) == ("git", "file", commit_id)
     assert found.description.count("commit") == 1, "it is said once what to do"
     assert found.description.count(path) == 1
     assert found.description.endswith("A rebuild cannot repair it.")
-    push(None)
+    push_files(world, {path: None})
     await world.store.catch_up(world.workspace)
     assert await differences(world) == []
 
@@ -363,3 +343,53 @@ async def test_a_push_that_is_not_mirrored_yet_is_named(world: World) -> None:
     assert "refs/heads/pushed" in found.description
     await world.store.catch_up(world.workspace)
     assert await differences(world) == []
+
+
+def lose(repository: GitRepository, *object_ids: str) -> None:
+    """Delete the packs that have these objects; each has the pack of its commit or tag."""
+    for index in (repository.path / "objects" / "pack").glob("*.idx"):
+        if any(bytes.fromhex(object_id) in index.read_bytes() for object_id in object_ids):
+            index.with_suffix(".pack").unlink()
+            index.unlink()
+
+
+@pytest.mark.requirement("STORE-4")
+async def test_what_git_has_lost_is_named_though_the_server_has_read_it(lived_in: World) -> None:
+    repository = lived_in.repository
+    commit_id = push(lived_in, "lost", lived_in.node("Lost"), parent=await lived_in.head())
+    tag_id = repository.write_tag(TagDraft("lost", "Lost\n", service_signature()), await lived_in.head())
+    assert repository.move_ref("refs/tags/lost", None, tag_id)
+    await lived_in.store.catch_up(lived_in.workspace)
+    assert await differences(lived_in) == []
+    lose(repository, commit_id, tag_id)
+    assert repository.peel(commit_id) == commit_id, "the server still has it"
+    found = [one.description for one in await differences(lived_in) if (one.store, one.what) == ("git", "ref")]
+    for ref, object_id in (("refs/heads/lost", commit_id), ("refs/tags/lost", tag_id)):
+        (told,) = (one for one in found if one.startswith(f"{ref} points to an object that is missing"))
+        assert object_id in told
+
+
+@pytest.mark.requirement("STORE-4")
+async def test_a_commit_that_is_damaged_after_the_walk_is_a_difference(lived_in: World) -> None:
+    head = push(lived_in, "main", lived_in.node("Damaged"))
+    await lived_in.store.catch_up(lived_in.workspace)
+    found: list[Difference | Step] = []
+    async for each in verify(lived_in.store, lived_in.workspace):
+        found.append(each)
+        if isinstance(each, Step) and (each.name, each.done) == ("commits", 0):
+            damage(lived_in.repository, head)
+    (told,) = (each for each in found if isinstance(each, Difference) and each.commit_id == head)
+    assert (told.store, told.what) == ("git", "object")
+    assert told.description.startswith(f"Commit {head} cannot be read completely. Object {head}")
+    assert isinstance(found[-1], Step)
+    assert found[-1].name == "index", "everything else was compared"
+
+
+def damage(repository: GitRepository, object_id: str) -> None:
+    """Overwrite the pack that has this object, where it is."""
+    for index in (repository.path / "objects" / "pack").glob("*.idx"):
+        if bytes.fromhex(object_id) in index.read_bytes():
+            pack = index.with_suffix(".pack")
+            pack.chmod(0o600)
+            with pack.open("r+b") as file:
+                file.write(bytes(pack.stat().st_size))

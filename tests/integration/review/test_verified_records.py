@@ -4,7 +4,7 @@ import pytest
 from integration.damage import differences
 from integration.pushes import PERSON
 from integration.review.conftest import PROPOSALS, Review
-from integration.test_verify_git import lose
+from integration.test_verify import lose
 from memotree_storage.ports import CommitDraft
 
 pytestmark = pytest.mark.requirement("STORE-4", "GIT-9")
