@@ -42,14 +42,10 @@ async def test_a_session_lists_its_changes(wire: Wire) -> None:
     assert list(changes[kept.id].tools) == ["MoveNode", "UpdateNode"]
     assert changes[gone.id].title == "Gone"
     assert (await wire("GetSession")).session.change_count == 3
-    pages, token = [], ""
-    while True:
-        page = await wire("ListChanges", page_size=1, page_token=token)
-        pages += [change.node_id for change in page.changes]
-        token = page.next_page_token
-        if not token:
-            break
-    assert pages == sorted(changes)
+    first = await wire("ListChanges", page_size=2)
+    rest = await wire("ListChanges", page_size=2, page_token=first.next_page_token)
+    assert [change.node_id for change in [*first.changes, *rest.changes]] == sorted(changes)
+    assert not rest.next_page_token
 
 
 @pytest.mark.requirement("CANVAS-15")
@@ -88,7 +84,6 @@ async def test_a_refused_discard_names_the_archive_that_took_a_name_and_the_dele
 @pytest.mark.requirement("CANVAS-15")
 async def test_a_discarded_session_drops_its_changes_and_accepts_no_new_ones(wire: Wire) -> None:
     await wire.create("Node")
-    await wire("ExpandNode", revision=wire.session, node_id=(await wire.children())[0])
     found = await wire("DiscardSession")
     assert found.session.state == session_service_pb2.SESSION_STATE_DISCARDED
     assert found.session.change_count == 0
@@ -114,20 +109,6 @@ async def test_an_idle_session_expires_and_use_keeps_it_alive(wire: Wire) -> Non
     after = (await wire("GetSession")).session
     assert after.expire_time.ToDatetime() > before.expire_time.ToDatetime()
     assert (await wire.refused("OpenSession", ttl=Duration(seconds=0))).fields == ("ttl",)
-
-
-@pytest.mark.requirement("CANVAS-15", "STORE-2")
-async def test_a_session_is_bound_to_its_branch_and_not_to_the_name(wire: Wire) -> None:
-    await wire("CreateBranch", name="side")
-    await wire.open(branch="side")
-    node = await wire.create("On the side")
-    await wire("DeleteBranch", name="side")
-    await wire("CreateBranch", name="side")
-    before = (await wire("ListBranches")).branches
-    for method, fields in (("CommitChanges", {"message": "Late"}), ("CreateNode", {"title": "Late"})):
-        assert (await wire.refused(method, **fields)).code == "FAILED_PRECONDITION"
-    assert (await wire("ListBranches")).branches == before
-    assert (await wire.get(node.id)).title == "On the side", "what was staged can still be read"
 
 
 @pytest.mark.requirement("CANVAS-15")

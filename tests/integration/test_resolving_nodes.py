@@ -5,49 +5,44 @@ from typing import Any
 import pytest
 from integration.wires import Wire
 
+pytestmark = pytest.mark.requirement("USE-10")
 
-@pytest.mark.requirement("USE-10")
+
+async def named(wire: Wire, name: str, **options: Any) -> list[str]:
+    """The nodes of the session that a name may mean."""
+    found = await wire("ResolveNode", revision=wire.session, name=name, **options)
+    return [one.node.id for one in found.candidates]
+
+
 async def test_a_node_is_found_by_id_title_and_path_as_the_session_has_it(wire: Wire) -> None:
     top = await wire.create("Gardens")
     water = await wire.create("Water", parent_id=top.id)
     light = await wire.create("Light", parent_id=top.id)
-
-    async def named(name: str, **options: Any) -> list[str]:
-        found = await wire("ResolveNode", revision=wire.session, name=name, **options)
-        return [one.node.id for one in found.candidates]
-
-    assert await named("Water") == [water.id]
-    assert await named(water.id) == [water.id]
-    assert await named("Gardens/Light") == [light.id]
-    assert await named("Wat", prefix=True) == [water.id]
+    for name in ("Water", water.id):
+        assert await named(wire, name) == [water.id]
+    assert await named(wire, "Wat", prefix=True) == [water.id]
+    assert await named(wire, "Gardens/Light") == [light.id]
     await wire("UpdateNode", node_id=light.id, title="Water", session_id=wire.session)
-    assert sorted(await named("Gardens/Water")) == sorted([water.id, light.id])
-    assert await named("Light") == []
+    assert sorted(await named(wire, "Gardens/Water")) == sorted([water.id, light.id])
+    assert await named(wire, "Light") == []
     assert not (await wire("ResolveNode", name="Water")).candidates
 
 
-@pytest.mark.requirement("USE-10")
 async def test_slashes_within_titles_need_no_escape_where_nothing_else_is_meant(wire: Wire) -> None:
     page = await wire.create("docs/guide.md")
     limits = await wire.create("Limits", parent_id=page.id)
     both = await wire.create("Read/Write", parent_id=page.id)
-
-    async def named(name: str) -> list[str]:
-        found = await wire("ResolveNode", revision=wire.session, name=name)
-        return [one.node.id for one in found.candidates]
-
-    assert await named("docs/guide.md/Limits") == [limits.id]
-    assert await named(r"docs\/guide.md/Limits") == [limits.id]
-    assert await named("guide.md/Read/Write") == [both.id]
-    assert await named("docs/guide.md/Read/Write") == [both.id]
-    assert await named("uide.md/Limits") == []
+    for name in ("docs/guide.md/Limits", r"docs\/guide.md/Limits"):
+        assert await named(wire, name) == [limits.id]
+    for name in ("guide.md/Read/Write", "docs/guide.md/Read/Write"):
+        assert await named(wire, name) == [both.id]
+    assert await named(wire, "uide.md/Limits") == []
     docs = await wire.create("docs")
     inner = await wire.create("guide.md", parent_id=docs.id)
     other = await wire.create("Limits", parent_id=inner.id)
-    assert await named("docs/guide.md/Limits") == [other.id], "what the separators say comes first"
+    assert await named(wire, "docs/guide.md/Limits") == [other.id], "what the separators say comes first"
 
 
-@pytest.mark.requirement("USE-10")
 async def test_a_title_that_reads_like_an_id_is_taken_as_the_id_with_a_warning(wire: Wire) -> None:
     meant = await wire.create("Meant")
     other = await wire.create(meant.id)

@@ -261,7 +261,7 @@ async def test_two_calls_with_each_others_ids_do_not_wait_for_each_other(world: 
     assert [type(error) for error in refused] == [SessionNotFoundError, SessionNotFoundError]
 
 
-# --- The refs that protect base commits --------------------------------------------------------------------------------
+# --- The refs that protect base commits -------------------------------------------------------------------------------
 
 
 @pytest.mark.requirement("CANVAS-8")
