@@ -18,24 +18,16 @@ from memotree.local.server_process import ServerProcess
 pytestmark = pytest.mark.requirement("TOOL-11")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("settings")
-
-
 @pytest.fixture
-def server(folder: Path) -> Iterator[ServerProcess]:
-    """A server with a file, and a level of the log from the command line."""
-    (folder / "memotree.toml").write_text('[log]\nformat = "json"\nlevel = "warning"\n', encoding="utf-8")
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    """A server with a file."""
+    (tmp_path / "memotree.toml").write_text('[log]\nformat = "json"\nlevel = "warning"\n', encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MEMOTREE_")}
-    command = [sys.executable, "-m", "memotree.cli", "serve", "--data", str(folder / "data"), "--port", "0"]
+    data = tmp_path / "data"
+    command = [sys.executable, "-m", "memotree.cli", "serve", "--data", str(data), "--port", "0", "--no-http"]
     with forked_servers():
         started = ServerProcess.start(
-            [*command, "--no-http"],
-            folder=folder / "data",
-            log=folder / "log",
-            environment=environment,
-            working_folder=folder,
+            command, folder=data, log=tmp_path / "log", environment=environment, working_folder=tmp_path
         )
         try:
             yield started
@@ -49,12 +41,13 @@ def lines(folder: Path, event: str) -> list[Any]:
     return [line for line in read if line["event"] == event]
 
 
-def test_a_reload_changes_the_log_and_tells_what_needs_a_restart(server: ServerProcess, folder: Path) -> None:
-    file = folder / "memotree.toml"
-    address = server.address()
-    with Client(address) as client:
+def test_a_reload_changes_the_log_and_tells_what_needs_a_restart_and_the_faults_of_a_bad_file(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    file = tmp_path / "memotree.toml"
+    with Client(server.address()) as client:
         client.status()
-        assert lines(folder, "call") == []
+        assert lines(tmp_path, "call") == []
         file.write_text('[log]\nformat = "json"\nlevel = "info"\n[postgres.pool]\nmax = 9\n', encoding="utf-8")
         changed = {each.name: each for each in client.reload_settings()}
         assert changed.keys() == {"log_level", "postgres_pool_max"}, "not the port, which was an argument"
@@ -63,8 +56,7 @@ def test_a_reload_changes_the_log_and_tells_what_needs_a_restart(server: ServerP
         assert changed["postgres_pool_max"].place == "postgres.pool.max in memotree.toml, line 5"
         for _ in range(2):
             client.status()  # the line of the first call is written before the second one is answered
-        assert any(each["method"].endswith("GetStatus") for each in lines(folder, "call"))
-
+        assert any(each["method"].endswith("GetStatus") for each in lines(tmp_path, "call"))
         file.write_text('[log]\nlevel = "loud"\nlevle = "info"\n', encoding="utf-8")
         with pytest.raises(InvalidArgumentError, match="loud") as refused:
             client.reload_settings()
@@ -73,20 +65,15 @@ def test_a_reload_changes_the_log_and_tells_what_needs_a_restart(server: ServerP
             "log.levle in memotree.toml, line 3",
         ]
 
-
-def test_the_command_shows_a_table_and_the_faults_of_a_bad_file(server: ServerProcess, folder: Path) -> None:
-    file = folder / "memotree.toml"
-    at = ["--address", server.address()]
-    file.write_text('[log]\nformat = "json"\nlevel = "debug"\n[recall]\nscan_leaves = 5000\n', encoding="utf-8")
-    ran = CliRunner().invoke(app, ["config", "reload", *at])
+    command = ["config", "reload", "--address", server.address()]
+    ran = CliRunner().invoke(app, command)
+    assert ran.exit_code == 1
+    assert "log.level in memotree.toml, line 2" in ran.stderr
+    file.write_text('[log]\nformat = "json"\nlevel = "info"\n[recall]\nscan_leaves = 5000\n', encoding="utf-8")
+    ran = CliRunner().invoke(app, command)
     assert ran.exit_code == 0, ran.stderr
     (leaves,) = [line for line in ran.stdout.splitlines() if "recall_scan_leaves" in line]
     assert leaves.split()[:3] == ["recall_scan_leaves", "200000", "5000"]
     assert "after a restart" in leaves
-    file.write_text("max_depth = 0\n", encoding="utf-8")
-    ran = CliRunner().invoke(app, ["config", "reload", *at])
-    assert ran.exit_code == 1
-    assert "max_depth in memotree.toml, line 1" in ran.stderr
-    file.write_text('[log]\nformat = "json"\nlevel = "debug"\n', encoding="utf-8")
-    ran = CliRunner().invoke(app, ["config", "reload", "--json", *at])
-    assert json.loads(ran.stdout) == {"changed": []}
+    file.write_text('[log]\nformat = "json"\nlevel = "info"\n', encoding="utf-8")
+    assert json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout) == {"changed": []}

@@ -19,7 +19,7 @@ from memotree_storage.errors import MemoTreeError
 from memotree.client import AsyncClient, Client, MemoTreeClientError
 from memotree.server.certificates import Certificates, CertificateUnusableError
 from memotree.server.listen import PublicAddressError, listening_host
-from memotree.settings import Settings, load_settings
+from memotree.settings import load_settings
 
 pytestmark = pytest.mark.requirement("SERVE-3")
 
@@ -54,29 +54,24 @@ def serials(server: TlsServer) -> set[int]:
     return {serial(server.announced.url, "http/1.1"), serial(server.address, "h2")}
 
 
-def test_clients_call_over_tls(server: TlsServer) -> None:
-    with Client(server.address, key=server.key, tls=server.authority.root) as client:
-        client.create_workspace("over-tls", exist_ok=True)
-        assert "over-tls" in [each.name for each in client.workspaces()]
+async def test_both_clients_call_over_tls_and_from_this_machine_on_loopback(server: TlsServer) -> None:
+    async with AsyncClient(server.address, key=server.key, tls=str(server.authority.root)) as over_tls:
+        assert (await over_tls.principal()).name == "admin"
+    assert server.announced.address.startswith("127.0.0.1:")
+    assert server.announced.address != server.address
+    with server.admin() as client:
+        assert client.principal().name == "admin"
+    with pytest.raises(MemoTreeClientError), Client(server.announced.address, key="", attempts=1) as client:
+        client.status()  # there, too, a call needs a key
 
 
-async def test_asynchronous_clients_call_over_tls(server: TlsServer) -> None:
-    async with AsyncClient(server.address, key=server.key, tls=str(server.authority.root)) as client:
-        assert (await client.principal()).name == "admin"
-
-
-def test_a_client_that_does_not_trust_the_certificate_sends_nothing(server: TlsServer) -> None:
-    with (
-        Client(server.address, key=server.key, tls=True, attempts=1) as client,
-        pytest.raises(MemoTreeClientError) as caught,
-    ):
-        client.status()
+def test_nothing_is_sent_without_trust_or_answered_in_clear(server: TlsServer) -> None:
+    untrusting = Client(server.address, key=server.key, tls=True, attempts=1)
+    with untrusting, pytest.raises(MemoTreeClientError) as caught:
+        untrusting.status()
     assert caught.value.code == "UNAVAILABLE"
     with pytest.raises(ValueError, match="cannot be read"):
         Client(server.address, key=server.key, tls="/nowhere/root.pem")
-
-
-def test_nothing_is_answered_in_clear_on_the_ports_of_the_settings(server: TlsServer) -> None:
     with Client(server.address, key=server.key, attempts=1, timeout=5) as client, pytest.raises(MemoTreeClientError):
         client.status()
     with pytest.raises(httpx2.TransportError):
@@ -85,36 +80,15 @@ def test_nothing_is_answered_in_clear_on_the_ports_of_the_settings(server: TlsSe
 
 def test_http_and_git_speak_tls(server: TlsServer, tmp_path: Path) -> None:
     assert server.announced.url.startswith("https://")
-    trusted = ssl.create_default_context(cafile=server.authority.root)
-    assert httpx2.get(f"{server.announced.url}/livez", verify=trusted).json() == {"status": "alive"}
+    assert server.get("/livez", None).json() == {"status": "alive"}
     proof = {"authorization": f"Bearer {server.key}"}
-    named = httpx2.get(
-        f"{server.announced.url}/api/tools", verify=trusted, headers={"host": "memory.example.org"} | proof
-    )
-    assert named.status_code == 200
-    foreign = httpx2.get(
-        f"{server.announced.url}/api/tools", verify=trusted, headers={"origin": "https://x.example"} | proof
-    )
-    assert foreign.status_code == 403
+    assert server.get("/api/tools", None, {"host": "memory.example.org"} | proof).status_code == 200
+    assert server.get("/api/tools", None, {"origin": "https://x.example"} | proof).status_code == 403
     with Client(server.address, key=server.key, tls=server.authority.root) as client:
         client.create_workspace("cloned", exist_ok=True)
     url = server.announced.url.replace("https://", f"https://me:{server.key}@") + "/git/cloned"
-    subprocess.run(  # noqa: S603 - git, with our arguments
-        ["git", "clone", "-q", url, str(tmp_path / "clone")],  # noqa: S607
-        check=True,
-        capture_output=True,
-        timeout=120,
-        env=os.environ | {"GIT_SSL_CAINFO": str(server.authority.root)},
-    )
-
-
-def test_programs_on_this_machine_find_a_port_on_loopback(server: TlsServer) -> None:
-    assert server.announced.address.startswith("127.0.0.1:")
-    assert server.announced.address != server.address
-    with Client(server.announced.address, key=server.key) as client:
-        assert client.principal().name == "admin"
-    with pytest.raises(MemoTreeClientError), Client(server.announced.address, key="", attempts=1) as client:
-        client.status()  # there, too, a call needs a key
+    trust = os.environ | {"GIT_SSL_CAINFO": str(server.authority.root)}
+    subprocess.run(["git", "clone", "-q", url, tmp_path / "clone"], check=True, timeout=120, env=trust)  # noqa: S603, S607
 
 
 def test_a_renewed_certificate_is_used_by_new_connections_and_a_broken_one_never(server: TlsServer) -> None:
@@ -131,27 +105,17 @@ def test_a_renewed_certificate_is_used_by_new_connections_and_a_broken_one_never
     assert serials(server) == {again}
 
 
-@pytest.mark.parametrize(
-    ("given", "refused"),
-    [
-        ({}, "would check who calls"),
-        ({"tls_certificate": "a.pem", "tls_key": "a.key"}, "would check who calls"),
-        ({"tls_in_front": True}, "would check who calls"),
-        ({"authentication": "keys"}, "in clear"),
-    ],
-)
-def test_other_machines_reach_only_a_server_with_keys_and_tls(given: dict[str, object], refused: str) -> None:
-    with pytest.raises(PublicAddressError, match=refused):
-        listening_host(load_settings(host="0.0.0.0", **given))  # noqa: S104 - that is what is refused
-
-
-@pytest.mark.parametrize("given", [{"tls_certificate": "a.pem", "tls_key": "a.key"}, {"tls_in_front": True}])
-def test_a_protected_server_may_listen_on_every_address(given: dict[str, object]) -> None:
-    settings: Settings = load_settings(host="0.0.0.0", authentication="keys", **given)  # noqa: S104 - it is protected
-    assert listening_host(settings) == "0.0.0.0"  # noqa: S104
-
-
-def test_half_a_certificate_is_a_fault_of_the_settings() -> None:
+def test_other_machines_reach_only_a_server_with_keys_and_tls() -> None:
+    everywhere = "0.0.0.0"  # noqa: S104 - only a protected server listens there
+    certificate = {"tls_certificate": "a.pem", "tls_key": "a.key"}
+    for given in ({}, certificate, {"tls_in_front": True}):
+        with pytest.raises(PublicAddressError, match="would check who calls"):
+            listening_host(load_settings(host=everywhere, **given))
+        if given:
+            protected = load_settings(host=everywhere, authentication="keys", **given)
+            assert listening_host(protected) == everywhere
+    with pytest.raises(PublicAddressError, match="in clear"):
+        listening_host(load_settings(host=everywhere, authentication="keys"))
     with pytest.raises(MemoTreeError, match="MEMOTREE_TLS_KEY: is needed with tls_certificate"):
         load_settings(tls_certificate="a.pem")
 
