@@ -2,12 +2,9 @@
 
 import asyncio
 import contextlib
-import json
 import os
 import threading
-from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 from integration.histories import branch, delete_branch
@@ -23,20 +20,15 @@ from memotree_storage.maintenance.line_collection import collect_unreachable_lin
 from memotree_storage.mirror import catch_up
 from memotree_storage.mirror.catch_up import is_behind
 from memotree_storage.model.node import new_id
-from memotree_storage.model.workspace import KEEP_PREFIX, WORKSPACE_REF, WorkspaceInfo
-from memotree_storage.ports import CommitDraft, IndexUnavailableError
-from memotree_storage.postgres import registry, staging
+from memotree_storage.model.workspace import KEEP_PREFIX
+from memotree_storage.ports import IndexUnavailableError
+from memotree_storage.postgres import staging
 from memotree_storage.store import Store, WorkspaceSetAsideError
 
 from memotree.history import HistoryOperations
 from memotree.v1 import history_service_pb2 as history_pb
 
 pytestmark = pytest.mark.own_store
-
-
-async def names(store: Store) -> dict[str, str]:
-    async with store.database.connection() as conn:
-        return {one.workspace_id: one.name for one in await registry.list_workspaces(conn)}
 
 
 # --- refs of all kinds -----------------------------------------------------------------------------------------------
@@ -70,67 +62,6 @@ async def test_a_tag_of_a_file_leaves_the_mirror_up_to_date(world: World) -> Non
 
 
 # --- a start ---------------------------------------------------------------------------------------------------------
-
-
-def _describe_badly(store: Store, workspace_id: str, **fields: object) -> None:
-    repository = store.repositories.get(workspace_id)
-    tip = repository.refs()[WORKSPACE_REF]
-    told = {"name": "odd", "description": "", "created_at": "2024-01-01T00:00:00+00:00"} | fields
-    draft = CommitDraft(tip, {"workspace.json": json.dumps(told).encode()}, "Odd\n", PERSON, PERSON)
-    assert repository.move_ref(WORKSPACE_REF, tip, repository.write_commit(draft).commit_id)
-
-
-def _lose_packs(store: Store, workspace_id: str) -> None:
-    for pack in (store.repositories.path(workspace_id) / "objects" / "pack").glob("pack-*"):
-        pack.unlink()
-
-
-def _spoil_packed_refs(store: Store, workspace_id: str) -> None:
-    (store.repositories.path(workspace_id) / "packed-refs").write_bytes(b"nonsense\n")
-
-
-DAMAGES: dict[str, Callable[[Store, str], None]] = {
-    "a name of half a character": lambda store, key: _describe_badly(store, key, name="half \ud800"),
-    "a name that is NUL": lambda store, key: _describe_badly(store, key, name="\0"),
-    "a description that is none": lambda store, key: _describe_badly(store, key, description=None),
-    "a year that is none": lambda store, key: _describe_badly(store, key, created_at="0001-01-01T00:00:00"),
-    "no objects": _lose_packs,
-    "packed refs that are nonsense": _spoil_packed_refs,
-}
-
-
-@pytest.mark.requirement("STORE-4")
-async def test_other_workspaces_work_beside_damaged_ones(world: World, again: OpenAgain) -> None:
-    for damage in DAMAGES.values():
-        other = await World.create(world.store, world.pages, world.limits)
-        damage(world.store, other.workspace)
-    push(world, "main", world.node("Pushed"))
-    async with again() as store:
-        assert await differences(store, world.workspace) == []
-
-
-@pytest.mark.parametrize("is_mirrored", [True, False])
-async def test_of_two_workspaces_of_one_name_the_registered_or_older_one_keeps_it(
-    world: World, again: OpenAgain, is_mirrored: bool
-) -> None:
-    expected = {}
-    other = await World.create(world.store, world.pages, world.limits)
-    for one, age in ((world, timedelta(days=1)), (other, timedelta(days=-1))):
-        mine = world.store.repositories.describe(one.workspace)
-        twin = WorkspaceInfo(new_id(), mine.name, "", mine.created_at - age)
-        world.store.repositories.create(twin)
-        later = twin if is_mirrored else max(mine, twin, key=lambda info: info.created_at)
-        expected |= {mine.workspace_id: mine.name, twin.workspace_id: mine.name}
-        expected[later.workspace_id] = f"{mine.name}-{later.workspace_id}"
-    if not is_mirrored:
-        await run(world.store, "delete from mirror.workspace")
-    for _ in range(2):
-        async with again() as store:
-            assert await names(store) == expected
-            for key in expected:
-                assert await differences(store, key) == []
-                await store.rebuild(key)
-            assert await names(store) == expected
 
 
 def _last(table: str, column: str) -> str:
@@ -190,20 +121,6 @@ async def fail(*_: object, **__: object) -> None:
     raise RuntimeError("as if it was cut off")
 
 
-@pytest.mark.requirement("STORE-3")
-async def test_a_start_repairs_what_an_earlier_start_could_not(
-    lived_in: World, again: OpenAgain, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await lose_rows(lived_in)
-    with monkeypatch.context() as patch:
-        patch.setattr(Store, "rebuild", fail)
-        async with again() as store:
-            assert list(store.set_aside) == [lived_in.workspace]
-    async with again() as store:
-        assert store.set_aside == {}
-        assert await differences(store, lived_in.workspace) == []
-
-
 async def find_damage(*_: object, **__: object) -> None:
     raise CorruptError("as if Git was damaged")
 
@@ -212,21 +129,27 @@ async def find_damage(*_: object, **__: object) -> None:
 @pytest.mark.parametrize(
     ("place", "name", "failing"), [(Store, "rebuild", fail), (opened_store, "replay_in_transaction", find_damage)]
 )
-async def test_a_workspace_with_lost_rows_takes_no_changes_before_it_is_rebuilt(
+async def test_a_workspace_with_lost_rows_takes_no_changes_before_a_start_repairs_it_or_it_is_rebuilt(
     lived_in: World, again: OpenAgain, monkeypatch: pytest.MonkeyPatch, place: object, name: str, failing: object
 ) -> None:
-    await lose_rows(lived_in)
-    async with contextlib.AsyncExitStack() as stack:
-        with monkeypatch.context() as patch:
-            patch.setattr(place, name, failing)
-            store = await stack.enter_async_context(again())
-        for _ in range(2):
-            with pytest.raises(WorkspaceSetAsideError, match="rebuild it"):
+    for is_rebuilt in (False, True):
+        await lose_rows(lived_in)
+        async with contextlib.AsyncExitStack() as stack:
+            with monkeypatch.context() as patch:
+                patch.setattr(place, name, failing)
+                store = await stack.enter_async_context(again())
+            assert list(store.set_aside) == [lived_in.workspace]
+            for _ in range(2):
+                with pytest.raises(WorkspaceSetAsideError, match="rebuild it"):
+                    await lived_in.on(store).put(lived_in.node())
+            if is_rebuilt:
+                await store.rebuild(lived_in.workspace)
                 await lived_in.on(store).put(lived_in.node())
-        await store.rebuild(lived_in.workspace)
-        await lived_in.on(store).put(lived_in.node())
-        assert store.set_aside == {}
-        assert await differences(store, lived_in.workspace) == []
+                assert store.set_aside == {}
+                assert await differences(store, lived_in.workspace) == []
+        async with again() as store:
+            assert store.set_aside == {}
+            assert await differences(store, lived_in.workspace) == []
 
 
 @pytest.mark.requirement("STORE-3")

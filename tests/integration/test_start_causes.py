@@ -9,7 +9,6 @@ import psycopg
 import pytest
 from integration.scripted_postgres import in_front_of
 from memotree_storage.embedded.qdrant import EmbeddedQdrant
-from memotree_storage.errors import MemoTreeError
 from memotree_storage.postgres import reach
 from memotree_storage.postgres.database import Database
 from memotree_storage.postgres.reach import (
@@ -61,51 +60,34 @@ def free_port() -> Iterator[int]:
         yield reserved.getsockname()[1]
 
 
-async def refusal(conninfo: str) -> MemoTreeError:
-    """The error of a start, which is told at the first attempt."""
+async def test_what_postgresql_refuses_is_named_at_the_first_attempt_and_never_repeated(
+    locked: str, postgres: str
+) -> None:
     waits: list[str] = []
-    with pytest.raises(MemoTreeError) as caught:
-        await wait_until_usable(conninfo, waits.append)
+    for conninfo, told in (
+        (make_conninfo(locked, password="wrong-secret"), 'password authentication failed for user "locked"'),  # noqa: S106
+        (make_conninfo(locked, password=""), "no password supplied"),
+        (make_conninfo(locked, user="nobody_knows"), 'role "nobody_knows" does not exist'),
+        (make_conninfo(postgres, dbname="memotre"), 'database "memotre" does not exist. Create that database'),
+        ("postgresql://user:wrong-secret%word@host/db", "percent-encoded"),
+    ):
+        with pytest.raises(DatabaseRefusedError) as caught:
+            await wait_until_usable(conninfo, waits.append)
+        assert told in caught.value.message
+        assert "MEMOTREE_POSTGRES_URL" in caught.value.message
+        assert "secret" not in caught.value.message
     assert waits == []
-    return caught.value
 
 
-async def test_a_wrong_password_is_named_at_the_first_attempt_and_never_repeated(locked: str) -> None:
-    error = await refusal(make_conninfo(locked, password="wrong-secret"))  # noqa: S106 - wrong on purpose
-    assert isinstance(error, DatabaseRefusedError)
-    assert 'password authentication failed for user "locked"' in error.message
-    assert "MEMOTREE_POSTGRES_URL" in error.message
-    assert "wrong-secret" not in error.message
-
-
-async def test_a_missing_password_and_an_unknown_user_are_named(locked: str) -> None:
-    assert "no password supplied" in (await refusal(make_conninfo(locked, password=""))).message
-    assert 'role "nobody_knows" does not exist' in (await refusal(make_conninfo(locked, user="nobody_knows"))).message
-
-
-async def test_an_unknown_database_is_named_at_the_first_attempt(postgres: str) -> None:
-    error = await refusal(make_conninfo(postgres, dbname="memotre"))
-    assert isinstance(error, DatabaseRefusedError)
-    assert 'database "memotre" does not exist. Create that database' in error.message
-
-
-async def test_a_url_that_cannot_be_read_is_not_repeated() -> None:
-    error = await refusal("postgresql://user:pass%word@host/db")
-    assert isinstance(error, DatabaseRefusedError)
-    assert "percent-encoded" in error.message
-    assert "pass" not in error.message.replace("password", "")
-
-
-async def test_a_port_where_no_server_listens_is_named_before_it_is_tried_again(free_port: int) -> None:
+async def test_a_port_without_a_server_and_an_unknown_host_are_named_before_the_next_attempt(
+    free_port: int,
+) -> None:
     waits: list[str] = []
     with pytest.raises(DatabaseUnavailableError) as caught:
         await wait_until_usable(f"postgresql://u:secret@127.0.0.1:{free_port}/db", waits.append)
     assert waits == [caught.value.message]  # told once, however often it is tried
     assert f"127.0.0.1:{free_port} cannot be used: Connection refused" in caught.value.message
     assert "secret" not in caught.value.message
-
-
-async def test_a_host_that_does_not_exist_is_named() -> None:
     with pytest.raises(DatabaseUnavailableError, match=r"failed to resolve host 'db\.invalid'"):
         await wait_until_usable("postgresql://u@db.invalid/db", lambda _: None)
 

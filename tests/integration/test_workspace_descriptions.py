@@ -5,16 +5,17 @@ import json
 import re
 import subprocess
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from integration.pushes import PERSON, OpenAgain, differences, run
+from integration.pushes import PERSON, OpenAgain, differences, push, run
 from integration.worlds import World
 from memotree_storage.backup import writing
 from memotree_storage.commit.transaction import workspace_transaction
 from memotree_storage.concurrency.cancellation import CommitPoint
 from memotree_storage.model.node import new_id
-from memotree_storage.model.workspace import WORKSPACE_REF
+from memotree_storage.model.workspace import WORKSPACE_REF, WorkspaceInfo
 from memotree_storage.ports import CommitDraft
 from memotree_storage.postgres import registry
 from memotree_storage.store import Store, WorkspaceSetAsideError
@@ -134,6 +135,50 @@ async def test_a_pushed_description_does_not_take_the_name_of_another_workspace(
     _with(name=name, created_at="1970-01-01T00:00:00+00:00")(world.store, other.workspace)
     async with again() as store:
         assert await _names(store) == {world.workspace: name, other.workspace: f"{name}-{other.workspace}"}
+
+
+@pytest.mark.parametrize("is_mirrored", [True, False])
+async def test_of_two_workspaces_of_one_name_the_registered_or_older_one_keeps_it(
+    world: World, again: OpenAgain, is_mirrored: bool
+) -> None:
+    expected = {}
+    other = await World.create(world.store, world.pages, world.limits)
+    for one, age in ((world, timedelta(days=1)), (other, timedelta(days=-1))):
+        mine = world.store.repositories.describe(one.workspace)
+        twin = WorkspaceInfo(new_id(), mine.name, "", mine.created_at - age)
+        world.store.repositories.create(twin)
+        later = twin if is_mirrored else max(mine, twin, key=lambda info: info.created_at)
+        expected |= {mine.workspace_id: mine.name, twin.workspace_id: mine.name}
+        expected[later.workspace_id] = f"{mine.name}-{later.workspace_id}"
+    if not is_mirrored:
+        await run(world.store, "delete from mirror.workspace")
+    for _ in range(2):
+        async with again() as store:
+            assert await _names(store) == expected
+            for key in expected:
+                assert await differences(store, key) == []
+                await store.rebuild(key)
+            assert await _names(store) == expected
+
+
+def _lose_packs(store: Store, workspace_id: str) -> None:
+    for pack in (store.repositories.path(workspace_id) / "objects" / "pack").glob("pack-*"):
+        pack.unlink()
+
+
+def _spoil_packed_refs(store: Store, workspace_id: str) -> None:
+    (store.repositories.path(workspace_id) / "packed-refs").write_bytes(b"nonsense\n")
+
+
+@pytest.mark.requirement("STORE-4")
+async def test_other_workspaces_work_beside_damaged_ones(world: World, again: OpenAgain) -> None:
+    bad_descriptions = [_with(name="half \ud800"), _with(name="\0"), _with(description=None)]
+    for damage in (*bad_descriptions, _with(created_at="0001-01-01T00:00:00"), _lose_packs, _spoil_packed_refs):
+        other = await World.create(world.store, world.pages, world.limits)
+        damage(world.store, other.workspace)
+    push(world, "main", world.node("Pushed"))
+    async with again() as store:
+        assert await differences(store, world.workspace) == []
 
 
 @pytest.mark.requirement("STORE-8")
