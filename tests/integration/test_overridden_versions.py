@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Final
 
 import pytest
-from integration.histories import delete_branch
+from integration.histories import branch, delete_branch
+from integration.pushes import rows
 from integration.worlds import World
 from memotree_storage.index import search
 from memotree_storage.index.search import SearchQuery
@@ -16,7 +17,6 @@ from memotree_storage.postgres.search_reads import lineage_of
 from memotree_storage.postgres.tree import Snapshot, State
 
 from memotree.history.operations import HistoryOperations
-from memotree.v1 import history_service_pb2
 
 _MANY: Final = 45
 _QUERY: Final = SearchQuery("apple", 1, meaning=True)
@@ -49,8 +49,7 @@ async def _apples(world: World) -> list[Node]:
 
 
 async def _branch(world: World, name: str, revision: str = "main") -> None:
-    request = history_service_pb2.CreateBranchRequest(workspace=world.workspace, name=name, revision=revision)
-    await HistoryOperations(world.store, world.pages, world.limits).create_branch(request)
+    await branch(HistoryOperations(world.store, world.pages, world.limits), world, name, revision)
 
 
 async def _found(world: World, commit_id: str, session_id: str | None = None) -> list[str]:
@@ -58,30 +57,21 @@ async def _found(world: World, commit_id: str, session_id: str | None = None) ->
     return [hit.version.title for hit in hits]
 
 
-async def test_a_branch_that_deleted_most_hits_finds_the_one_that_is_left(
+async def test_a_branch_or_session_that_deleted_most_hits_finds_the_one_that_is_left(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     *others, last = await _apples(world)
     await _branch(world, "side")
     await world.store.indexer.drain(world.workspace)  # so that the points are there before they are overridden
     await world.put(delete=others, branch="side")
-    await world.store.indexer.drain(world.workspace)
-    counted = _Counted(world, monkeypatch)
-    assert await _found(world, await world.head("side")) == [last.title]
-    assert counted.asked == [1, 1]
-    assert await _found(world, await world.head("main")) == ["apple"]
-
-
-async def test_a_session_that_deletes_most_hits_finds_the_one_that_is_left(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    *others, last = await _apples(world)
     session_id = await world.open()
     await world.stage(session_id, delete=others)
     await world.store.indexer.drain(world.workspace)
     counted = _Counted(world, monkeypatch)
+    assert await _found(world, await world.head("side")) == [last.title]
     assert await _found(world, await world.head(), session_id) == [last.title]
-    assert counted.asked == [1, 1]
+    assert counted.asked == [1, 1, 1, 1]
+    assert await _found(world, await world.head("main")) == ["apple"]
 
 
 async def test_an_older_commit_of_a_branch_finds_what_the_branch_overrode_later(
@@ -139,11 +129,12 @@ async def test_the_default_branch_keeps_its_line_beside_forks(world: World, rebu
     assert await _lineage(world, "twig") == 3
 
 
-async def test_a_branch_that_goes_on_from_a_deleted_one_takes_its_line(world: World) -> None:
+async def test_a_branch_that_goes_on_from_a_deleted_one_takes_its_line(
+    world: World, history: HistoryOperations
+) -> None:
     (node,) = world.nodes(1)
     await world.put(node)
     await _branch(world, "step-0")
-    history = HistoryOperations(world.store, world.pages, world.limits)
     for number in range(5):
         await world.put(replace(node, title=f"Step {number}"), branch=f"step-{number}")
         await _branch(world, f"step-{number + 1}", f"step-{number}")
@@ -152,18 +143,15 @@ async def test_a_branch_that_goes_on_from_a_deleted_one_takes_its_line(world: Wo
 
 
 @pytest.mark.own_store
-async def test_a_collected_line_overrides_nothing_any_more(world: World) -> None:
+async def test_a_collected_line_overrides_nothing_any_more(world: World, history: HistoryOperations) -> None:
     *others, _ = await _apples(world)
     await _branch(world, "side")
     await world.put(delete=others, branch="side")
     await world.store.indexer.drain(world.workspace)
-    history = HistoryOperations(world.store, world.pages, world.limits)
     await delete_branch(history, world, "side")
     lock = world.store.locks.workspaces.of(world.workspace)
     assert len(await collect_unreachable_lines(world.store.database, world.workspace, world.repository, lock)) == 1
-    async with world.store.database.connection() as conn:
-        row = await (await conn.execute("select count(*) from mirror.overridden")).fetchone()
-    assert row == (0,)
+    assert await rows(world.store, "select count(*) from mirror.overridden") == [(0,)]
     await _branch(world, "again")
     await world.put(delete=others[1:], branch="again")
     assert await _found(world, await world.head("again")) == ["apple"]

@@ -8,6 +8,7 @@ from integration.pushes import session_of
 from integration.sides import changes
 from integration.worlds import World
 from memotree_storage.commit.rebase import ConflictError
+from memotree_storage.model.node import Node
 
 from memotree.canvas import NodeOperations
 from memotree.v1 import node_service_pb2, session_service_pb2
@@ -31,6 +32,17 @@ async def move(world: World, session_id: str, **fields: Any) -> None:
     await NodeOperations(world.store, world.pages, world.limits).move_node(request)
 
 
+async def with_a_cycle(world: World) -> tuple[Node, Node, Node, str]:
+    """Two nodes that the session and the branch moved below each other, one that was committed, and the session."""
+    one, two, other = world.nodes(3)
+    await world.put(one, two, other)
+    session_id = await world.open()
+    await world.stage(session_id, replace(one, parent_id=two.id), replace(other, title="Other"))
+    await world.put(replace(two, parent_id=one.id))
+    assert len((await commit(world, session_id, other.id)).warnings) == 1
+    return one, two, other, session_id
+
+
 async def test_a_change_below_a_node_that_others_deleted_is_told_until_it_is_moved(world: World) -> None:
     parent, moved, other = world.nodes(3)
     await world.put(parent, moved, other)
@@ -51,12 +63,7 @@ async def test_a_change_below_a_node_that_others_deleted_is_told_until_it_is_mov
 
 
 async def test_a_conflict_is_told_until_it_is_ended_by_whatever_edit_does_that(world: World) -> None:
-    one, two, other = world.nodes(3)
-    await world.put(one, two, other)
-    session_id = await world.open()
-    await world.stage(session_id, replace(one, parent_id=two.id), replace(other, title="Other"))
-    await world.put(replace(two, parent_id=one.id))
-    assert len((await commit(world, session_id, other.id)).warnings) == 1
+    one, two, _, session_id = await with_a_cycle(world)
     nodes = NodeOperations(world.store, world.pages, world.limits)
     fields = {"workspace": world.workspace, "session_id": session_id}
     await nodes.update_node(node_service_pb2.UpdateNodeRequest(**fields, node_id=one.id, title="Of another title"))
@@ -70,12 +77,7 @@ async def test_a_conflict_is_told_until_it_is_ended_by_whatever_edit_does_that(w
 
 
 async def test_a_conflict_ends_when_the_other_change_is_discarded(world: World) -> None:
-    one, two, other = world.nodes(3)
-    await world.put(one, two, other)
-    session_id = await world.open()
-    await world.stage(session_id, replace(one, parent_id=two.id), replace(other, title="Other"))
-    await world.put(replace(two, parent_id=one.id))
-    await commit(world, session_id, other.id)
+    one, _, other, session_id = await with_a_cycle(world)
     await world.stage(session_id, replace(other, title="Else"))
     request = session_service_pb2.DiscardChangesRequest(
         workspace=world.workspace, session_id=session_id, node_ids=[one.id]

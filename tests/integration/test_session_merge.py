@@ -106,7 +106,9 @@ async def test_the_same_merge_made_by_another_call_meanwhile(world: World, sides
     assert len(parents(sides, commit_id)) == 1
 
 
-async def test_a_merge_that_changes_no_node_is_still_recorded(world: World, sides: Sides) -> None:
+async def test_a_merge_that_changes_no_node_is_still_recorded_and_a_squash_has_one_parent(
+    world: World, sides: Sides
+) -> None:
     one = world.node()
     await sides.fork(one)
     for branch in ("main", "side"):
@@ -115,6 +117,10 @@ async def test_a_merge_that_changes_no_node_is_still_recorded(world: World, side
     await sides.merge(session_id=session_id)
     assert len(parents(sides, await world.commit(session_id))) == 2
     assert (await sides.preview()).already_merged
+    await world.put(replace(one, title="Theirs"), branch="side")
+    await sides.merge(session_id=session_id, style=history.MERGE_STYLE_SQUASH)
+    assert (await session_of(world, session_id)).merge_commit_id == ""
+    assert len(parents(sides, await world.commit(session_id))) == 1
 
 
 async def test_a_merge_is_committed_whole(world: World, sides: Sides) -> None:
@@ -190,16 +196,6 @@ async def test_the_merged_commit_is_kept_while_the_session_is_open(world: World,
     for _ in range(2):
         await world.store.maintenance.tidy()
     assert f"{session_id}." not in git(world, "for-each-ref", "refs/memotree/keep")
-
-
-async def test_a_squash_has_one_parent(world: World, sides: Sides) -> None:
-    one = world.node()
-    await sides.fork(one)
-    await world.put(replace(one, title="Theirs"), branch="side")
-    session_id = await world.open()
-    await sides.merge(session_id=session_id, style=history.MERGE_STYLE_SQUASH)
-    assert (await session_of(world, session_id)).merge_commit_id == ""
-    assert len(parents(sides, await world.commit(session_id))) == 1
 
 
 async def test_a_revert_and_a_cherry_pick_are_resolved_in_a_session(world: World, sides: Sides) -> None:

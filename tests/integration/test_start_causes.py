@@ -79,9 +79,7 @@ async def test_what_postgresql_refuses_is_named_at_the_first_attempt_and_never_r
     assert waits == []
 
 
-async def test_a_port_without_a_server_and_an_unknown_host_are_named_before_the_next_attempt(
-    free_port: int,
-) -> None:
+async def test_a_port_without_a_server_and_an_unknown_host_are_named_before_the_next_attempt(free_port: int) -> None:
     waits: list[str] = []
     with pytest.raises(DatabaseUnavailableError) as caught:
         await wait_until_usable(f"postgresql://u:secret@127.0.0.1:{free_port}/db", waits.append)

@@ -145,6 +145,8 @@ def test_a_user_of_the_provider_has_the_roles_of_its_principal(
         assert (author.name, author.email) == ("oidc:ada", "ada@example.org")
     tools = httpx2.get(f"{announced.url}/api/tools", headers={"authorization": f"Bearer {token}"})
     assert tools.status_code == 200
+    with Client(announced.address, key=login.token(exp=10**15)) as client:
+        assert client.principal().name == "oidc:ada", "the end may be far away"
 
 
 def test_a_user_without_roles_sees_nothing_and_no_token_names_a_principal_with_keys(
@@ -168,12 +170,6 @@ def test_a_token_makes_no_key_that_outlives_it(served: tuple[Announcement, Clien
                 client.create_key(label="forever", ttl=ttl)
         made = client.create_key(label="brief", ttl=timedelta(minutes=5))
     with Client(announced.address, key=made.key) as client:
-        assert client.principal().name == "oidc:ada"
-
-
-def test_a_token_of_the_far_future_is_believed(served: tuple[Announcement, Client], login: Login) -> None:
-    announced, _ = served
-    with Client(announced.address, key=login.token(exp=10**15)) as client:
         assert client.principal().name == "oidc:ada"
 
 
@@ -314,25 +310,20 @@ async def test_a_provider_that_always_sends_a_little_more_is_given_up(
     assert await provider.key("first") is not None
 
 
-@pytest.mark.parametrize("kind", ["ES256", "EdDSA"])
-async def test_other_kinds_of_keys_are_used(own_login: Login, kind: str) -> None:
-    key: Any = ec.generate_private_key(ec.SECP256R1()) if kind == "ES256" else ed25519.Ed25519PrivateKey.generate()
-    algorithm: Any = jwt.get_algorithm_by_name(kind)
-    own_login.more = [
-        json.loads(algorithm.to_jwk(key.public_key())) | {"kid": "other"},
-        {"kty": "unheard of", "kid": "x"},
-    ]
-    tokens = Tokens(Provider(own_login.url), AUDIENCE, "sub")
-    assert (await tokens.bearer(own_login.token(kind, key=key, header={"kid": "other"}))).name == "oidc:ada"
-
-
-async def test_a_symmetric_key_of_the_provider_is_not_used(own_login: Login) -> None:
+async def test_other_kinds_of_keys_are_used_but_no_symmetric_one(own_login: Login) -> None:
+    keys: dict[str, Any] = {"ES256": ec.generate_private_key(ec.SECP256R1())}
+    keys["EdDSA"] = ed25519.Ed25519PrivateKey.generate()
+    for kind, key in keys.items():
+        algorithm: Any = jwt.get_algorithm_by_name(kind)
+        own_login.more.append(json.loads(algorithm.to_jwk(key.public_key())) | {"kid": kind})
     secret = base64.urlsafe_b64encode(b"k" * 32).rstrip(b"=").decode()
-    own_login.more = [{"kty": "oct", "k": secret, "kid": "shared", "alg": "HS256"}]
+    own_login.more.append({"kty": "oct", "k": secret, "kid": "shared", "alg": "HS256"})
+    own_login.more.append({"kty": "unheard of", "kid": "x"})
+    tokens = Tokens(Provider(own_login.url), AUDIENCE, "sub")
+    for kind, key in keys.items():
+        assert (await tokens.bearer(own_login.token(kind, key=key, header={"kid": kind}))).name == "oidc:ada"
     with pytest.raises(TokenRefusedError):
-        await Tokens(Provider(own_login.url), AUDIENCE, "sub").bearer(
-            own_login.token("HS256", key=b"k" * 32, header={"kid": "shared"})
-        )
+        await tokens.bearer(own_login.token("HS256", key=b"k" * 32, header={"kid": "shared"}))
 
 
 @pytest.mark.parametrize(
@@ -365,9 +356,7 @@ OPEN_SETTINGS: list[tuple[dict[str, str], str]] = [
 ]
 
 
-def test_settings_that_would_accept_the_tokens_of_others_are_refused(subtests: pytest.Subtests) -> None:
+def test_settings_that_would_accept_the_tokens_of_others_are_refused() -> None:
     for given, fault in OPEN_SETTINGS:
-        with subtests.test(given=given, fault=fault):
-            with pytest.raises(MemoTreeError) as caught:
-                load_settings(**given)
-            assert fault in caught.value.message.lower()
+        with pytest.raises(MemoTreeError, match=f"(?i){fault}"):
+            load_settings(**given)

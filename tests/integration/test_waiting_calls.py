@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from integration.pushes import differences, push
+from integration.pushes import differences, push, rows
 from integration.worlds import World
 from memotree_storage import store
 from memotree_storage.concurrency.locks import TooManyVerificationsError
@@ -192,3 +192,9 @@ async def test_a_rebuild_holds_no_session_while_it_mirrors_the_history(
     monkeypatch.setattr(store, "replay_in_transaction", replay)
     await world.store.rebuild(world.workspace)
     assert await differences(world.store, world.workspace) == []
+
+
+async def test_consecutive_calls_share_one_connection(small: World) -> None:
+    """The pool prefers the connection that was used last."""
+    used = {tuple(await rows(small.store, "select pg_backend_pid()")) for _ in range(6)}
+    assert len(used) == 1
