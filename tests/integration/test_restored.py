@@ -343,28 +343,22 @@ async def test_columns_that_are_no_more_are_passed_over(
 # --- What came after the backup ----------------------------------------------
 
 
-async def a_repeated_call_makes_again_what_the_backup_lacks(world: World) -> AsyncGenerator[None, World]:
+async def a_repeated_call_is_answered_from_the_backup_or_makes_again_what_it_lacks(
+    world: World,
+) -> AsyncGenerator[None, World]:
+    kept = await remember(world, "Noted before the backup.", "early")
     yield
     lost = await remember(world, "Noted after the backup.", "late")
     after = yield
+    repeated = await remember(after, "Noted before the backup.", "early")
+    assert (repeated.commit_id, repeated.node.id) == (kept.commit_id, kept.node.id)
+    assert await after.head() == kept.commit_id
     made = await remember(after, "Noted after the backup.", "late")
     assert made.commit_id != lost.commit_id
     assert after.repository.exists(made.commit_id)
     assert made.node.id in await after.alive(await after.head())
     assert await remember(after, "Noted after the backup.", "late") == made
     assert await differences(after.store, after.workspace) == []
-
-
-async def a_repeated_call_whose_commit_is_in_the_backup_is_answered_from_it(
-    world: World,
-) -> AsyncGenerator[None, World]:
-    kept = await remember(world, "Noted before the backup.", "early")
-    yield
-    await remember(world, "Noted after the backup.", "late")
-    after = yield
-    repeated = await remember(after, "Noted before the backup.", "early")
-    assert (repeated.commit_id, repeated.node.id) == (kept.commit_id, kept.node.id)
-    assert await after.head() == kept.commit_id
 
 
 async def a_repeated_call_makes_the_workspace_that_the_backup_lacks(world: World) -> AsyncGenerator[None, World]:
@@ -377,25 +371,17 @@ async def a_repeated_call_makes_the_workspace_that_the_backup_lacks(world: World
     assert after.store.repositories.path(made).is_dir()
 
 
-async def a_lost_commit_is_not_found_after_the_restore(world: World) -> AsyncGenerator[None, World]:
-    yield
-    node = world.node("Late")
-    lost = await world.put(node)
-    after = yield
-    assert (await session_of(after, await after.open())).base_commit != lost
-    assert node.id not in await after.alive(await after.head())
-    assert await run(after.store, "select from mirror.commit where commit_id = %s", lost) == 0
-
-
-async def a_session_that_lost_its_base_is_closed_with_the_reason_and_its_changes_can_be_read(
+async def a_commit_is_lost_and_its_session_is_closed_with_the_reason_and_its_changes_can_be_read(
     world: World,
 ) -> AsyncGenerator[None, World]:
     yield
     late = world.node("Late")
-    await world.put(late)
+    lost = await world.put(late)
     session = await world.open()
     await world.stage(session, replace(late, title="Late and changed"), world.node("New here", position="a5"))
     after = yield
+    assert await run(after.store, "select from mirror.commit where commit_id = %s", lost) == 0
+    assert late.id not in await after.alive(await after.head())
     assert (await session_of(after, session)).state == "detached"
     assert sorted(change.title for change in await changes(after, session)) == ["Late and changed", "New here"]
     rebase = session_service_pb2.RebaseSessionRequest(workspace=after.workspace, session_id=session)
@@ -426,11 +412,9 @@ async def test_what_came_after_the_backup_is_gone_and_what_is_there_works_on(
     world: World, tmp_path: Path, again: OpenAgain
 ) -> None:
     cases = [
-        a_repeated_call_makes_again_what_the_backup_lacks,
-        a_repeated_call_whose_commit_is_in_the_backup_is_answered_from_it,
+        a_repeated_call_is_answered_from_the_backup_or_makes_again_what_it_lacks,
         a_repeated_call_makes_the_workspace_that_the_backup_lacks,
-        a_lost_commit_is_not_found_after_the_restore,
-        a_session_that_lost_its_base_is_closed_with_the_reason_and_its_changes_can_be_read,
+        a_commit_is_lost_and_its_session_is_closed_with_the_reason_and_its_changes_can_be_read,
         a_session_whose_base_is_in_the_backup_goes_on_and_its_base_is_protected_again,
     ]
     await restore_with(cases, world, tmp_path / "early.backup", again)

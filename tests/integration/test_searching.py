@@ -247,26 +247,19 @@ async def test_words_of_the_brief_and_the_summary_are_shown_as_the_reason(wire: 
     assert ("plain **text**" in hit.preview, list(hit.matched_terms)) == (True, ["kiwi", "text"])
 
 
-class _Interrupted:
-    """The index of a store, with an event just before it answers a query."""
+def interrupt(monkeypatch: pytest.MonkeyPatch, world: World, before: Callable[[], Awaitable[None]]) -> None:
+    """Let something happen just before the index answers a query."""
+    ask = world.store.index.best_terms
 
-    def __init__(self, world: World, before: Callable[[], Awaitable[None]]) -> None:
-        self._index = world.store.index
-        self._before = before
+    async def late(query: IndexQuery, terms: TermVector) -> list[IndexHit]:
+        await before()
+        return await ask(query, terms)
 
-    async def best_terms(self, query: IndexQuery, terms: TermVector) -> list[IndexHit]:
-        await self._before()
-        return await self._index.best_terms(query, terms)
-
-
-def _searching(world: World, before: Callable[[], Awaitable[None]], database: Database | None = None) -> Search:
-    index: Any = _Interrupted(world, before)
-    store = world.store
-    return Search(database or store.database, index, store.embedder, store.indexer)
+    monkeypatch.setattr(world.store.index, "best_terms", late)
 
 
 @pytest.mark.requirement("STORE-5")
-async def test_a_search_during_a_rebuild_is_not_empty(world: World) -> None:
+async def test_a_search_during_a_rebuild_is_not_empty(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     state = State(world.workspace, await world.put(world.node("zebra")))
     asked = 0
 
@@ -276,12 +269,15 @@ async def test_a_search_during_a_rebuild_is_not_empty(world: World) -> None:
         if asked == 1:
             await world.store.rebuild(world.workspace)
 
-    found = await _searching(world, rebuild).find(state, SearchQuery("zebra", 10))
+    interrupt(monkeypatch, world, rebuild)
+    found = await world.store.search.find(state, SearchQuery("zebra", 10))
     assert ([hit.version.title for hit in found], asked) == (["zebra"], 2)
 
 
 @pytest.mark.requirement("STORE-5")
-async def test_a_search_holds_no_connection_while_the_index_is_asked(world: World, database_url: str) -> None:
+async def test_a_search_holds_no_connection_while_the_index_is_asked(
+    world: World, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     state = State(world.workspace, await world.put(world.node("zebra")))
     database = Database(database_url, min_size=1, max_size=1)
     await database.open()
@@ -290,9 +286,11 @@ async def test_a_search_holds_no_connection_while_the_index_is_asked(world: Worl
         async with database.connection() as conn:
             await conn.execute("select 1")
 
+    interrupt(monkeypatch, world, need_the_only_connection)
+    store = world.store
     try:
-        searching = _searching(world, need_the_only_connection, database)
         async with asyncio.timeout(60):
+            searching = Search(database, store.index, store.embedder, store.indexer)
             found = await searching.find(state, SearchQuery("zebra", 10))
     finally:
         await database.close()

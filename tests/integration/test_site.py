@@ -1,4 +1,4 @@
-"""The documentation as web pages: complete, without warnings, and without anything from another host."""
+"""The documentation as web pages: complete, without anything from another host; and the README, with its example."""
 
 import os
 import re
@@ -6,10 +6,9 @@ import runpy
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -17,6 +16,7 @@ from forked import command_folder, forked_servers
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 DOCS: Final = ROOT / "docs"
+README: Final = ROOT / "README.md"
 PAGE: Final = "explanation/architecture.md"
 LOADED: Final = {"script": "src", "img": "src", "iframe": "src", "link": "href", "source": "src", "video": "src"}
 
@@ -36,8 +36,7 @@ class Loaded(HTMLParser):
             self.addresses.append(address)
 
 
-@dataclass(frozen=True)
-class Site:
+class Site(NamedTuple):
     """A built site, and the folder of its sources."""
 
     docs: Path
@@ -88,7 +87,7 @@ def test_every_page_is_built_and_can_be_reached_from_the_first(site: Site) -> No
     assert all(f'href="{page}.html"' in first for page in pages - {"README"})
 
 
-def test_no_page_loads_anything_from_another_host(site: Site) -> None:
+def test_no_page_loads_anything_from_another_host_and_a_diagram_is_marked_for_its_script(site: Site) -> None:
     for path in site.out.rglob("*.html"):
         page = Loaded()
         page.feed(path.read_text(encoding="utf-8"))
@@ -96,12 +95,9 @@ def test_no_page_loads_anything_from_another_host(site: Site) -> None:
         assert not foreign, f"{path.name} loads {foreign}"
     for path in site.out.rglob("*.css"):
         assert not re.search(r"url\(\s*['\"]?(https?:)?//|@import", path.read_text(encoding="utf-8")), path.name
-
-
-def test_a_diagram_is_marked_for_the_script_that_draws_it(site: Site) -> None:
-    page = (site.out / PAGE).with_suffix(".html").read_text(encoding="utf-8")
+    drawn = (site.out / PAGE).with_suffix(".html").read_text(encoding="utf-8")
     text = (site.docs / PAGE).read_text(encoding="utf-8")
-    assert page.count('class="diagram') == text.count("```mermaid") > 0
+    assert drawn.count('class="diagram') == text.count("```mermaid") > 0
 
 
 def test_the_made_pages_are_what_the_code_says() -> None:
@@ -146,13 +142,13 @@ def test_the_picture_of_a_terminal_loads_nothing_and_can_be_still() -> None:
 
 
 def test_everything_that_the_readme_links_to_exists() -> None:
-    targets = re.findall(r"\]\(([^)\s#]+)[^)]*\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    targets = re.findall(r"\]\(([^)\s#]+)[^)]*\)", README.read_text(encoding="utf-8"))
     missing = [target for target in targets if "://" not in target and not (ROOT / target).exists()]
     assert not missing, f"the README links to {missing}"
 
 
 def test_every_project_that_the_readme_compares_has_its_facts_and_sources() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    readme = README.read_text(encoding="utf-8")
     compared = (DOCS / "explanation" / "comparison.md").read_text(encoding="utf-8")
     facts, _, sources = compared.partition("## Sources")
     rows = re.findall(r"^\| \*\*([^*|]+)\*\* \|", readme.partition("## Why not")[2].partition("\n## ")[0], re.MULTILINE)
@@ -161,3 +157,16 @@ def test_every_project_that_the_readme_compares_has_its_facts_and_sources() -> N
     for name in names:
         assert name in facts, f"{name} is not in the comparison"
         assert name in sources or name == "plain Git", f"{name} has no source"
+
+
+@pytest.mark.requirement("SERVE-4", "USE-7")
+def test_the_example_of_the_readme_does_what_it_shows(tmp_path: Path) -> None:
+    code = re.search(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    assert code is not None
+    done = subprocess.run(  # noqa: S603 - the example
+        [sys.executable, "-c", code[1]], capture_output=True, text=True, check=False, timeout=150, cwd=tmp_path
+    )
+    assert done.stderr == ""
+    *recalled, before = done.stdout.splitlines()
+    assert any("At most three retries." in line for line in recalled)
+    assert before == "At most five retries."
