@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from integration.damage import differences
+from integration.pushes import DEADLINE, rows
 from integration.worlds import World
 from memotree_storage import reindexing
 from memotree_storage.concurrency.cancellation import cancel_and_wait
@@ -31,8 +32,6 @@ from memotree.v1 import workspace_service_pb2
 from memotree.workspaces import WorkspaceOperations
 
 pytestmark = pytest.mark.requirement("STORE-7")
-
-DEADLINE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +125,7 @@ async def records(store: Store) -> indexes.IndexRecords:
 
 async def numbers(store: Store) -> list[int]:
     """The indexes that have leaf features."""
-    async with store.database.connection() as conn:
-        cursor = await conn.execute("select distinct index_number from mirror.passage order by 1")
-        return [row[0] for row in await cursor.fetchall()]
+    return [number for (number,) in await rows(store, "select distinct index_number from mirror.passage order by 1")]
 
 
 async def test_the_new_index_answers_at_the_end_and_the_old_one_is_gone(
@@ -266,12 +263,11 @@ async def test_what_was_begun_is_deleted_if_nobody_goes_on_with_it(
             assert await engine.collections() == {collection_name(OTHER.model, 128)}
             assert await numbers(store) == [3], "a number is never used again"
         await has_roses(world)
-        async with store.database.connection() as conn:
-            cursor = await conn.execute(
-                "select count(*) from mirror.outbox o left join mirror.fed_index i"
-                " on i.number = o.index_number where i.number is null"
-            )
-            assert await cursor.fetchall() == [(0,)], "nothing waits for an index that is gone"
+        waiting = (
+            "select count(*) from mirror.outbox o left join mirror.fed_index i"
+            " on i.number = o.index_number where i.number is null"
+        )
+        assert await rows(store, waiting) == [(0,)], "nothing waits for an index that is gone"
 
 
 async def test_a_search_that_has_begun_ends_on_the_old_index(
@@ -296,7 +292,7 @@ async def test_a_search_that_has_begun_ends_on_the_old_index(
             await asyncio.sleep(0.01)
         assert not making.done()
         assert collection_name(OLD.model, 256) in await engine.collections()
-        assert await nearest(world, "roses need water") == "Roses"
+        await has_roses(world)
         may_go_on.set()
         assert await searching == "Roses"
         assert await making
@@ -340,17 +336,17 @@ async def test_the_old_index_is_used_and_fed_while_the_answer_to_the_switch_is_l
     assert not await store.indexes.abandon()
     await world.put(world.node("Roses", **ROSES))
     assert store.embedder is OLD
-    assert await nearest(world, "roses need water") == "Roses"
+    await has_roses(world)
     await reindex_with(store, engine.of(NEW), ignore)
     assert store.embedder is NEW
     assert await engine.collections() == {collection_name(NEW.model, 64)}
     await has_roses(world)
 
 
-async def test_workspaces_that_come_and_go_meanwhile_are_whole_or_gone(
+async def test_workspaces_that_come_go_or_are_rebuilt_meanwhile_are_whole_or_gone(
     store: Store, world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await world.put(*world.nodes(10))
+    await world.put(*world.nodes(10), world.node("Roses", **ROSES))
     leaving = await World.create(store, world.pages, world.limits, "leaving")
     await leaving.put(*leaving.nodes(5))
     model, come = engine.of(NEW), list[World]()
@@ -360,38 +356,18 @@ async def test_workspaces_that_come_and_go_meanwhile_are_whole_or_gone(
         await flush()
         if not come:
             come.append(await World.create(store, world.pages, world.limits))
-            await come[0].put(come[0].node("Roses", content="Roses need water."))
+            await come[0].put(come[0].node("Roses", **ROSES))
             await WorkspaceOperations(store, world.pages, world.limits).delete_workspace(
                 workspace_service_pb2.DeleteWorkspaceRequest(workspace="leaving", confirm_name="leaving")
             )
-
-    monkeypatch.setattr(model.points, "flush", meanwhile)
-    assert await reindex_with(store, model, ignore)
-    assert await nearest(come[0], "roses need water") == "Roses"
-    assert await store.index.count(leaving.workspace) == 0
-    for each in (world, come[0]):
-        assert await differences(each) == []
-
-
-async def test_a_rebuild_meanwhile_leaves_no_point_of_the_rows_that_went(
-    store: Store, world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await world.put(*world.nodes(10), world.node("Roses", **ROSES))
-    model, rebuilt = engine.of(NEW), list[bool]()
-    flush = model.points.flush
-
-    async def meanwhile() -> None:
-        await flush()
-        if not rebuilt:
-            rebuilt.append(True)
             await store.rebuild(world.workspace)
 
     monkeypatch.setattr(model.points, "flush", meanwhile)
     assert await reindex_with(store, model, ignore)
-    assert rebuilt
-    assert await nearest(world, "roses need water") == "Roses"
-    assert await store.index.count(world.workspace) == 11
-    assert await differences(world) == []
+    for each, count in ((world, 11), (come[0], 1)):
+        await has_roses(each)
+        assert await store.index.count(each.workspace) == count, "no point of rows that went is left"
+    assert await store.index.count(leaving.workspace) == 0
 
 
 async def test_what_the_old_index_had_in_hand_at_the_switch_is_counted_by_the_new_one(

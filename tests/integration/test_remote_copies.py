@@ -86,6 +86,7 @@ async def test_a_commit_arrives_with_all_refs_but_those_of_sessions(
     world: World, remotes: Path, copying: Copying
 ) -> None:
     remote = make_remote(remotes, world.workspace)
+    first = await world.head()
     await world.open()
     async with copying() as copies:
         await until(lambda: refs_of(remote) == shared(world))
@@ -98,21 +99,12 @@ async def test_a_commit_arrives_with_all_refs_but_those_of_sessions(
         assert world.repository.move_ref("refs/heads/idea", await world.head(), None)
         copies.notice(world.workspace)
         await until(lambda: refs_of(remote) == shared(world))
-        await until(lambda: copies.behind() == [])
-    assert {"refs/tags/v1", "refs/memotree/workspace"} <= refs_of(remote).keys()
-
-
-async def test_a_history_that_was_moved_back_replaces_that_of_the_remote(
-    world: World, remotes: Path, copying: Copying
-) -> None:
-    remote = make_remote(remotes, world.workspace)
-    first = await world.head()
-    await world.put(world.node("A node"))
-    async with copying() as copies:
-        await until(lambda: refs_of(remote) == shared(world))
-        assert world.repository.move_ref("refs/heads/main", await world.head(), first)
+        assert world.repository.move_ref("refs/heads/main", await world.head(), first), "what is moved back goes there"
         copies.notice(world.workspace)
-        await until(lambda: refs_of(remote)["refs/heads/main"] == first)
+        await until(lambda: refs_of(remote) == shared(world))
+        await until(lambda: copies.behind() == [])
+    assert refs_of(remote)["refs/heads/main"] == first
+    assert {"refs/tags/v1", "refs/memotree/workspace"} <= refs_of(remote).keys()
 
 
 async def test_commits_go_on_while_the_remote_is_missing_and_arrive_when_it_is_there(

@@ -71,10 +71,8 @@ async def wait_without_connections(world: World, calls: list[Call], at_once: int
 
 
 async def test_verifications_that_wait_for_a_workspace_hold_no_connection(small: World) -> None:
-    async def verified() -> list[str]:
-        return await differences(small.store, small.workspace)
-
-    assert await wait_without_connections(small, [verified] * CALLS, at_once=2) == [[]] * CALLS
+    calls: list[Call] = [lambda: differences(small.store, small.workspace)] * CALLS
+    assert await wait_without_connections(small, calls, at_once=2) == [[]] * CALLS
 
 
 async def test_a_second_look_at_the_index_waits_without_a_connection(small: World) -> None:
@@ -91,14 +89,11 @@ async def test_a_second_look_at_the_index_waits_without_a_connection(small: Worl
 async def test_a_repeated_creation_waits_without_a_connection_for_what_was_pushed(small: World) -> None:
     operations = WorkspaceOperations(small.store, small.pages, small.limits)
     request = workspace_service_pb2.CreateWorkspaceRequest(name="orchard", request_id="once")
-    made = (await operations.create_workspace(request)).workspace.id
-    orchard = replace(small, workspace=made)
+    made = await operations.create_workspace(request)
+    orchard = replace(small, workspace=made.workspace.id)
     push(orchard, "main", orchard.archive)
-
-    async def create() -> str:
-        return (await operations.create_workspace(request)).workspace.id
-
-    assert await wait_without_connections(orchard, [create] * CALLS) == [made] * CALLS
+    repeated = await wait_without_connections(orchard, [lambda: operations.create_workspace(request)] * CALLS)
+    assert [each.workspace.id for each in repeated] == [made.workspace.id] * CALLS
 
 
 def creating(world: World, session_id: str) -> Call:
