@@ -99,9 +99,17 @@ async def test_pages_go_on_behind_differences_that_are_not_in_the_subtree(
     assert told.startswith("At least ")
 
 
-async def test_a_node_whose_archive_is_gone_is_told_in_the_archive_that_shows_it(
+async def test_a_node_whose_archive_is_gone_or_another_one_is_told_in_the_archive_that_shows_it(
     world: World, history: HistoryOperations
 ) -> None:
+    other = Archive(new_id(), "zz other")
+    top = world.node("Top")
+    before = await world.put(other, top)
+    stray = Node(new_id(), other.id, top.id, "a0", title="Stray")
+    push_files(world, {entry_path(stray): encode_entry(stray)})
+    await world.store.catch_up(world.workspace)
+    assert kinds(await diff(history, world, old_revision=before, subtree_id=world.archive.id)) == {stray.id: CREATED}
+    assert kinds(await diff(history, world, old_revision=before, subtree_id=other.id)) == {}
     gone = Archive(new_id(), "zz gone")
     root = Node(new_id(), gone.id, None, "a0", title="Root")
     below = Node(new_id(), gone.id, root.id, "a0", title="Below")
@@ -112,16 +120,3 @@ async def test_a_node_whose_archive_is_gone_is_told_in_the_archive_that_shows_it
     await world.store.catch_up(world.workspace)
     found = await diff(history, world, old_revision=first, subtree_id=world.archive.id)
     assert kinds(found) == {below.id: UPDATED}
-
-
-async def test_a_node_below_one_of_another_archive_is_told_where_it_is_shown(
-    world: World, history: HistoryOperations
-) -> None:
-    other = Archive(new_id(), "zz other")
-    top = world.node("Top")
-    await world.put(other, top)
-    stray = Node(new_id(), other.id, top.id, "a0", title="Stray")
-    push_files(world, {entry_path(stray): encode_entry(stray)})
-    await world.store.catch_up(world.workspace)
-    assert kinds(await diff(history, world, subtree_id=world.archive.id)) == {stray.id: CREATED}
-    assert kinds(await diff(history, world, subtree_id=other.id)) == {}

@@ -53,7 +53,6 @@ class Login:
     url: str = ""
     more: list[dict[str, Any]] = field(default_factory=list)
     down: bool = False
-    drips: bool = False
     asked: int = 0
 
     def documents(self) -> dict[str, Any]:
@@ -97,9 +96,6 @@ def answering() -> Iterator[Login]:
             self.send_response(200 if found else 503)
             self.end_headers()
             with suppress(ConnectionError):
-                while made.drips:
-                    self.wfile.write(b" ")
-                    time.sleep(0.01)
                 self.wfile.write(json.dumps(found).encode())
 
         def log_message(self, *_: object) -> None:
@@ -292,22 +288,6 @@ async def test_keys_are_asked_for_rarely_and_used_while_the_provider_is_away(own
     own_login.down = False
     clock.now += 31
     assert (await tokens.bearer(own_login.token())).name == "oidc:ada"
-
-
-async def test_a_provider_that_always_sends_a_little_more_is_given_up(
-    own_login: Login, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    provider = Provider(own_login.url)
-    own_login.drips = True
-    try:
-        with monkeypatch.context() as patch:
-            patch.setattr(provider_module, "_ANSWER_SECONDS", 0.2)
-            with pytest.raises(ProviderUnavailableError):
-                await provider.key("first")
-    finally:
-        own_login.drips = False
-    clock.now += 31
-    assert await provider.key("first") is not None
 
 
 async def test_other_kinds_of_keys_are_used_but_no_symmetric_one(own_login: Login) -> None:

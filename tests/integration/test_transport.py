@@ -55,43 +55,25 @@ async def eventually(question: Callable[[], Awaitable[bool]], what: str) -> None
 
 
 @pytest.mark.requirement("SERVE-1", "CANVAS-8")
-async def test_a_deadline_that_passes_during_a_call_leaves_all_changes_or_none(calls: Calls) -> None:
-    steps = budget(16)
-    for step in range(steps):
-        request = calls.creation("perhaps too late", request_id=new_id())
-        try:
-            await calls.nodes.CreateNode(request, timeout=0.02 * step / steps)
-            answered = True
-        except grpc.aio.AioRpcError as error:
-            if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
-                raise
-            answered = False
-        if answered:
-            assert await calls.read(request.node_id, calls.session) == "perhaps too late"
-        again = await calls.nodes.CreateNode(request)
-        assert again.node.content == "perhaps too late"
-    assert await calls.changes() == steps
-
-
-@pytest.mark.requirement("CANVAS-8")
-async def test_a_cancelled_creation_is_made_completely_or_not_at_all(calls: Calls, server: Service) -> None:
+async def test_a_creation_whose_deadline_passes_or_that_is_cancelled_is_made_completely_or_not_at_all(
+    calls: Calls, server: Service
+) -> None:
     rng, turns = dice("a cancelled creation"), budget(20)
     async with server.channel() as channel:
         views: Any = view_service_pb2_grpc.ViewServiceStub(channel)
         there = 0
         for turn in range(turns):
             request = calls.creation("all of it", tags=["a"], view_name="default", request_id=new_id())
-            status = await gives_up(calls.nodes.CreateNode(request), rng.random() * 0.03 if turn else 60)
+            moment, has_deadline = rng.random() * 0.03 if turn else 60, turn % 2 == 1
+            call = calls.nodes.CreateNode(request, timeout=moment if has_deadline else None)
+            status = await gives_up(call, DEADLINE if has_deadline else moment)
             # A later call of the same session waits for the rest of the earlier one.
-            await calls.nodes.UpdateNode(
-                node_service_pb2.UpdateNodeRequest(
-                    workspace=calls.workspace, session_id=calls.session, node_id=calls.root, content=new_id()
-                )
-            )
+            update = node_service_pb2.UpdateNodeRequest(workspace=calls.workspace, session_id=calls.session)
+            update.node_id, update.content = calls.root, new_id()
+            await calls.nodes.UpdateNode(update)
             found = await calls.read(request.node_id, calls.session)
-            shown = await views.RenderView(
-                view_service_pb2.RenderViewRequest(workspace=calls.workspace, revision=calls.session)
-            )
+            view = view_service_pb2.RenderViewRequest(workspace=calls.workspace, revision=calls.session)
+            shown = await views.RenderView(view)
             assert found in {None, "all of it"}
             assert (found is None) == (request.node_id not in shown.markdown), "the node and its place in the view"
             assert found is not None or status != "OK"
@@ -127,10 +109,7 @@ async def test_a_tag_that_cannot_be_made_refuses_the_whole_commit_before_anythin
     await calls.create("first")
     head = await calls.commit(create_tag=True, tag_name="release/one")
     node_id = await calls.create("second")
-    for name in (
-        "release",
-        "release/one/more",
-    ):  # git stores a ref as a file, so this path would be a file and a folder
+    for name in ("release", "release/one/more"):  # git stores a ref as a file, so this would be a file and a folder
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await calls.commit(create_tag=True, tag_name=name, request_id=new_id())
         assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
