@@ -38,16 +38,3 @@ async def test_git_diff_shows_a_changed_field_as_one_line_and_git_blame_who_wrot
     by = dict(zip(texts, authors, strict=True))
     assert (by["brief: Shorter."], by["Other line."]) == ("ben", "cid")
     assert {author for text, author in by.items() if text not in ("brief: Shorter.", "Other line.")} == {"ada"}
-
-
-async def test_git_log_follows_a_node_through_titles_and_moves(world: World, tmp_path: Path) -> None:
-    first, second = world.nodes(2)
-    commits = [await world.put(first, second)]
-    commits.append(await world.put(replace(first, title="Another title", parent_id=second.id)))
-    await world.put(replace(second, title="Not this one"))
-    git = Judge(world.repository.path).clone(tmp_path / "clone")
-    begin = entry_path(first).partition(first.id)[0] + first.id
-    assert git.run("log", "--format=%H", "--", f"{begin}*").split() == commits[::-1]
-    shown = git.run("show", "--unified=0", "--format=%s", commits[1])
-    assert f"+parent: {second.id}" in shown.splitlines()
-    assert "+title: Another title" in shown.splitlines()

@@ -246,32 +246,13 @@ async def test_refs_that_protect_bases_of_sessions_that_were_never_created_are_d
     assert f"{KEEP_PREFIX}{session}" in refs
 
 
-async def test_a_session_of_a_deleted_branch_expires_and_its_line_is_collected(world: World) -> None:
-    start = await world.put(world.node("Start"))
-    await world.put(world.node("Onwards"))
-    aside = push(world, "side", world.node("Aside"), parent=start)
-    await world.store.catch_up(world.workspace)
-    session = await world.open("side")
-    assert world.repository.move_ref("refs/heads/side", aside, None)
-    await world.store.catch_up(world.workspace)
-    assert (await session_of(world, session)).state == "detached"
-    await world.store.maintenance.tidy()
-    commits = "select from mirror.commit where commit_id = %s"
-    assert await run(world.store, commits, aside) == 1
-    await run(world.store, "update work.session set used_at = used_at - ttl - interval '1 second'")
-    await world.store.maintenance.tidy()
-    assert (await session_of(world, session)).state == "expired"
-    assert await run(world.store, commits, aside) == 0
-    assert f"{KEEP_PREFIX}{session}" not in world.repository.refs()
-    assert await differences(world.store, world.workspace) == []
-
-
-async def test_commits_whose_refs_are_not_mirrored_yet_are_not_collected(
+async def test_a_line_stays_until_its_ref_is_mirrored_and_goes_with_its_branch_and_sessions(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = await world.put(world.node("Start"))
     await world.put(world.node("Onwards"))
     aside = push(world, "side", world.node("Aside"), parent=start)
+    commits = "select from mirror.commit where commit_id = %s"
 
     async def cut_off(*_: object) -> None:
         raise IndexUnavailableError("cut off between the commits and the refs")
@@ -281,8 +262,20 @@ async def test_commits_whose_refs_are_not_mirrored_yet_are_not_collected(
         with pytest.raises(IndexUnavailableError):
             await world.store.catch_up(world.workspace)
     await world.store.maintenance.tidy()
-    assert await run(world.store, "select from mirror.commit where commit_id = %s", aside) == 1
+    assert await run(world.store, commits, aside) == 1
     await world.store.catch_up(world.workspace)
+    assert await differences(world.store, world.workspace) == []
+    session = await world.open("side")
+    assert world.repository.move_ref("refs/heads/side", aside, None)
+    await world.store.catch_up(world.workspace)
+    assert (await session_of(world, session)).state == "detached"
+    await world.store.maintenance.tidy()
+    assert await run(world.store, commits, aside) == 1
+    await run(world.store, "update work.session set used_at = used_at - ttl - interval '1 second'")
+    await world.store.maintenance.tidy()
+    assert (await session_of(world, session)).state == "expired"
+    assert await run(world.store, commits, aside) == 0
+    assert f"{KEEP_PREFIX}{session}" not in world.repository.refs()
     assert await differences(world.store, world.workspace) == []
 
 

@@ -1,7 +1,5 @@
 """An update changes what is given, keeps the rest, and what was made from the content follows it."""
 
-from typing import Any
-
 import pytest
 from google.protobuf.field_mask_pb2 import FieldMask
 from integration.wires import Wire, rendered
@@ -89,29 +87,6 @@ async def test_a_summary_that_was_given_stays_and_says_that_it_is_older_than_the
     assert again.node.summary_older
     made = (await wire("UpdateNode", node_id=node.id, regenerate_summary=True)).node
     assert (made.summary, made.summary_older) == ("It is 50k a year.", False)
-
-
-@pytest.mark.requirement("CANVAS-4", "USE-3", "STORE-2")
-async def test_sessions_that_change_other_fields_of_a_note_do_not_conflict_in_what_was_made(wire: Wire) -> None:
-    changes: list[tuple[dict[str, Any], tuple[str, str, bool]]] = [
-        ({"title": "Our budget"}, ("It is 45k a year.", "It is 45k a year.", False)),
-        ({"brief": "My brief."}, ("My brief.", "It is 45k a year.", False)),
-        ({"summary": "My summary."}, ("It is 45k a year.", "My summary.", True)),
-        ({"tags": ["money"]}, ("It is 45k a year.", "It is 45k a year.", False)),
-    ]
-    for fields, expected in changes:
-        node = await wire.create("Budget", content="It is 40k a year.")
-        await wire.commit()
-        ours = await wire.open()
-        await wire("UpdateNode", node_id=node.id, content="It is 45k a year.")
-        await wire.open()
-        await wire("UpdateNode", node_id=node.id, **fields)
-        await wire.commit()
-        wire.session = ours
-        await wire.commit()
-        merged = await wire.get(node.id)
-        assert (merged.brief, merged.summary, merged.summary_older) == expected, fields
-        assert merged.content == "It is 45k a year."
 
 
 @pytest.mark.requirement("USE-3")
