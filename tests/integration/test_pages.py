@@ -302,7 +302,7 @@ async def titles(wire: Wire, **fields: Any) -> list[str]:
     return [item.node.title for item in (await wire("GetTree", **fields)).nodes]
 
 
-async def test_pages_with_contents_end_when_they_are_long(world: World) -> None:
+async def test_contents_are_given_in_pages_alone_which_end_when_they_are_long(world: World) -> None:
     archive = Archive(new_id(), "long", "", "")
     long = [
         Node(new_id(), archive.id, None, f"a{letter}", title=letter, content=letter * (1 << 20)) for letter in "bcdefg"
@@ -310,15 +310,16 @@ async def test_pages_with_contents_end_when_they_are_long(world: World) -> None:
     top = Node(new_id(), archive.id, None, "aa", type="summary_node", title="top")
     below = Node(new_id(), archive.id, top.id, "a0", title="below", content="Below.")
     await commit_entries(world.store, world.workspace, "main", [archive, top, below, *long], "Import")
+    nodes = NodeOperations(world.store, world.pages, world.limits)
+    request = pb.GetTreeRequest(workspace=world.workspace, archive=archive.id, level=DETAIL)
+    whole = (await nodes.get_tree(request)).nodes
+    assert {(each.node.content, each.node.level) for each in whole} == {("", SUMMARY)}
     pages: list[list[pb.TreeNode]] = []
-    token = ""
-    while token or not pages:
-        request = pb.GetTreeRequest(
-            workspace=world.workspace, archive=archive.id, level=DETAIL, page_size=1000, page_token=token
-        )
-        answer = await NodeOperations(world.store, world.pages, world.limits).get_tree(request)
+    request.page_size = 1000
+    while request.page_token or not pages:
+        answer = await nodes.get_tree(request)
         pages.append(list(answer.nodes))
-        token = answer.next_page_token
+        request.page_token = answer.next_page_token
     found = [each.node for page in pages for each in page]
     assert [(node.title, node.content) for node in found] == [
         ("top", ""),
@@ -327,12 +328,3 @@ async def test_pages_with_contents_end_when_they_are_long(world: World) -> None:
     ]
     assert {node.level for node in found} == {DETAIL}
     assert [len(page) for page in pages] == [6, 2]
-
-
-async def test_contents_are_given_in_pages_alone(world: World) -> None:
-    archive = Archive(new_id(), "short", "", "")
-    node = Node(new_id(), archive.id, None, "aa", title="one", content="Some text.")
-    await commit_entries(world.store, world.workspace, "main", [archive, node], "Import")
-    request = pb.GetTreeRequest(workspace=world.workspace, archive=archive.id, level=DETAIL)
-    answer = await NodeOperations(world.store, world.pages, world.limits).get_tree(request)
-    assert [(each.node.content, each.node.level) for each in answer.nodes] == [("", SUMMARY)]

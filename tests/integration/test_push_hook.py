@@ -143,30 +143,24 @@ def test_many_faults_are_told_up_to_a_limit(notes: Workspace, clone: Clone) -> N
     assert "memotree faults" in lines[-1]
 
 
-def test_a_hook_of_another_program_stays_and_an_old_one_of_ours_is_replaced(tmp_path: Path) -> None:
-    for folder, content in (("theirs", "#!/bin/sh\nexit 0\n"), ("none", "")):
+def test_hooks_of_another_program_stay_and_an_old_or_empty_one_is_replaced_by_ours(tmp_path: Path) -> None:
+    theirs = "#!/bin/sh\nexit 0\n"
+    for folder, content in (("theirs", theirs), ("none", None), ("empty", "")):
         repository = tmp_path / folder
         (repository / "hooks").mkdir(parents=True)
-        if content:
+        if content is not None:
             (repository / HOOK).write_text(content)
-        install_hook(repository, ["/usr/bin/true", "one"])
-        first = (repository / HOOK).read_text()
-        install_hook(repository, ["/usr/bin/true", "it's two"])
-        second = (repository / HOOK).read_text()
-        assert (first == second == content) if content else "exec /usr/bin/true 'it'\"'\"'s two'\n" in second
+        for argument in ("one", os.fsdecode(b"it's \xff")):
+            install_hook(repository, ["/usr/bin/true", argument])
+        written = (repository / HOOK).read_bytes()
+        assert written == theirs.encode() if content else b"exec /usr/bin/true 'it'\"'\"'s \xff'\n" in written
         assert [each.name for each in (repository / "hooks").iterdir()] == ["post-receive"]
-
-
-def test_a_folder_of_hooks_that_is_a_link_stays_and_an_empty_hook_is_written(tmp_path: Path) -> None:
-    shared, linked, empty = tmp_path / "shared", tmp_path / "linked", tmp_path / "empty"
-    for folder in (shared, linked, empty / "hooks"):
-        folder.mkdir(parents=True)
+    shared, linked = tmp_path / "shared", tmp_path / "linked"
+    for folder in (shared, linked):
+        folder.mkdir()
     (linked / "hooks").symlink_to(shared)
     install_hook(linked, ["/usr/bin/true"])
     assert list(shared.iterdir()) == []
-    (empty / HOOK).write_bytes(b"")
-    install_hook(empty, ["/usr/bin/true", os.fsdecode(b"\xff")])
-    assert b"\xff" in (empty / HOOK).read_bytes()
     (tmp_path / "no folder").touch()
     install_hook(tmp_path / "no folder", ["/usr/bin/true"])  # the disk refuses
 

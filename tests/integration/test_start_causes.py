@@ -90,24 +90,20 @@ async def test_a_port_without_a_server_and_an_unknown_host_are_named_before_the_
         await wait_until_usable("postgresql://u@db.invalid/db", lambda _: None)
 
 
-async def test_a_server_that_is_starting_is_waited_for_and_the_wait_is_told_once(postgres: str) -> None:
+async def test_a_server_that_is_starting_is_waited_for_and_the_wait_is_told_once_until_it_is_given_up(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     waits: list[str] = []
     async with in_front_of(postgres, [STARTING] * 3) as scripted:
         await wait_until_usable(scripted.conninfo, waits.append)
         assert scripted.connections == 4
-    assert len(waits) == 1
-    assert "the database system is starting up" in waits[0]
-
-
-async def test_a_server_that_never_finishes_its_start_is_given_up(
-    postgres: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reach, "_out_of_patience", lambda state: state.attempt_number == 3)
-    async with in_front_of(postgres) as scripted:
+        (told,) = waits
+        assert "the database system is starting up" in told
+        monkeypatch.setattr(reach, "_out_of_patience", lambda state: state.attempt_number == 3)
         scripted.down = STARTING
         with pytest.raises(DatabaseUnavailableError, match="starting up"):
-            await wait_until_usable(scripted.conninfo, lambda _: None)
-        assert scripted.connections == 3
+            await wait_until_usable(scripted.conninfo, waits.append)
+        assert scripted.connections == 4 + 3
 
 
 async def test_a_database_that_is_not_utf8_is_refused_with_what_to_do(postgres: str) -> None:

@@ -305,8 +305,14 @@ async def test_wrong_and_missing_points_are_each_named_and_repaired(lived_in: Wo
 # --- Git -------------------------------------------------------------------------------------------------------------
 
 
-async def test_a_file_that_is_no_entry_is_named_until_it_is_corrected(world: World) -> None:
+async def test_a_push_is_named_until_it_is_mirrored_and_a_file_that_is_no_entry_until_it_is_corrected(
+    world: World,
+) -> None:
     path = "nodes/zz/zz/zzzzzzzzzzzzzzzz.md"
+    assert world.repository.move_ref("refs/heads/pushed", None, await world.head())
+    (found,) = await differences(world)
+    assert (found.store, found.what) == ("postgres", "ref")
+    assert "refs/heads/pushed" in found.description
     commit_id = push_files(world, {path: b"no front matter"})
     await world.store.catch_up(world.workspace)
     (found,) = await differences(world)
@@ -334,15 +340,6 @@ async def test_odd_texts_of_commits_made_with_git_are_mirrored(world: World) -> 
         await world.store.catch_up(world.workspace)
         assert await world.head() == commit_id, encoding
         assert await differences(world) == [], encoding
-
-
-async def test_a_push_that_is_not_mirrored_yet_is_named(world: World) -> None:
-    assert world.repository.move_ref("refs/heads/pushed", None, await world.head())
-    (found,) = await differences(world)
-    assert (found.store, found.what) == ("postgres", "ref")
-    assert "refs/heads/pushed" in found.description
-    await world.store.catch_up(world.workspace)
-    assert await differences(world) == []
 
 
 def lose(repository: GitRepository, *object_ids: str) -> None:
