@@ -105,14 +105,3 @@ async def test_who_has_lost_key_or_role_sees_no_further_step_of_a_job(watching: 
     with pytest.raises(JobNotFoundError if lost == "role" else KeyRefusedError):
         await watch()
     assert seen == [0]
-
-
-async def test_a_stream_goes_on_when_other_roles_change(watching: Watching) -> None:
-    seen = []
-    more = GrantRow(NAME, watching.world.workspace, ALL_BRANCHES, "writer")
-    async for event in watching.changes():
-        if (done := event.job.progress.done) not in seen:
-            seen.append(done)
-            await watching.change(lambda conn: tables.put_grant(conn, more))
-            watching.steps.put_nowait(done + 1)
-    assert seen == [0, 1, 2]

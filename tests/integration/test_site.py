@@ -106,21 +106,6 @@ def test_the_made_pages_are_what_the_code_says() -> None:
         assert (DOCS / "reference" / name).read_text(encoding="utf-8") == text, f"{name}: run `make docs`"
 
 
-def test_the_reference_names_every_call_tool_and_public_name() -> None:
-    from memotree import client  # noqa: PLC0415
-    from memotree.gateways.tool_definitions import TOOLS  # noqa: PLC0415
-    from memotree.server.binding import contract  # noqa: PLC0415
-
-    grpc, tools, python = (
-        set(re.findall(r"^##+ (.+)$", (DOCS / "reference" / name).read_text(encoding="utf-8"), re.MULTILINE))
-        for name in ("grpc.md", "mcp-tools.md", "python.md")
-    )
-    assert {method.name for service in contract().values() for method in service.methods} <= grpc
-    assert {tool.name for tool in TOOLS} <= tools
-    public = {name for name in client.__all__ if not name.startswith("Async")}
-    assert public - {"DEFAULT_ADDRESS", "Change", "QueryEvent"} <= python
-
-
 def test_the_picture_of_a_terminal_shows_what_the_commands_print(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

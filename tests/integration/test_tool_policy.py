@@ -172,26 +172,6 @@ def test_a_role_is_limited_anew_and_told(place: Place) -> None:
         assert refused.exit_code != 0, "an empty list is no way to a role without a limit"
 
 
-def test_a_job_goes_on_only_while_its_principal_may_call_the_tool(place: Place) -> None:
-    tools = ["ingest_document", "get_job", "resume_job"]
-    with place.enter("loader", "WRITER", tools=tools) as loader, place.client("admin") as admin:
-        notes = loader.workspace("notes")
-        job = next(event for event in notes.ingest("Text of a loader.", name="Loaded") if isinstance(event, Job))
-        assert [each.state for each in loader.watch_job(job.id)][-1] == "SUCCEEDED"
-        assert refusal(lambda: list(loader.jobs())).reason == "TOOL_NOT_PERMITTED"
-        admin.grant_role("loader", "WRITER", workspace="notes", tools=["get_job"])
-        assert loader.job(job.id).state == "SUCCEEDED"
-        assert refusal(lambda: list(notes.ingest("More.", name="Loaded"))).reason == "TOOL_NOT_PERMITTED"
-
-
-def test_a_role_names_tools_that_there_are(place: Place) -> None:
-    with place.client("admin") as admin:
-        for tool in ("Recall", "recal", "re*ll", "\uff52ecall", "recall,forget", "nothing*", ""):
-            with pytest.raises(InvalidArgumentError) as caught:
-                admin.grant_role("finder", "READER", workspace="notes", tools=["get_node", tool])
-            assert "tools[1]" in str(caught.value.violations), tool
-
-
 # --- What a tool reaches ----------------------------------------------------------------------------------------------
 
 
@@ -254,7 +234,7 @@ def test_hosts_are_those_of_the_role_and_of_the_server(place: Place) -> None:
         assert code_of(client, "check_host", host="other.invalid") == "HOST_NOT_ALLOWED"
 
 
-NO_LIMITS = [
+NO_LIMITS: list[tuple[str, str]] = [
     ("read_file:manuals", "give an absolute path"),
     ("read_file:/srv/../etc", "give an absolute path"),
     ("read_file:", "must be the name of a tool"),
@@ -264,16 +244,18 @@ NO_LIMITS = [
     ("recall:/srv", "reaches no folder and no host"),
     ("search_web:example.com", "reaches no folder and no host"),
     ("read_fil:/srv", "Did you mean read_file?"),
+    *((tool, "") for tool in ("Recall", "recal", "re*ll", "\uff52ecall", "recall,forget", "nothing*", "")),
 ]
 
 
-def test_a_limit_that_means_nothing_is_refused(place: Place) -> None:
+def test_a_name_of_no_tool_and_a_limit_that_means_nothing_are_refused(place: Place) -> None:
     with place.client("admin") as admin:
         admin.put_principal("unlimited")
-        for limit, told in NO_LIMITS:
-            with pytest.raises(InvalidArgumentError, match="tools") as refused:
-                admin.grant_role("unlimited", "READER", workspace="*", tools=["recall", limit])
-            assert told in str(refused.value), limit
+        for tool, told in NO_LIMITS:
+            with pytest.raises(InvalidArgumentError) as refused:
+                admin.grant_role("unlimited", "READER", workspace="*", tools=["recall", tool])
+            assert "tools[1]" in str(refused.value.violations), tool
+            assert told in str(refused.value), tool
 
 
 # --- The server -------------------------------------------------------------------------------------------------------
