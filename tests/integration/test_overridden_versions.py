@@ -22,22 +22,21 @@ _MANY: Final = 45
 _QUERY: Final = SearchQuery("apple", 1, meaning=True)
 
 
-class _Counted:
-    """The candidates of each question to the index."""
+def _counted(world: World, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of candidates of each question to the index from now on."""
+    asked: list[int] = []
 
-    def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.asked: list[int] = []
-        index = world.store.index
-        for name in ("nearest", "best_terms"):
-            monkeypatch.setattr(index, name, self._counted(getattr(index, name)))
-
-    def _counted(self, ask: Callable[..., Awaitable[list[IndexHit]]]) -> Callable[..., Awaitable[list[IndexHit]]]:
-        async def counted(query: IndexQuery, wanted: object) -> list[IndexHit]:
+    def counted(ask: Callable[..., Awaitable[list[IndexHit]]]) -> Callable[..., Awaitable[list[IndexHit]]]:
+        async def told(query: IndexQuery, wanted: object) -> list[IndexHit]:
             found = await ask(query, wanted)
-            self.asked.append(len(found))
+            asked.append(len(found))
             return found
 
-        return counted
+        return told
+
+    for name in ("nearest", "best_terms"):
+        monkeypatch.setattr(world.store.index, name, counted(getattr(world.store.index, name)))
+    return asked
 
 
 async def _apples(world: World) -> list[Node]:
@@ -67,10 +66,10 @@ async def test_a_branch_or_session_that_deleted_most_hits_finds_the_one_that_is_
     session_id = await world.open()
     await world.stage(session_id, delete=others)
     await world.store.indexer.drain(world.workspace)
-    counted = _Counted(world, monkeypatch)
+    asked = _counted(world, monkeypatch)
     assert await _found(world, await world.head("side")) == [last.title]
     assert await _found(world, await world.head(), session_id) == [last.title]
-    assert counted.asked == [1, 1, 1, 1]
+    assert asked == [1, 1, 1, 1]
     assert await _found(world, await world.head("main")) == ["apple"]
 
 
@@ -83,10 +82,10 @@ async def test_an_older_commit_of_a_branch_finds_what_the_branch_overrode_later(
     await world.put(*(replace(node, title="plum", content="a plum") for node in others[30:]), branch="side")
     await world.store.rebuild(world.workspace)
     await world.store.indexer.drain(world.workspace)
-    counted = _Counted(world, monkeypatch)
+    asked = _counted(world, monkeypatch)
     assert await _found(world, first) == ["apple"]
     assert await _found(world, await world.head("side")) == [last.title]
-    assert len(counted.asked) == 4
+    assert len(asked) == 4
 
 
 @pytest.mark.own_store
@@ -105,9 +104,9 @@ async def test_hits_that_the_index_has_not_heard_of_use_up_no_answer(
 
     with monkeypatch.context() as patch:
         patch.setattr(world.store.indexer, "current", told)
-        counted = _Counted(world, patch)
+        asked = _counted(world, patch)
         assert await _found(world, await world.head()) == [last.title]
-    assert max(counted.asked) == _MANY + 1
+    assert max(asked) == _MANY + 1
 
 
 @pytest.mark.parametrize("rebuilt", [False, True])

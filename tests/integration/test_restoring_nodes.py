@@ -51,7 +51,7 @@ async def test_a_changed_node_is_as_it_was_and_the_rest_stays(world: World, side
     assert sides.at(one.id) == replace(one, title="Changed", tags=("new",))
 
 
-async def test_a_subtree_comes_back_as_it_was_and_what_did_not_stand_there_goes_if_that_is_wanted(
+async def test_a_subtree_or_archive_comes_back_as_it_was_and_what_did_not_stand_there_goes_if_that_is_wanted(
     world: World, sides: Sides
 ) -> None:
     root, child, leaf = family(world)
@@ -64,6 +64,9 @@ async def test_a_subtree_comes_back_as_it_was_and_what_did_not_stand_there_goes_
     await world.put(below := world.node("Below", parent=leaf))
     await restore(sides, before, root, recursive=True, delete_others=True)
     assert [sides.at(one.id) for one in (newer, below, elsewhere)] == [None, None, elsewhere]
+    await world.put(replace(child, parent_id=None), delete=[leaf])
+    await restore(sides, before, world.archive, recursive=True)
+    assert [sides.at(one.id) for one in (root, child, leaf, elsewhere)] == [root, child, leaf, elsewhere]
     assert await differences(world) == []
 
 
@@ -78,14 +81,6 @@ async def test_what_is_missing_above_comes_back_too(world: World, sides: Sides) 
     assert made.change_count == 3
     assert [sides.at(one.id) for one in (archive, root, child, other)] == [archive, root, child, None]
     assert await differences(world) == []
-
-
-async def test_a_whole_archive(world: World, sides: Sides) -> None:
-    root, child, leaf = family(world)
-    before = await world.put(root, child, leaf)
-    await world.put(replace(child, parent_id=None), delete=[leaf])
-    await restore(sides, before, world.archive, recursive=True)
-    assert [sides.at(one.id) for one in (root, child, leaf)] == [root, child, leaf]
 
 
 async def test_a_node_that_moved_goes_back_and_a_cycle_is_a_conflict(world: World, sides: Sides) -> None:

@@ -1,7 +1,7 @@
 """A stream that runs ends with its key and its roles: no message is sent to who may not begin it any more."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,15 +48,6 @@ class Watching:
                 if event.job.state == pb.JOB_STATE_RUNNING:
                     yield event
 
-    async def change(self, change: Callable[[Connection], Awaitable[object]]) -> None:
-        """Change what the principal may do."""
-
-        async def changed(conn: Connection) -> set[str]:
-            await change(conn)
-            return {NAME}
-
-        await self.access.change(changed)
-
 
 @pytest.fixture
 async def watching(world: World) -> AsyncIterator[Watching]:
@@ -89,17 +80,22 @@ async def _no_branches(_workspace: str, _number: int) -> tuple[str, str]:
 
 @pytest.mark.parametrize("lost", ["key", "principal", "role"])
 async def test_who_has_lost_key_or_role_sees_no_further_step_of_a_job(watching: Watching, lost: str) -> None:
-    lose: dict[str, Callable[[Connection], Awaitable[object]]] = {
-        "key": lambda conn: tables.delete_key(conn, watching.key.key_id),
-        "principal": lambda conn: tables.delete_principal(conn, NAME),
-        "role": lambda conn: tables.delete_grant(conn, NAME, watching.world.workspace, ALL_BRANCHES),
-    }
     seen = []
+
+    async def lose(conn: Connection) -> set[str]:
+        match lost:
+            case "key":
+                await tables.delete_key(conn, watching.key.key_id)
+            case "principal":
+                await tables.delete_principal(conn, NAME)
+            case _:
+                await tables.delete_grant(conn, NAME, watching.world.workspace, ALL_BRANCHES)
+        return {NAME}
 
     async def watch() -> None:
         async for event in watching.changes():
             seen.append(event.job.progress.done)
-            await watching.change(lose[lost])
+            await watching.access.change(lose)
             watching.steps.put_nowait(1 if len(seen) == 1 else 3)
 
     with pytest.raises(JobNotFoundError if lost == "role" else KeyRefusedError):

@@ -196,7 +196,9 @@ async def test_versions_that_wait_to_be_indexed_are_no_differences_and_hide_no_w
     assert found.what == "term"
 
 
-async def test_what_the_server_remembers_wrongly_is_named_and_forgotten(world: World) -> None:
+async def test_what_the_server_remembers_wrongly_is_named_and_forgotten_and_nothing_is_while_rows_are_rebuilt(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     nodes = NodeOperations(world.store, world.pages, world.limits)
     node = world.node("Right")
     await world.put(node)
@@ -209,16 +211,8 @@ async def test_what_the_server_remembers_wrongly_is_named_and_forgotten(world: W
     assert (told.store, told.node_id) == ("cache", node.id)
     assert (await nodes.get_node(request)).node.title == "Right"
     assert await differences(world) == []
-
-
-async def test_a_node_that_is_read_while_its_rows_are_rebuilt_is_not_remembered(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    nodes = NodeOperations(world.store, world.pages, world.limits)
-    node = world.node("Right")
-    await world.put(node)
     await change(world, "update mirror.version set title = 'Forged' where title = 'Right'")
-    request = node_service_pb2.GetNodeRequest(workspace=world.workspace, node_id=node.id)
+    world.store.placed.clear()
     one, read, may_go_on = tree.one, asyncio.Event(), asyncio.Event()
 
     async def late(snapshot: tree.Snapshot, entry_id: str) -> tree.PlacedVersion | None:
