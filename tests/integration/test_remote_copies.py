@@ -13,6 +13,7 @@ from integration.test_signed_commits import signer
 from integration.worlds import World
 from memotree_storage.git.signing import load_signer
 from memotree_storage.maintenance.remote_copies import RemoteCopies
+from memotree_storage.model.erasure import ERASURES_REF
 from memotree_storage.model.workspace import KEEP_PREFIX
 
 from memotree.client import AsyncClient, JobState, ServerStatus
@@ -190,5 +191,12 @@ async def test_a_server_signs_pushes_tells_when_it_cannot_and_gives_the_remote_t
             head = (await anext(aiter(garden.log()))).id
             await until(lambda: refs_of(remote)["refs/heads/main"] == head)
             assert await asyncio.to_thread(git, "--git-dir", str(remote), "log", "--all", "-S", secret) == ""
+            rewritten = signed(remote, allowed, "log", "-1", "--format=%G?", "main").stdout.strip()
+            assert rewritten == "N", "a signature is of the bytes before the erasure"
+            assert signed(remote, allowed, "log", "-1", "--format=%G?", ERASURES_REF).stdout.strip() == "G"
+            await garden.remember("It goes on.")
+            head = (await anext(aiter(garden.log()))).id
+            await until(lambda: refs_of(remote)["refs/heads/main"] == head)
+            assert signed(remote, allowed, "log", "-1", "--format=%G?", "main").stdout.strip() == "G"
     finally:
         service.kill()

@@ -7,11 +7,7 @@ from pathlib import Path
 import pytest
 from integration.sides import Sides
 from integration.worlds import World
-from memotree_storage.erasure.rewriting import Order, rewrite_history
 from memotree_storage.git.signing import load_signer
-from memotree_storage.model.erasure import ERASURES_REF, ErasureTarget
-from memotree_storage.model.node import new_id
-from memotree_storage.model.workspace import service_signature
 from unit.storage.git.test_signing import made
 
 from memotree.v1 import history_service_pb2
@@ -63,22 +59,3 @@ async def test_commits_merges_reverts_records_and_tags_are_signed(sides: Sides, 
     assert unsigned(world, allowed, "-1", "refs/memotree/workspace") == []
     for tag in ("v1", "v2"):
         assert git(world.repository.path, allowed, "verify-tag", tag).returncode == 0
-
-
-async def test_after_an_erasure_rewritten_commits_have_no_signature_and_its_record_has_one(
-    world: World, allowed: Path
-) -> None:
-    kept, node = world.nodes(2)
-    await world.put(kept, message="Before")
-    await world.put(replace(node, content="Tulpenzwiebel-7731"), message="With it")
-    await world.put(replace(kept, title="Later"), message="After")
-    target = ErasureTarget(text="Tulpenzwiebel-7731")
-    stub = await rewrite_history(
-        world.store, Order(new_id(), world.workspace, target, "ada", "It leaked.", service_signature())
-    )
-    assert unsigned(world, allowed, "-3", "main") == ["After", "With it"]
-    assert stub is not None
-    assert stub.signatures == 2
-    assert unsigned(world, allowed, "-1", ERASURES_REF) == []
-    await world.put(world.node("New", position="a9"), message="New")
-    assert unsigned(world, allowed, "-1", "main") == []
