@@ -8,7 +8,6 @@ import subprocess
 import sys
 import venv
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -67,18 +66,6 @@ def thin(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
     return environment_with(tmp_path_factory.mktemp("thin"), wheel)
 
 
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[str]:
-    """The address of a server."""
-    data = tmp_path / "data"
-    arguments = [sys.executable, "-m", "memotree.cli", "serve", "--data", str(data), "--port", "0", "--no-http"]
-    server = ServerProcess.start(arguments, folder=data, log=tmp_path / "log")
-    try:
-        yield server.address()
-    finally:
-        server.stop()
-
-
 def test_the_wheel_has_the_packages_their_types_and_the_licence_and_no_tests(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as file:
         names = file.namelist()
@@ -111,16 +98,18 @@ def test_the_source_distribution_builds_the_same_wheel(built: Path, wheel: Path,
         }
 
 
-def test_the_thin_installation_is_the_client_alone_and_works_against_a_server(thin: Path, served: str) -> None:
+def test_the_thin_installation_is_the_client_alone_and_works_against_a_server(thin: Path, tmp_path: Path) -> None:
     listed = json.loads(run(thin / "python", "-m", "pip", "list", "--format=json"))
     needed = "googleapis-common-protos grpcio memotree pathspec protobuf tenacity typing_extensions"
     assert {each["name"].lower() for each in listed} - {"pip", "setuptools"} == {*needed.split()}
-    program = (
-        "from memotree import Client\n"
-        f"with Client({served!r}) as memory:\n"
-        "    print(memory.create_workspace('notes').name)\n"
-    )
-    assert run(thin / "python", "-c", program, folder=thin) == "notes\n"
+    data = tmp_path / "data"
+    arguments = [sys.executable, "-m", "memotree.cli", "serve", "--data", str(data), "--port", "0", "--no-http"]
+    server = ServerProcess.start(arguments, folder=data, log=tmp_path / "log")
+    try:
+        program = f"import memotree\nprint(memotree.Client({server.address()!r}).create_workspace('notes').name)"
+        assert run(thin / "python", "-c", program, folder=thin) == "notes\n"
+    finally:
+        server.stop()
 
 
 def test_a_thin_installation_names_the_extra_that_it_lacks(thin: Path, tmp_path: Path) -> None:

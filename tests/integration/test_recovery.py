@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from integration.histories import branch, delete_branch
-from integration.pushes import DEADLINE, PERSON, OpenAgain, differences, push, run, session_of
+from integration.pushes import DEADLINE, PERSON, OpenAgain, differences, push, rows, run, session_of
 from integration.worlds import World
 from memotree_storage import store as opened_store
 from memotree_storage.concurrency import cancellation
@@ -227,17 +227,23 @@ async def test_a_copied_commit_is_not_mistaken_for_the_sessions_own(world: World
 # --- what is left behind ---------------------------------------------------------------------------------------------
 
 
-async def test_refs_that_protect_bases_of_sessions_that_were_never_created_are_deleted(world: World) -> None:
-    """They are deleted in the second round, because a session that is being opened has its ref before its row."""
-    session, head = await world.open(), await world.head()
+async def test_views_of_closed_sessions_and_refs_of_sessions_that_were_never_created_are_deleted(world: World) -> None:
+    """A ref goes in the second round, because a session that is being opened has its ref before its row."""
+    session, closed = await world.open(), await world.open()
     ghost = f"{KEEP_PREFIX}{new_id()}"
-    assert world.repository.move_ref(ghost, None, head)
+    assert world.repository.move_ref(ghost, None, await world.head())
+    insert = "insert into work.view (workspace_id, scope, name) values (%s, %s, 'v')"
+    for scope in (closed, session, "refs/heads/main"):
+        await run(world.store, insert, world.workspace, scope)
     await world.store.maintenance.tidy()
     assert ghost in world.repository.refs()
+    assert await run(world.store, "select from work.view") == 3
+    await run(world.store, "update work.session set state = 'discarded' where session_id = %s", closed)
     await world.store.maintenance.tidy()
     refs = world.repository.refs()
     assert ghost not in refs
     assert f"{KEEP_PREFIX}{session}" in refs
+    assert set(await rows(world.store, "select scope from work.view")) == {(session,), ("refs/heads/main",)}
 
 
 async def test_a_line_stays_until_its_ref_is_mirrored_and_goes_with_its_branch_and_sessions(
@@ -271,18 +277,6 @@ async def test_a_line_stays_until_its_ref_is_mirrored_and_goes_with_its_branch_a
     assert await run(world.store, commits, aside) == 0
     assert f"{KEEP_PREFIX}{session}" not in world.repository.refs()
     assert await differences(world.store, world.workspace) == []
-
-
-async def test_views_of_closed_sessions_are_deleted(world: World) -> None:
-    session = await world.open()
-    insert = "insert into work.view (workspace_id, scope, name) values (%s, %s, 'v')"
-    await run(world.store, insert, world.workspace, session)
-    await run(world.store, insert, world.workspace, "refs/heads/main")
-    await world.store.maintenance.tidy()
-    assert await run(world.store, "select from work.view") == 2
-    await run(world.store, "update work.session set state = 'discarded' where session_id = %s", session)
-    await world.store.maintenance.tidy()
-    assert await run(world.store, "select from work.view") == 1
 
 
 # --- the background --------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ async def obstacle(wire: Wire, method: str, **fields: Any) -> tuple[str, str]:
     return only.type, only.subject
 
 
-@pytest.mark.requirement("CANVAS-7", "SERVE-2")
+@pytest.mark.requirement("CANVAS-6", "CANVAS-7", "SERVE-2")
 async def test_a_failed_precondition_names_its_cause(wire: Wire) -> None:
     assert await obstacle(wire, "CommitChanges", message="Nothing") == ("NOTHING_TO_COMMIT", "")
     root, child, _ = await family(wire)
@@ -34,6 +34,12 @@ async def test_a_failed_precondition_names_its_cause(wire: Wire) -> None:
     assert await obstacle(wire, "CommitChanges", **chosen) == ("INCOMPLETE_CHOICE", "")
     made = await wire.create("Derived", type="summary_node")
     assert await obstacle(wire, "UpdateNode", node_id=made.id, content="x") == ("DERIVED_CONTENT", made.id)
-    await wire.commit()
+    head = await wire.commit(create_tag=True, tag_name="release/one")
     await wire("CreateBranch", name="a/b")
     assert await obstacle(wire, "CreateBranch", name="a") == ("REF_NAME_TAKEN", "")
+    await wire.create("Not committed")
+    for name in ("release", "release/one/more"):  # git stores a ref as a file, so this would be a file and a folder
+        tagged = {"message": "Tag it", "create_tag": True, "tag_name": name}
+        assert await obstacle(wire, "CommitChanges", **tagged) == ("REF_NAME_TAKEN", "")
+    assert (await wire("ListCommits", page_size=1)).commits[0].id == head
+    assert (await wire("GetSession")).session.change_count == 1

@@ -12,7 +12,6 @@ from integration.backups import lose_rows, only, put_back, restore_with, save
 from integration.pushes import OpenAgain, differences, rows, run, session_of
 from integration.sides import Sides, changes
 from integration.worlds import World
-from memotree_storage import faults
 from memotree_storage.backup.restoring import BackupTooNewError, restore_backup
 from memotree_storage.git import restored as restored_mark
 from memotree_storage.git.backup_file import digest_of, ending, extract, member, open_backup, read_list
@@ -353,6 +352,8 @@ async def a_repeated_call_is_answered_from_the_backup_or_makes_again_what_it_lac
     assert after.repository.exists(made.commit_id)
     assert made.node.id in await after.alive(await after.head())
     assert await remember(after, "Noted after the backup.", "late") == made
+    folder = after.store.repositories.path(after.workspace)
+    assert restored_mark.backup_time(folder) is None, "the next start forgets nothing any more"
     assert await differences(after.store, after.workspace) == []
 
 
@@ -413,33 +414,3 @@ async def test_what_came_after_the_backup_is_gone_and_what_is_there_works_on(
         a_session_whose_base_is_in_the_backup_goes_on_and_its_base_is_protected_again,
     ]
     await restore_with(cases, world, tmp_path / "early.backup", again)
-
-
-async def test_a_start_that_was_killed_before_the_mark_was_gone_does_it_again(
-    world: World, tmp_path: Path, again: OpenAgain, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    backup = await save(world.store, tmp_path / "early.backup")
-    lost = await remember(world, "Noted after the backup.", "late")
-    session = await world.open()
-    await put_back(world.store, [backup])
-    folder = world.store.repositories.path(world.workspace)
-
-    def die(name: str) -> None:
-        if name == "restore.forgotten":
-            raise RuntimeError(name)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(faults, "point", die)
-        async with again():
-            assert restored_mark.backup_time(folder) is not None
-    async with again() as store:
-        after = world.on(store)
-        assert restored_mark.backup_time(folder) is None
-        assert (await session_of(after, session)).state == "detached"
-        assert (await remember(after, "Noted after the backup.", "late")).commit_id != lost.commit_id
-        fresh = await after.open()
-    async with again() as store:  # without the mark nothing is forgotten any more
-        later = world.on(store)
-        assert (await session_of(later, fresh)).state == "open"
-        made = await remember(later, "Noted after the backup.", "late")
-        assert made.commit_id == await later.head()

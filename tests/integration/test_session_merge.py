@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 from integration.damage import differences
 from integration.histories import delete_branch, git
-from integration.pushes import OpenAgain
 from integration.sides import Sides, conflicts, resolve
 from integration.worlds import World
 from memotree_storage.commit.rebase import ConflictError
@@ -68,19 +67,6 @@ async def test_a_merge_is_resolved_in_its_session_and_committed_with_both_parent
     assert await differences(world) == []
 
 
-async def test_the_session_survives_a_restart(world: World, sides: Sides, again: OpenAgain) -> None:
-    one, _, session_id = await forked(sides)
-    before, theirs = await world.head(), sides.commit("side")
-    await world.store.close()
-    async with again() as store:
-        opened = world.on(store)
-        assert len(await conflicts(opened, session_id)) == 1
-        await resolve(opened, session_id, others=OURS)
-        commit_id = await opened.commit(session_id, "Merge side")
-        assert parents(sides, commit_id) == [before, theirs]
-        assert sides.at(one.id) == replace(one, title="Ours")
-
-
 async def test_a_merge_is_committed_although_the_branch_has_moved(world: World, sides: Sides) -> None:
     one, two, session_id = await forked(sides)
     await resolve(world, session_id, others=THEIRS)
@@ -130,6 +116,9 @@ async def test_a_merge_is_committed_whole(world: World, sides: Sides) -> None:
         await world.commit(session_id, specific_nodes=[two.id])
     with pytest.raises(SessionMergesError):
         await sides.merge(session_id=session_id)
+    for fields in ({"message": "m"}, {"into": "main"}, {"style": history.MERGE_STYLE_FAST_FORWARD}):
+        with pytest.raises(InvalidInputError):  # only a commit has these
+            await sides.merge(session_id=session_id, **fields)
     request = pb.DiscardChangesRequest(workspace=world.workspace, session_id=session_id, node_ids=[two.id])
     await world.sessions.discard_changes(request)
     await world.commit(session_id)
@@ -214,11 +203,3 @@ async def test_a_revert_and_a_cherry_pick_are_resolved_in_a_session(world: World
     assert (picked.change_count, picked.conflict_count) == (2, 0)
     await world.commit(session_id, "Bring it again")
     assert sides.at(one.id) == replace(one, title="Wrong")
-
-
-async def test_what_only_a_commit_has_is_refused(sides: Sides) -> None:
-    await sides.fork(sides.world.node())
-    session_id = await sides.world.open()
-    for fields in ({"message": "m"}, {"into": "main"}, {"style": history.MERGE_STYLE_FAST_FORWARD}):
-        with pytest.raises(InvalidInputError):
-            await sides.merge(session_id=session_id, **fields)

@@ -116,13 +116,10 @@ def test_the_picture_of_a_terminal_shows_what_the_commands_print(
         environment = cast["_environment"]
         monkeypatch.setitem(cast["main"].__globals__, "_environment", lambda *to: {**environment(*to), "PATH": path})
         assert cast["main"]() == 0, capsys.readouterr().err
-
-
-def test_the_picture_of_a_terminal_loads_nothing_and_can_be_still() -> None:
     text = (DOCS / "assets" / "cast.svg").read_text(encoding="utf-8")
     picture = ET.fromstring(text)  # noqa: S314 - our own file
-    assert not re.search(r"url\(|@import|href|<script|<image", text)
-    assert "prefers-reduced-motion" in text
+    assert not re.search(r"url\(|@import|href|<script|<image", text), "it loads nothing"
+    assert "prefers-reduced-motion" in text, "it can be still"
     assert "memotree recall" in "".join(picture.itertext())
 
 

@@ -1,8 +1,7 @@
 """Before the server starts, it says what is wrong with the servers that the settings name."""
 
 import asyncio
-import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import psycopg
@@ -20,6 +19,7 @@ from memotree_storage.postgres.reach import (
 from memotree_storage.qdrant import reach as qdrant_reach
 from memotree_storage.qdrant.reach import QdrantKeyRefusedError, QdrantUnreachableError
 from memotree_storage.qdrant.reach import wait_until_usable as wait_for_qdrant
+from ports import kept_ports
 from psycopg.conninfo import make_conninfo
 
 STARTING = ("57P03", "the database system is starting up")
@@ -52,14 +52,6 @@ async def locked(postgres: str) -> AsyncIterator[str]:
             await conn.execute("drop role locked")
 
 
-@pytest.fixture
-def free_port() -> Iterator[int]:
-    """A port that nobody listens on."""
-    with socket.socket() as reserved:
-        reserved.bind(("127.0.0.1", 0))
-        yield reserved.getsockname()[1]
-
-
 async def test_what_postgresql_refuses_is_named_at_the_first_attempt_and_never_repeated(
     locked: str, postgres: str
 ) -> None:
@@ -79,8 +71,9 @@ async def test_what_postgresql_refuses_is_named_at_the_first_attempt_and_never_r
     assert waits == []
 
 
-async def test_a_port_without_a_server_and_an_unknown_host_are_named_before_the_next_attempt(free_port: int) -> None:
+async def test_a_port_without_a_server_and_an_unknown_host_are_named_before_the_next_attempt() -> None:
     waits: list[str] = []
+    (free_port,) = kept_ports(1)
     with pytest.raises(DatabaseUnavailableError) as caught:
         await wait_until_usable(f"postgresql://u:secret@127.0.0.1:{free_port}/db", waits.append)
     assert waits == [caught.value.message]  # told once, however often it is tried
@@ -132,8 +125,9 @@ async def test_a_user_that_may_create_no_tables_is_told_so(locked: str, empty_da
     assert locked
 
 
-async def test_a_qdrant_that_does_not_answer_is_named(free_port: int) -> None:
+async def test_a_qdrant_that_does_not_answer_is_named() -> None:
     waits: list[str] = []
+    (free_port,) = kept_ports(1)
     with pytest.raises(QdrantUnreachableError) as caught:
         await wait_for_qdrant(f"http://127.0.0.1:{free_port}", None, waits.append)
     assert caught.value.message.startswith(f"Qdrant at 127.0.0.1:{free_port} does not answer: Connection refused")

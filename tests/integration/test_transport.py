@@ -10,7 +10,7 @@ import grpc
 import pytest
 from campaigns import budget, dice
 from crash.service import DEADLINE, POLL, Service, alive, start
-from integration.calls import Calls, reason
+from integration.calls import Calls
 from memotree_storage.model.node import new_id
 from unit.storage.git.judge import Judge
 
@@ -99,26 +99,6 @@ async def test_a_cancelled_commit_is_made_completely_or_not_at_all(calls: Calls,
         for number, node_id in enumerate(ids):
             assert await calls.read(node_id) == f"part {number} of {turn}"
     git.check()
-
-
-@pytest.mark.requirement("CANVAS-6", "CANVAS-8")
-async def test_a_tag_that_cannot_be_made_refuses_the_whole_commit_before_anything_is_written(
-    calls: Calls, server: Service
-) -> None:
-    git = Judge(server.data / calls.repository)
-    await calls.create("first")
-    head = await calls.commit(create_tag=True, tag_name="release/one")
-    node_id = await calls.create("second")
-    for name in ("release", "release/one/more"):  # git stores a ref as a file, so this would be a file and a folder
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await calls.commit(create_tag=True, tag_name=name, request_id=new_id())
-        assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
-        assert reason(caught.value) == "REF_NAME_TAKEN"
-    assert git.run("rev-parse", "main").strip() == head
-    assert await calls.read(node_id) is None
-    assert await calls.changes() == 1
-    await calls.commit(create_tag=True, tag_name="release/two")
-    assert await calls.read(node_id) == "second"
 
 
 @pytest.mark.requirement("SERVE-1", "STORE-1", "STORE-6")

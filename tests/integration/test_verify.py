@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from integration.damage import change, differences, kinds
@@ -336,12 +337,18 @@ async def test_odd_texts_of_commits_made_with_git_are_mirrored(world: World) -> 
         assert await differences(world) == [], encoding
 
 
+def packs_with(repository: GitRepository, *object_ids: str) -> list[Path]:
+    """The packs that have any of these objects; each has the pack of its commit or tag."""
+    indexes = (repository.path / "objects" / "pack").glob("*.idx")
+    wanted = [bytes.fromhex(object_id) for object_id in object_ids]
+    return [path.with_suffix(".pack") for path in indexes if any(each in path.read_bytes() for each in wanted)]
+
+
 def lose(repository: GitRepository, *object_ids: str) -> None:
-    """Delete the packs that have these objects; each has the pack of its commit or tag."""
-    for index in (repository.path / "objects" / "pack").glob("*.idx"):
-        if any(bytes.fromhex(object_id) in index.read_bytes() for object_id in object_ids):
-            index.with_suffix(".pack").unlink()
-            index.unlink()
+    """Delete the packs that have these objects."""
+    for pack in packs_with(repository, *object_ids):
+        pack.unlink()
+        pack.with_suffix(".idx").unlink()
 
 
 @pytest.mark.requirement("STORE-4")
@@ -378,9 +385,7 @@ async def test_a_commit_that_is_damaged_after_the_walk_is_a_difference(lived_in:
 
 def damage(repository: GitRepository, object_id: str) -> None:
     """Overwrite the pack that has this object, where it is."""
-    for index in (repository.path / "objects" / "pack").glob("*.idx"):
-        if bytes.fromhex(object_id) in index.read_bytes():
-            pack = index.with_suffix(".pack")
-            pack.chmod(0o600)
-            with pack.open("r+b") as file:
-                file.write(bytes(pack.stat().st_size))
+    (pack,) = packs_with(repository, object_id)
+    pack.chmod(0o600)
+    with pack.open("r+b") as file:
+        file.write(bytes(pack.stat().st_size))
