@@ -48,14 +48,11 @@ def parent_of(left: int, right: int, one: Vector, two: Vector) -> Vector:
     return np.fmod(mixed, 4).astype(np.float32)
 
 
-def vectors_and_parents(vectors: Sequence[Vector]) -> tuple[list[Vector], "Parents"]:
-    known = list(vectors)
-    return known, Parents(known)
-
-
 class Parents:
-    def __init__(self, known: list[Vector]) -> None:
-        self._known = known
+    """Makes the vectors of parents, and knows those that it has made."""
+
+    def __init__(self, vectors: Sequence[Vector]) -> None:
+        self._known = list(vectors)
 
     def __call__(self, left: int, right: int) -> Vector:
         self._known.append(parent_of(left, right, self._known[left], self._known[right]))
@@ -74,8 +71,7 @@ def test_the_heap_merges_as_the_plain_algorithm_does_with_many_ties(
 ) -> None:
     vectors = [np.array(vector, dtype=np.float32) for vector, _ in given_leaves]
     lengths = [length for _, length in given_leaves]
-    _, parents = vectors_and_parents(vectors)
-    merged = merge_now(vectors, lengths, parents, threshold=threshold, limit=limit, levels=levels)
+    merged = merge_now(vectors, lengths, Parents(vectors), threshold=threshold, limit=limit, levels=levels)
     assert merged == merge_plainly(vectors, lengths, threshold, limit, levels)
 
 
@@ -86,15 +82,8 @@ def test_the_heap_merges_as_the_plain_algorithm_does_on_real_numbers(seed: int, 
     distinct = random.normal(size=(max(2, count // 3), width)).astype(np.float32)
     vectors = list(distinct[random.integers(0, len(distinct), count)])  # repeated vectors tie
     lengths = random.integers(1, 100, count).tolist()
-    _, parents = vectors_and_parents(vectors)
-    assert merge_now(vectors, lengths, parents, threshold=-0.2, limit=700) == merge_plainly(vectors, lengths, -0.2, 700)
-
-
-@pytest.mark.requirement("FOREST-2")
-def test_among_equally_similar_pairs_the_first_merges_and_its_parent_replaces_it() -> None:
-    same = [np.ones(4, dtype=np.float32)] * 5
-    merged = merge_now(same, [10] * 5, lambda _left, _right: same[0], threshold=0.5, limit=20)
-    assert merged == Merging(5, ((0, 1), (2, 3)), (5, 6, 4))
+    heap = merge_now(vectors, lengths, Parents(vectors), threshold=-0.2, limit=700)
+    assert heap == merge_plainly(vectors, lengths, -0.2, 700)
 
 
 @pytest.mark.requirement("STORE-8")
@@ -105,12 +94,6 @@ def test_alike_leaves_do_not_merge_into_a_chain_of_any_length() -> None:
     for left, right in merged.pairs:
         below.append(1 + max(below[left], below[right]))
     assert max(below) == MERGED_LEVELS
-
-
-def test_a_similarity_equal_to_the_threshold_does_not_merge() -> None:
-    same = [np.array([1.0, 0.0]), np.array([1.0, 0.0])]
-    assert merge_now(same, [1, 1], lambda _l, _r: same[0], threshold=1.0, limit=9) == Merging(2, (), (0, 1))
-    assert merge_now(same, [1, 1], lambda _l, _r: same[0], threshold=0.5, limit=1) == Merging(2, (), (0, 1))
 
 
 def test_zero_vectors_are_similar_to_no_vector() -> None:
@@ -142,7 +125,7 @@ async def test_sections_merge_at_the_same_time_and_a_section_pair_by_pair() -> N
     together = 0
 
     async def grow(number: int) -> Merging:
-        _, parents = vectors_and_parents(list(sections[number]))
+        parents = Parents(sections[number])
 
         async def make(left: int, right: int) -> Vector:
             nonlocal together
@@ -158,8 +141,7 @@ async def test_sections_merge_at_the_same_time_and_a_section_pair_by_pair() -> N
     grown = await asyncio.gather(*(grow(number) for number in range(5)))
     assert together > 1
     for number, merged in enumerate(grown):
-        _, parents = vectors_and_parents(list(sections[number]))
-        assert merged == merge_now(sections[number], [1] * 20, parents, threshold=-1, limit=20)
+        assert merged == merge_now(sections[number], [1] * 20, Parents(sections[number]), threshold=-1, limit=20)
 
 
 def test_thousands_of_leaves_merge_in_linear_steps() -> None:

@@ -35,18 +35,25 @@ sizes = st.one_of(st.integers(1, 12), st.integers(13, 120))
 def check(document: Document, size: int) -> None:
     pieces = split(document, size)
     assert "".join(document.text[piece.start : piece.end] for piece in pieces) == document.text
-    place = 0
-    for piece in pieces:
-        assert piece.start == place
-        assert 0 < piece.end - piece.start <= size
-        place = piece.end
+    assert [piece.start for piece in pieces] == [0, *(piece.end for piece in pieces)][:-1]
+    assert all(0 < piece.end - piece.start <= size for piece in pieces)
     for stretch in stretches(document):
         assert all(piece.end <= stretch.start or piece.start >= stretch.start for piece in pieces)
 
 
-@pytest.mark.requirement("FOREST-1")
-@effort(120)
-@given(texts, sizes, st.sampled_from(["a.txt", "a.md", "a.py", "a.rs", "a.ts", "a.h", "a.html", ""]))
+CELLS = st.text(st.sampled_from("abc def . ! ? 123 é中。; :"), min_size=1, max_size=30).map(lambda cell: f"a{cell}")
+TABLES = st.lists(st.lists(CELLS, min_size=2, max_size=2), min_size=1, max_size=12).map(
+    lambda rows: "| name | price |\n|---|---|\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+)
+
+
+@pytest.mark.requirement("FOREST-1", "USE-9")
+@effort(160)
+@given(
+    texts | st.lists(texts | TABLES, max_size=6).map("\n\n".join),
+    sizes,
+    st.sampled_from(["a.txt", "a.md", "a.py", "a.rs", "a.ts", "a.h", "a.html", ""]),
+)
 def test_the_pieces_of_any_document_joined_are_its_text(text: str, size: int, name: str) -> None:
     try:
         document = read_document(text, name=name)
@@ -95,24 +102,6 @@ def test_the_pieces_of_any_conversation_joined_are_its_text(turns: list[tuple[st
         assert piece.turn is not None
         turn = document.turns[piece.turn]
         assert turn.start <= piece.start < piece.end <= turn.end
-
-
-CELLS = st.text(st.sampled_from("abc def . ! ? 123 é中。; :"), min_size=1, max_size=30).map(lambda cell: f"a{cell}")
-TABLES = st.lists(st.lists(CELLS, min_size=2, max_size=2), min_size=1, max_size=12).map(
-    lambda rows: "| name | price |\n|---|---|\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
-)
-
-
-@pytest.mark.requirement("FOREST-1")
-@pytest.mark.requirement("USE-9")
-@effort(60)
-@given(st.lists(st.one_of(texts, TABLES), max_size=6).map("\n\n".join), sizes)
-def test_the_pieces_of_any_document_with_tables_joined_are_its_text(text: str, size: int) -> None:
-    try:
-        document = read_document(text, name="a.md")
-    except UnreadableDocumentError:
-        return
-    check(document, size)
 
 
 @pytest.mark.requirement("USE-9")
