@@ -1,19 +1,25 @@
 """A model of commits, branches and sessions as dictionaries of entries, which machines of reading compare with."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any, Final
 
 from by_hand import file_changes
-from memotree_storage.model.node import Entry
+from memotree_storage.model.node import Entry, Node
+from memotree_storage.model.position import many_between
 from memotree_storage.ports import CommitDraft, Signature
 from memotree_storage.postgres import sessions, staging, tree
 from memotree_storage.postgres.staging import Edit
 from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
-from property.store_harness import StoreHarness, WorkspaceMachine, numbered_id
+from property.store_harness import StoreHarness, WorkspaceMachine, numbered_id, pick
 
 START: Final = datetime(2024, 1, 1, tzinfo=UTC)
+PLACES: Final = many_between(None, None, 8, Random(3))
+
+Wanted = list[tuple[str, int, int]]
+"""Changes that a machine is to make: a kind, and two numbers that choose among nodes and values."""
 
 
 @dataclass
@@ -53,6 +59,40 @@ class DraftedStates(WorkspaceMachine):
 
     def _state_of(self, draft: Draft) -> dict[str, Entry]:
         return _alive(self.states[draft.base] | draft.changes)
+
+    def _node(self, node_id: str, parent: Node | None, number: int) -> Node:
+        """A node whose texts follow from a number."""
+        raise NotImplementedError
+
+    def _changed(self, kind: str, nodes: list[Node], first: int, second: int) -> Node:
+        """One of some nodes with a change of a kind that only this machine has."""
+        raise NotImplementedError
+
+    def _changes(self, before: dict[str, Entry], wanted: Wanted) -> dict[str, Entry | None]:
+        """The entries that some changes, one after the other, leave behind; ``None`` for a deleted one."""
+        after: dict[str, Entry | None] = dict(before)
+        changes: dict[str, Entry | None] = {}
+        for kind, first, second in wanted:
+            nodes = [entry for entry in after.values() if isinstance(entry, Node)]
+            ever = {key for state in self.states.values() for key in state} - after.keys()
+            if kind == "again" and ever:
+                made = self._node(pick(sorted(ever), first), None, second)
+            elif kind in {"create", "again"} or not nodes:
+                self.count += 1
+                made = self._node(numbered_id(self.count), pick([None, *nodes], first), second)
+            elif kind == "delete":
+                gone = pick(childless(nodes), first)
+                changes[gone.id] = after[gone.id] = None
+                continue
+            elif kind == "move":
+                made = replace(pick(nodes, first), position=pick(PLACES, second))
+            elif kind == "edit":
+                node = pick(nodes, first)
+                made = replace(self._node(node.id, None, second), parent_id=node.parent_id, archive_id=node.archive_id)
+            else:
+                made = self._changed(kind, nodes, first, second)
+            changes[made.id] = after[made.id] = made
+        return changes
 
     def _commit(self, branch: str, changes: dict[str, Entry | None], *, follow: bool = True) -> None:
         parent = self.refs[branch]
@@ -100,6 +140,11 @@ class DraftedStates(WorkspaceMachine):
             before = await tree.versions(Snapshot(conn, session.tree), list(changes))
             staged = [Edit(entry, before.get(key)) for key, entry in changes.items()]
             await staging.stage(conn, session, [edit for edit in staged if edit.entry or edit.before])
+
+
+def childless(nodes: list[Node]) -> list[Node]:
+    parents = {node.parent_id for node in nodes}
+    return [node for node in nodes if node.id not in parents]
 
 
 def _alive(entries: dict[str, Any]) -> dict[str, Entry]:

@@ -181,6 +181,10 @@ class StoreHarness:
 
     def close(self) -> None:
         self.run(self.store.close())
+        self.end()
+
+    def end(self) -> None:
+        """End the loop, when the store is closed."""
         self.run(self.loop.shutdown_asyncgens())
         self.run(self.loop.shutdown_default_executor())
         self.loop.close()

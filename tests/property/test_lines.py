@@ -49,7 +49,7 @@ from property.line_histories import (
 )
 from property.line_merges import check_merge_bases
 from property.store_harness import StoreHarness, numbered_id, pick
-from property.trees import ancestors, archive_tree, check_children, check_pages, children, shown, subtree
+from property.trees import ancestors, archive_tree, check_tree, children, shown, subtree
 
 # --- The machine -----------------------------------------------------------------------------------------------------
 
@@ -181,38 +181,31 @@ class Histories(MergeRules):
         files: dict[str, Any] = alive
         alive, kinds = cast("tuple[dict[str, Any], dict[str, str]]", shown(files))
         assert {key: place.fault for key, place in (await misplaced.places(conn, state)).items()} == kinds
-        assert await tree.ancestors(Snapshot(conn, state), alive) == {key: ancestors(alive, key) for key in alive}
-        archives = [entry for entry in alive.values() if isinstance(entry, Archive)]
+        await check_tree(Snapshot(conn, state), alive, self.count)
         leaves = await archive_trees.ordered_nodes(Snapshot(conn, state))
         assert sorted(leaf.entry_id for leaf in leaves) == sorted(
             entry.id for entry in alive.values() if isinstance(entry, Node)
         )
-        for archive in archives:
-            below = await tree.archive_tree(Snapshot(conn, state), archive.id)
-            assert [(item.entry_id, item.depth) for item in below] == archive_tree(alive, archive.id)
-            inside = {item.entry_id for item in below}
+        for archive in (entry for entry in alive.values() if isinstance(entry, Archive)):
+            below = archive_tree(alive, archive.id)
+            inside = {entry_id for entry_id, _ in below}
             elsewhere = any(alive[key].archive_id != files[key].archive_id for key in inside)
             if "other_archive" not in kinds.values():  # such a node begins a tree in its archive
                 order: Any = sorted if elsewhere or "cycle" in kinds.values() else list  # these come last
-                assert order((leaf.entry_id, leaf.depth) for leaf in leaves if leaf.entry_id in inside) == order(
-                    (item.entry_id, item.depth) for item in below
-                )
+                assert order((leaf.entry_id, leaf.depth) for leaf in leaves if leaf.entry_id in inside) == order(below)
             some = await archive_trees.ordered_nodes(Snapshot(conn, state), {archive.id})
             assert some == [leaf for leaf in leaves if leaf.archive_id == archive.id]
             assert {leaf.entry_id for leaf in some} == {
                 entry.id for entry in files.values() if isinstance(entry, Node) and entry.archive_id == archive.id
             }
-        for home_id in alive:
-            await check_children(Snapshot(conn, state), alive, home_id)
-        await check_pages(Snapshot(conn, state), alive, self.count)
         nodes = sorted(entry.id for entry in alive.values() if isinstance(entry, Node))
         if nodes:
             below_each = {key: children(alive, key) for key in nodes}
             counts = {key: len(expected) for key, expected in below_each.items()}
             assert await tree.child_counts(Snapshot(conn, state), nodes) == counts
             top = nodes[self.count % len(nodes)]
-            below = await tree.subtree(Snapshot(conn, state), [top])
-            assert [(item.entry_id, item.depth) for item in below] == subtree(alive, [top])
+            walked = await tree.subtree(Snapshot(conn, state), [top])
+            assert [(item.entry_id, item.depth) for item in walked] == subtree(alive, [top])
             one = await tree.one(Snapshot(conn, state), top)
             assert one is not None
             assert (columns(one[0]), *one[1:]) == (row(point, times, files[top]), ancestors(alive, top), counts[top])

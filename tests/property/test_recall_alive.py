@@ -5,8 +5,8 @@ alive node supersedes. All vectors of these tests have only positive components,
 question.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -21,17 +21,15 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from integration.recall.talks import Models
 from memotree_storage.model.node import Archive, Entry, Node, Relation
-from memotree_storage.model.position import many_between
-from memotree_storage.ports import Embedder
-from property.drafted_states import START, DraftedStates
+from property.drafted_states import PLACES, START, DraftedStates, Wanted, childless
 from property.store_harness import StoreHarness, numbered_id, pick
 
 from memotree.forest.recall.recall import Recall
 from memotree.request.limits import ServiceLimits
 from memotree.v1 import forest_service_pb2 as pb
 
-PLACES: Final = many_between(None, None, 8)
 ARCHIVES: Final = [Archive(numbered_id(1_000_000 + number), f"a{number}", f"model-{number % 2}") for number in range(3)]
 NOW: Final = f"{datetime.now(UTC):%Y-%m-%d}"
 WORD: Final = "apple"
@@ -55,25 +53,13 @@ def harness(postgres: str, tmp_path: Path) -> Iterator[StoreHarness]:
         opened.close()
 
 
-@dataclass(frozen=True)
-class OnlyVectors:
-    """Models without a reranking model."""
-
-    embedder: Embedder
-    has_ranking: bool = False
-    ranking_model: str = ""
-
-    async def rerank(self, query: str, texts: Sequence[str], meter: object) -> list[float]:
-        raise NotImplementedError
-
-
 class Recalls(DraftedStates):
     """Random commits, branches and sessions; after each step some states are recalled."""
 
     def __init__(self, harness: StoreHarness) -> None:
         super().__init__(harness)
-        vectors = OnlyVectors(harness.store.embedder)
-        self.recalling = Recall(harness.store, ServiceLimits(), vectors, cache_bytes=40_000, related=lambda _: ())
+        models = Models(harness.store.embedder)
+        self.recalling = Recall(harness.store, ServiceLimits(), models, cache_bytes=40_000, related=lambda _: ())
 
     @initialize()
     def begin(self) -> None:
@@ -85,7 +71,7 @@ class Recalls(DraftedStates):
     # --- steps ---
 
     @rule(branch=choices, wanted=edits)
-    def commit(self, branch: int, wanted: list[tuple[str, int, int]]) -> None:
+    def commit(self, branch: int, wanted: Wanted) -> None:
         name = pick(sorted(self.refs), branch)
         self._commit(name, self._changes(self.states[self.refs[name]], wanted))
 
@@ -100,14 +86,14 @@ class Recalls(DraftedStates):
         self._open(pick(sorted(self.refs), branch))
 
     @rule(which=choices, first=edits, second=edits)
-    def stage_twice(self, which: int, first: list[tuple[str, int, int]], second: list[tuple[str, int, int]]) -> None:
+    def stage_twice(self, which: int, first: Wanted, second: Wanted) -> None:
         """Change a session between two recalls; the second sees the change."""
         self.stage(which, first)
         self.leaves_are_the_alive_ones()
         self.stage(which, second)
 
     @rule(which=choices, wanted=edits)
-    def stage(self, which: int, wanted: list[tuple[str, int, int]]) -> None:
+    def stage(self, which: int, wanted: Wanted) -> None:
         draft = pick(self.drafts, which)
         self._stage(draft, self._changes(self._state_of(draft), wanted))
 
@@ -238,43 +224,19 @@ class Recalls(DraftedStates):
             way.insert(0, node.parent_id)
         return way
 
-    def _changes(self, before: dict[str, Entry], wanted: list[tuple[str, int, int]]) -> dict[str, Entry | None]:
-        after: dict[str, Entry | None] = dict(before)
-        changes: dict[str, Entry | None] = {}
-        for kind, first, second in wanted:
-            nodes = [entry for entry in after.values() if isinstance(entry, Node)]
-            bare = [node for node in nodes if not any(other.parent_id == node.id for other in nodes)]
-            made: Node
-            if kind == "create" or not nodes:
-                self.count += 1
-                made = self._node(numbered_id(self.count), pick([None, *nodes], first), second)
-            elif kind == "delete":
-                gone = pick(bare, first)
-                changes[gone.id] = after[gone.id] = None
-                continue
-            elif kind == "date":
-                days = [DAYS[first % 3], DAYS[second % 3]]
-                times = dict(zip(("valid_from", "valid_to"), days, strict=True))
-                made = replace(pick(nodes, first), attributes={key: times[key] for key in sorted(times)[: second % 3]})
-            elif kind == "supersede":
-                made = pick(nodes, first)
-                target = pick(nodes, second)
-                others = tuple(each for each in made.relations if each.target_id != target.id)
-                made = replace(made, relations=tuple(sorted([*others, Relation("SUPERSEDES", target.id)])))
-                if target.id == made.id:
-                    made = replace(made, relations=())
-            elif kind == "move":
-                made = replace(pick(nodes, first), position=pick(PLACES, second))
-            elif kind == "archive":
-                made = replace(pick(bare, first), parent_id=None, archive_id=pick(ARCHIVES, second).id)
-            else:
-                node = pick(nodes, first)
-                made = replace(self._node(node.id, None, second), parent_id=node.parent_id, archive_id=node.archive_id)
-            changes[made.id] = after[made.id] = made
-        return changes
+    def _changed(self, kind: str, nodes: list[Node], first: int, second: int) -> Node:
+        made: Node = pick(nodes, first)
+        if kind == "archive":
+            return replace(pick(childless(nodes), first), parent_id=None, archive_id=pick(ARCHIVES, second).id)
+        if kind == "date":
+            times = {"valid_from": DAYS[first % 3], "valid_to": DAYS[second % 3]}
+            return replace(made, attributes={key: times[key] for key in sorted(times)[: second % 3]})
+        target: Node = pick(nodes, second)  # to be superseded
+        others = (each for each in made.relations if each.target_id != target.id)
+        relations = tuple(sorted([*others, Relation("SUPERSEDES", target.id)])) if target.id != made.id else ()
+        return replace(made, relations=relations)
 
-    @staticmethod
-    def _node(node_id: str, parent: Node | None, number: int) -> Node:
+    def _node(self, node_id: str, parent: Node | None, number: int) -> Node:
         kind = pick(TYPES, number)
         return Node(
             node_id,

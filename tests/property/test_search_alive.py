@@ -6,10 +6,8 @@ steps of a commit; after the loss of PostgreSQL, after the loss of the index, an
 flush.
 """
 
-import random
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -30,28 +28,22 @@ from memotree_storage.index.terms import document_terms
 from memotree_storage.model.codec import decode_entry
 from memotree_storage.model.node import Archive, Entry, Node
 from memotree_storage.model.paths import node_path
-from memotree_storage.model.position import many_between
 from memotree_storage.ports import IndexQuery
+from memotree_storage.postgres import projector
 from memotree_storage.postgres.search_reads import lineage_of
 from memotree_storage.postgres.tree import Snapshot, State
-from property.drafted_states import DraftedStates
+from property.drafted_states import PLACES, DraftedStates, Wanted
 from property.lossy_stores import Stores
 from property.store_harness import MemoryIndex, StoreHarness, numbered_id, pick
 
 WORDS: Final = ["apple", "birch", "cedar", "daisy", "elder", "fern"]
 BRANCHES: Final = ["main", "side", "third"]
-PLACES: Final = many_between(None, None, 8, random.Random(3))
 ALL: Final = 1000
 POINTS: Final = ["begun", "workspace-filled", "filled", "switching", "switched", "rows-deleted", "points-deleted"]
 """The points of a change of the embedding model, at which the server may end."""
 
-_TEXTS: Final = (
-    "select v.entry_id, v.blob from mirror.version v join mirror.line using (line_id)"
-    " where workspace_id = %s and not v.dead and not v.is_archive"
-)
-
 _VERSIONS: Final = (
-    "select v.entry_id, v.line_id, v.from_seq, v.to_seq from mirror.version v join mirror.line using (line_id)"
+    "select v.entry_id, v.line_id, v.from_seq, v.to_seq, v.blob from mirror.version v join mirror.line using (line_id)"
     " where workspace_id = %s and not v.dead and not v.is_archive"
 )
 
@@ -61,9 +53,6 @@ edits = st.lists(
     min_size=1,
     max_size=3,
 )
-
-
-# --- Stores that can be lost -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -76,12 +65,7 @@ def stores(postgres: str, tmp_path: Path) -> Iterator[Stores]:
         yield opened
     finally:
         opened.close()
-        harness.run(harness.loop.shutdown_asyncgens())
-        harness.run(harness.loop.shutdown_default_executor())
-        harness.loop.close()
-
-
-# --- The machine -----------------------------------------------------------------------------------------------------
+        harness.end()
 
 
 class Searches(DraftedStates):
@@ -101,7 +85,7 @@ class Searches(DraftedStates):
     # --- steps ---
 
     @rule(branch=choices, wanted=edits, follow=st.sampled_from([True, True, True, False]))
-    def commit(self, branch: int, wanted: list[tuple[str, int, int]], follow: bool) -> None:
+    def commit(self, branch: int, wanted: Wanted, follow: bool) -> None:
         """Commit in Git. Without ``follow`` the mirror does not catch up, as in the middle of a commit."""
         name = pick(sorted(self.refs), branch)
         before = self.states[self.refs[name]]
@@ -133,7 +117,7 @@ class Searches(DraftedStates):
 
     @precondition(lambda self: not all(draft.detached for draft in self.drafts))
     @rule(which=choices, wanted=edits)
-    def stage(self, which: int, wanted: list[tuple[str, int, int]]) -> None:
+    def stage(self, which: int, wanted: Wanted) -> None:
         draft = pick([draft for draft in self.drafts if not draft.detached], which)
         self._stage(draft, self._changes(self._state_of(draft), wanted))
 
@@ -187,10 +171,7 @@ class Searches(DraftedStates):
 
     async def _check(self) -> None:
         async with self.store.database.connection() as conn:
-            cursor = await conn.execute(
-                "select commit_id from mirror.commit where workspace_id = %s", (self.workspace,)
-            )
-            known = {row[0] for row in await cursor.fetchall()}
+            known = await projector.known_commits(conn, self.workspace)
         heads = [commit_id for commit_id in self.refs.values() if commit_id in known]
         older = [commit_id for commit_id in self.order if commit_id in known]
         looked = dict.fromkeys([*heads, *(pick(older, self.count + step) for step in (0, 3))])
@@ -219,12 +200,9 @@ class Searches(DraftedStates):
         """Check that the index itself proposes exactly the alive nodes of every state, so that no search asks twice."""
         vector = (await self.store.embedder.embed(["any"]))[0]
         async with self.store.database.connection() as conn:
-            cursor = await conn.execute(
-                "select commit_id from mirror.commit where workspace_id = %s", (self.workspace,)
-            )
-            known = [row[0] for row in await cursor.fetchall()]
             lineages = {
-                commit_id: await lineage_of(Snapshot(conn, State(self.workspace, commit_id))) for commit_id in known
+                commit_id: await lineage_of(Snapshot(conn, State(self.workspace, commit_id)))
+                for commit_id in await projector.known_commits(conn, self.workspace)
             }
         for commit_id, lineage in lineages.items():
             hits = await self.store.index.nearest(IndexQuery(self.workspace, lineage, ALL), vector)
@@ -234,13 +212,13 @@ class Searches(DraftedStates):
     async def _check_frequencies(self) -> None:
         """Check that the frequencies count the terms of exactly the existing versions."""
         async with self.store.database.connection() as conn:
-            versions = await (await conn.execute(_TEXTS, (self.workspace,))).fetchall()
+            versions = await (await conn.execute(_VERSIONS, (self.workspace,))).fetchall()
             cursor = await conn.execute(
                 "select term, documents from mirror.term where workspace_id = %s", (self.workspace,)
             )
             counted = dict(await cursor.fetchall())
         should: Counter[int] = Counter()
-        for entry_id, blob in versions:
+        for entry_id, *_, blob in versions:
             node = decode_entry(node_path(entry_id), self._git().read_blob(blob))
             assert isinstance(node, Node)
             should.update([ALL_DOCUMENTS, *document_terms(text_of(node)).ids])
@@ -266,33 +244,7 @@ class Searches(DraftedStates):
 
     # --- by hand ---
 
-    def _changes(self, before: dict[str, Entry], wanted: list[tuple[str, int, int]]) -> dict[str, Entry | None]:
-        after: dict[str, Entry | None] = dict(before)
-        changes: dict[str, Entry | None] = {}
-        for kind, first, second in wanted:
-            nodes = [entry for entry in after.values() if isinstance(entry, Node)]
-            leaves = [node for node in nodes if not any(other.parent_id == node.id for other in nodes)]
-            ever = {key for state in self.states.values() for key in state} - after.keys()
-            made: Node | None
-            if kind == "again" and ever:
-                made = self._node(pick(sorted(ever), first), None, second)
-            elif kind in {"create", "again"} or not nodes:
-                self.count += 1
-                made = self._node(numbered_id(self.count), pick([None, *nodes], first), second)
-            elif kind == "delete":
-                gone = pick(leaves, first)
-                changes[gone.id] = after[gone.id] = None
-                continue
-            elif kind == "move":
-                made = replace(pick(nodes, first), position=pick(PLACES, second))
-            else:
-                node = pick(nodes, first)
-                made = replace(self._node(node.id, None, second), parent_id=node.parent_id, archive_id=node.archive_id)
-            changes[made.id] = after[made.id] = made
-        return changes
-
-    @staticmethod
-    def _node(node_id: str, parent: Node | None, number: int) -> Node:
+    def _node(self, node_id: str, parent: Node | None, number: int) -> Node:
         words = [word for bit, word in enumerate(WORDS) if number >> bit & 1]
         return Node(
             node_id,

@@ -32,7 +32,7 @@ from memotree_storage.postgres.staging import blob_id
 from memotree_storage.postgres.tree import Snapshot, State
 from property.session_model import Row, Session, Verdict, carried, merged, overlaid
 from property.store_harness import StoreHarness, WorkspaceMachine, numbered_id, pick
-from property.trees import ancestors, archive_tree, check_children, check_pages, children, faults, subtree
+from property.trees import ancestors, archive_tree, check_tree, children, faults, subtree
 
 from memotree.canvas import NodeOperations
 from memotree.canvas.conflict_resolution import ConflictResolution
@@ -351,16 +351,7 @@ class SessionMachine(WorkspaceMachine):
         found = await tree.everything(Snapshot(conn, state))
         blobs = {key: blob_id(encode_entry(entry)) for key, entry in expected.items()}
         assert {version.entry_id: version.blob for version in found} == blobs
-        assert await tree.ancestors(Snapshot(conn, state), expected) == {
-            key: ancestors(expected, key) for key in expected
-        }
-        for entry in expected.values():
-            if isinstance(entry, Archive):
-                below = await tree.archive_tree(Snapshot(conn, state), entry.id)
-                assert [(item.entry_id, item.depth) for item in below] == archive_tree(expected, entry.id)
-        for home_id in expected:
-            await check_children(Snapshot(conn, state), expected, home_id)
-        await check_pages(Snapshot(conn, state), expected, self.count)
+        await check_tree(Snapshot(conn, state), expected, self.count)
 
     # --- by hand ---
 

@@ -54,6 +54,17 @@ def archive_tree(state: Tree, archive_id: str) -> list[tuple[str, int]]:
     return subtree(state, children(state, archive_id))
 
 
+async def check_tree(snapshot: Snapshot, alive: Tree, turn: int) -> None:
+    """Check everything that reads of the tree tell; the turn decides of which trees the pages are."""
+    assert await tree.ancestors(snapshot, alive) == {key: ancestors(alive, key) for key in alive}
+    for entry in alive.values():
+        if isinstance(entry, Archive):
+            below = await tree.archive_tree(snapshot, entry.id)
+            assert [(item.entry_id, item.depth) for item in below] == archive_tree(alive, entry.id)
+        await check_children(snapshot, alive, entry.id)
+    await check_pages(snapshot, alive, turn)
+
+
 async def check_pages(snapshot: Snapshot, alive: Tree, turn: int) -> None:
     """Check the pages of some trees; the turn decides of which, their size, and how deep they go."""
     for top_id in sorted(alive)[turn % 3 :: 3]:
