@@ -5,7 +5,6 @@ thousand times ``ab``. So a request can be kept in the corpus, and a long one is
 """
 
 import re
-import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -43,21 +42,7 @@ _WORDS: Final = texts("words")
 
 _INTEGERS: Final = (0, 1, 2, 3, 5, 10, 100, 1000, 100_000, -1, -2, 2**31 - 1, -(2**31))
 _LARGE: Final = (*_INTEGERS, 2**31, 2**53, 2**63 - 1, -(2**63), 253402300800)
-_FLOATS: Final = (
-    0.0,
-    0.5,
-    1.0,
-    0.25,
-    -0.0,
-    -1.0,
-    2.0,
-    1e308,
-    -1e308,
-    5e-324,
-    float("nan"),
-    float("inf"),
-    float("-inf"),
-)
+_FLOATS: Final = (0.0, 0.5, 1.0, 0.25, -0.0, -1.0, 2.0, 1e308, -1e308, 5e-324, *map(float, ("nan", "inf", "-inf")))
 
 _NAMES_OF_NODES: Final = re.compile(r".*node.*|parent_id|target_id|subtree_id|about|supersedes")
 _NAMES_OF_STATES: Final = re.compile(r".*revision|commit_id")
@@ -100,32 +85,20 @@ _ALWAYS: Final = frozenset({"workspace", "session_id"})
 """Fields that nearly all calls with them need, and those that many need; the likelihood of all others is the same."""
 
 _MOSTLY: Final = frozenset(
-    {
-        "node_id",
-        "node_ids",
-        "query",
-        "job_id",
-        "name",
-        "title",
-        "message",
-        "confirm_name",
-        "text",
-        "changes",
-        "relation",
-    }
-    | {"target_id", "type", "parts", "archive", "archives", "documents"}
+    {"node_id", "node_ids", "query", "job_id", "name", "title", "message", "confirm_name", "text", "changes"}
+    | {"relation", "target_id", "type", "parts", "archive", "archives", "documents"}
 )
-
-
-def request_of(method: MethodDescriptor) -> Message:
-    """An empty request."""
-    return message_factory.GetMessageClass(method.input_type)()
 
 
 @cache
 def methods() -> Mapping[str, MethodDescriptor]:
     """Every call of the contract by its name."""
     return {method.name: method for service in contract().values() for method in service.methods}
+
+
+def request_of(method: str, **fields: Any) -> Any:
+    """A request of a call, empty but for some fields."""
+    return message_factory.GetMessageClass(methods()[method].input_type)(**fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,13 +255,3 @@ def _fill(message: Message, change: Callable[[str], str]) -> None:
                 own[:] = [change(text) for text in own]
             else:
                 setattr(message, field.name, change(own))
-
-
-def damaged(draw: st.DrawFn, raw: bytes) -> bytes:
-    """The bytes of a request with some changed, removed or doubled; the result is mostly no message."""
-    for _ in range(draw(st.integers(1, 4))):
-        at = draw(st.integers(0, len(raw)))
-        size = draw(st.integers(0, 8))
-        part = draw(st.one_of(st.binary(max_size=8), st.just(raw[at : at + 20]), st.just(struct.pack("<q", -1))))
-        raw = raw[:at] + part + raw[at + size :]
-    return raw

@@ -31,19 +31,10 @@ _POLL: Final = 0.002
 DEFAULT_WORKSPACE: Final = "default"
 """The workspace of a tool call that names none."""
 
-IMPOSSIBLE: Final = frozenset(
-    [
-        "INTERNAL",
-        "UNKNOWN",
-        "UNAVAILABLE",
-        "DATA_LOSS",
-        "UNIMPLEMENTED",
-        "DEADLINE_EXCEEDED",
-        "CANCELLED",
-        "PERMISSION_DENIED",
-        "UNAUTHENTICATED",
-    ]
-)
+IMPOSSIBLE: Final = {
+    *("INTERNAL", "UNKNOWN", "UNAVAILABLE", "DATA_LOSS", "UNIMPLEMENTED", "DEADLINE_EXCEEDED", "CANCELLED"),
+    *("PERMISSION_DENIED", "UNAUTHENTICATED"),
+}
 """The statuses that no request may get from a server whose stores answer."""
 
 _STATE: Final = {

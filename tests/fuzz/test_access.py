@@ -115,8 +115,7 @@ class Guarded:
         self._call("GrantRole", principal=name, workspace=workspace, role=role, branches=branches, tools=tools)
 
     def _call(self, method: str, **fields: Any) -> Message:
-        kind = type(request_of(methods()[method]))
-        return self.server.answer(method, kind(**fields))
+        return self.server.answer(method, request_of(method, **fields))
 
 
 @pytest.fixture(scope="module")

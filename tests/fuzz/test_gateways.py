@@ -12,13 +12,12 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from campaigns import effort, sample
-from fuzz.corpus import files, parts, seeds, texts
+from campaigns import sample
+from fuzz.corpus import parts, seeds, texts
 from fuzz.damage import damaged
 from fuzz.requests import methods, requests
 from fuzz.server import HUNG, BrokenPromiseError, FuzzedServer
 from fuzz.world import World
-from hypothesis import given, note
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -33,16 +32,9 @@ RESULTS: Final = Draft202012Validator(OUTPUT)
 
 SHORT: Final = [text for text in texts("strange") if len(text) < 100]
 KEYS: Final = st.sampled_from(texts("json_keys"))
+SCALARS: Final = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10)
 JSON: Final = st.recursive(
-    st.one_of(
-        st.none(),
-        st.booleans(),
-        st.integers(),
-        st.floats(),
-        st.sampled_from(SHORT),
-        st.sampled_from(texts("json_values")),
-        st.text(max_size=10),
-    ),
+    SCALARS | st.sampled_from(SHORT) | st.sampled_from(texts("json_values")),
     lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(KEYS, inner, max_size=4)),
     max_leaves=10,
 )
@@ -68,9 +60,8 @@ class McpSession:
 
     def call(self, tool: str, arguments: Mapping[str, Any]) -> Any:
         """The message that answers a call of a tool; empty if the arguments are no text that JSON may hold."""
-        answer = self.post(
-            {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
-        )
+        params = {"name": tool, "arguments": arguments}
+        answer = self.post({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params})
         if answer.status_code == 400 and "Parse error" in answer.text:  # half of a surrogate pair
             return {}
         assert answer.status_code == 200, answer.text
@@ -133,10 +124,10 @@ def test_any_arguments_of_every_tool(world: World, mcp: McpSession) -> None:
         call_tool(world, mcp, *call)
 
 
-@pytest.mark.parametrize("data", [pytest.param(data, id=name) for name, data in files("tool_calls")])
-def test_the_tool_calls_of_the_corpus(world: World, mcp: McpSession, data: bytes) -> None:
-    for line in data.decode().splitlines():
-        call_tool(world, mcp, *json.loads(line))
+def test_the_tool_calls_of_the_corpus(world: World, mcp: McpSession) -> None:
+    for data in seeds("tool_calls"):
+        for line in data.decode().splitlines():
+            call_tool(world, mcp, *json.loads(line))
 
 
 def call_tool(world: World, mcp: McpSession, name: str, given: Mapping[str, Any]) -> None:
@@ -152,12 +143,7 @@ def call_tool(world: World, mcp: McpSession, name: str, given: Mapping[str, Any]
         assert result["content"][0]["text"]
         outcome.refused = bool(result.get("isError"))
         error = result["structuredContent"].get("error") or {}
-        if error.get("code") == "INTERNAL" or error.get("status") in {
-            "INTERNAL",
-            "UNKNOWN",
-            "UNAVAILABLE",
-            "UNIMPLEMENTED",
-        }:
+        if {error.get("code"), error.get("status")} & {"INTERNAL", "UNKNOWN", "UNAVAILABLE", "UNIMPLEMENTED"}:
             raise BrokenPromiseError(f"{name} answers {error}\n{world.server.logged()}")
 
 
@@ -188,41 +174,24 @@ def protocol_messages(draw: st.DrawFn) -> Any:
 
 
 def test_any_message_of_the_protocol(mcp: McpSession, fuzzed: FuzzedServer) -> None:
-    @effort(60, shrink=False)
-    @given(protocol_messages())
-    def check(message: Any) -> None:
-        note(json.dumps(message))
+    for message in sample(protocol_messages(), 60):
         if isinstance(message, dict) and message.get("method") == "notifications/cancelled":
-            return  # it may cancel the call of another test
-        answer = mcp.post(message)
-        assert answer.status_code < 500, answer.text
-        for each in messages(answer):
-            assert each.get("error", {}).get("code") != -32603, each  # an internal error
-        fuzzed.check_log()
-
-    check()
-
-
-@pytest.mark.parametrize("data", [pytest.param(data, id=name) for name, data in files("mcp_bodies")])
-def test_the_bodies_of_the_corpus(mcp: McpSession, fuzzed: FuzzedServer, data: bytes) -> None:
-    send_body(mcp, fuzzed, data)
+            continue  # it may cancel the call of another test
+        for each in send(mcp, fuzzed, message):
+            assert each.get("error", {}).get("code") != -32603, (message, each)  # an internal error
 
 
 def test_any_body(mcp: McpSession, fuzzed: FuzzedServer) -> None:
-    @effort(60, shrink=False)
-    @given(damaged(seeds("mcp_bodies"), parts("json")))
-    def check(body: bytes) -> None:
-        note(repr(body[:1000]))
-        send_body(mcp, fuzzed, body)
-
-    check()
+    for body in [*seeds("mcp_bodies"), *sample(damaged(seeds("mcp_bodies"), parts("json")), 60)]:
+        send(mcp, fuzzed, body)
 
 
-def send_body(mcp: McpSession, fuzzed: FuzzedServer, body: bytes) -> None:
+def send(mcp: McpSession, fuzzed: FuzzedServer, body: Any) -> list[Any]:
+    """The messages that answer a body, which is no fault of the server."""
     answer = mcp.post(body)
-    assert answer.status_code < 500, answer.text
-    messages(answer)
+    assert answer.status_code < 500, (body, answer.text)
     fuzzed.check_log()
+    return messages(answer)
 
 
 # --- HTTP ------------------------------------------------------------------------------------------------------------
@@ -230,46 +199,26 @@ def send_body(mcp: McpSession, fuzzed: FuzzedServer, body: bytes) -> None:
 PATH: Final = "/tools/explore_memory_node"
 NAMES: Final = ("node_id", "query", "workspace", "revision", "threshold", "x", "", "node_id[]")
 VALUES: Final = ("abad000000000000", "apple", "{workspace}", "0.5")
-QUERY: Final = st.lists(
-    st.tuples(
-        st.sampled_from(NAMES),
-        st.one_of(
-            st.sampled_from(VALUES),
-            st.sampled_from(texts("json_values")[1:]),
-            st.sampled_from(SHORT),
-            st.text(max_size=8),
-        ),
-    ),
-    max_size=6,
-)
+TEXTS: Final = st.sampled_from((VALUES, texts("json_values")[1:], SHORT)).flatmap(st.sampled_from) | st.text(max_size=8)
+QUERY: Final = st.lists(st.tuples(st.sampled_from(NAMES), TEXTS), max_size=6)
 
 
 def test_any_query_of_the_endpoint(world: World, fuzzed: FuzzedServer) -> None:
     with httpx2.Client(base_url=fuzzed.url, timeout=HUNG) as client:
-
-        @effort(40, shrink=False)
-        @given(QUERY)
-        def check(query: list[tuple[str, str]]) -> None:
-            note(repr(query))
+        for query in sample(QUERY, 40):
             world.begin()
             answer = client.get(PATH, params=[(key, world.expand(text)[:1000]) for key, text in query])
             if answer.status_code == 200:
-                assert isinstance(answer.json(), list)
+                assert isinstance(answer.json(), list), query
             else:
-                assert 400 <= answer.status_code < 500, answer.text
-                assert answer.json()["error"]["message"]
+                assert 400 <= answer.status_code < 500, (query, answer.text)
+                assert answer.json()["error"]["message"], query
             fuzzed.check_log()
-
-        check()
 
 
 def test_any_bytes_at_the_port_of_http(fuzzed: FuzzedServer) -> None:
     place = urlsplit(fuzzed.url)
-
-    @effort(60, shrink=False)
-    @given(damaged(seeds("http"), parts("http")))
-    def check(data: bytes) -> None:
-        note(repr(data[:2000]))
+    for data in sample(damaged(seeds("http"), parts("http")), 60):
         with socket.create_connection((str(place.hostname), int(place.port or 0)), timeout=HUNG) as connection:
             try:
                 connection.sendall(data)
@@ -280,8 +229,6 @@ def test_any_bytes_at_the_port_of_http(fuzzed: FuzzedServer) -> None:
             except (ConnectionError, BrokenPipeError):
                 received = b""
         status = received.split(b" ", 2)[1:2]
-        assert not status or not status[0].startswith(b"5") or status[0] == b"501", received[:500]
+        assert not status or not status[0].startswith(b"5") or status[0] == b"501", (data[:2000], received[:500])
         fuzzed.check_log()
-
-    check()
     assert httpx2.get(f"{fuzzed.url}/livez", timeout=HUNG).status_code == 200

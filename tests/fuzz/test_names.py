@@ -1,7 +1,5 @@
-"""Ids, names, times, page tokens and filters: any text is understood, or refused with the error of its kind."""
+"""Ids, names, times and filters: any text is understood, or refused with the error of its kind."""
 
-import base64
-import json
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -9,7 +7,7 @@ import pytest
 import qdrant_client  # noqa: F401 - before the engine's own loading of its messages
 from campaigns import effort
 from fuzz.corpus import repeated, texts
-from fuzz.requests import filled, messages_of, methods, requests
+from fuzz.requests import messages_of
 from hypothesis import given
 from hypothesis import strategies as st
 from memotree_storage.errors import InvalidInputError
@@ -18,7 +16,7 @@ from memotree_storage.index.preview import make_preview
 from memotree_storage.index.terms import count_terms, query_terms
 from memotree_storage.model.node import ID_LENGTH, MIN_PREFIX, is_id, is_id_prefix
 from memotree_storage.model.paths import archive_path, node_path, parse_path, slug
-from memotree_storage.model.position import check_position, many_between
+from memotree_storage.model.position import check_position
 from memotree_storage.model.times import read_time
 from memotree_storage.model.tokens import count_tokens, truncate_to_tokens
 from memotree_storage.model.validation import check_archive_name, check_author, check_name, check_text
@@ -34,7 +32,6 @@ from memotree.models.extractive import brief_of, digest_of, summary_of
 from memotree.models.parsing import first_object
 from memotree.request.idempotency import check_request_id
 from memotree.request.naming import check_branch_name, check_tag_name, check_workspace_name
-from memotree.request.pages import InvalidPageTokenError, PageTokens
 
 pytestmark = pytest.mark.requirement("STORE-8", "SERVE-2")
 
@@ -146,77 +143,6 @@ UNITS: Final = st.one_of(st.sampled_from(SHORT), st.sampled_from(texts("parts_of
 def test_no_long_text_takes_for_ever(before: str, unit: str, after: str) -> None:
     """The steps of regular expressions cannot be counted; if they grow with the square, this takes minutes."""
     read_long(before + unit * (100_000 // (len(unit) or 1)) + after)
-
-
-POSITIONS: Final = st.one_of(TEXTS, st.from_regex(r"[a-zA-Z][0-9A-Za-z]{1,12}", fullmatch=True))
-
-
-@effort(50)
-@given(st.integers(1, 30), POSITIONS, POSITIONS)
-def test_positions_are_made_between_any_two_or_these_are_refused(count: int, before: str, after: str) -> None:
-    try:
-        made = many_between(before, after, count)
-    except InvalidInputError as error:
-        assert error.violations  # noqa: PT017 - any other exception fails the test
-    else:
-        assert before < after
-        assert sorted({before, *made, after}) == [before, *made, after]
-
-
-# --- Page tokens -----------------------------------------------------------------------------------------------------
-
-LISTS: Final = [method for method in methods().values() if "page_token" in method.input_type.fields_by_name]
-SHAPES: Final = ({"id": str}, {"name": str, "count": int}, {"used": datetime, "id": str}, {})
-LEGAL: Final = TEXTS.map(lambda text: text.encode("utf-8", "replace").decode())
-JSON: Final = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), LEGAL),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=4), st.dictionaries(st.sampled_from(["id", "name", "count", "used", "x"]), inner)
-    ),
-    max_leaves=8,
-)
-CURSORS: Final = st.fixed_dictionaries(
-    {}, optional={"id": TEXTS, "name": TEXTS, "count": st.integers(), "used": st.datetimes(timezones=st.just(UTC))}
-)
-
-
-@effort(60)
-@given(st.sampled_from(LISTS).flatmap(requests), st.data())
-def test_only_tokens_that_were_given_for_the_call_are_read(request: Any, data: st.DataObject) -> None:
-    tokens = PageTokens()
-    request = filled(request, {})
-    made = base64.urlsafe_b64encode(json.dumps(data.draw(JSON)).encode()).decode()
-    checksum = data.draw(st.sampled_from(["0" * 32, 7, None]))
-    version = base64.urlsafe_b64encode(json.dumps([1, checksum, data.draw(JSON)]).encode()).decode().rstrip("=")
-    for token in (made, made.rstrip("="), version, data.draw(TEXTS).encode("utf-8", "replace").decode()):
-        request.page_token = token
-        for shape in SHAPES:
-            if token:
-                with pytest.raises(InvalidPageTokenError):
-                    tokens.read(request, shape)
-            else:
-                assert tokens.read(request, shape) is None
-
-
-@effort(50)
-@given(st.sampled_from(LISTS).flatmap(requests), CURSORS, st.sampled_from(SHAPES))
-def test_a_token_gives_back_the_cursor_that_it_was_made_of(
-    request: Any, cursor: dict[str, Any], shape: dict[str, type]
-) -> None:
-    tokens = PageTokens()
-    request = filled(request, {})
-    try:
-        request.page_token = tokens.write(request, cursor)
-    except UnicodeEncodeError:  # half of a surrogate pair is in no name
-        return
-    try:
-        found = tokens.read(request, shape)
-    except InvalidPageTokenError:
-        return  # of another shape, or values that no query can hold
-    assert found == cursor
-
-
-# --- Filters of the embedded engine ----------------------------------------------------------------------------------
 
 
 @effort(50, shrink=False)

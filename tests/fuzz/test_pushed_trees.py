@@ -14,7 +14,7 @@ import pytest
 from campaigns import effort
 from fuzz.corpus import parts, seeds, texts
 from fuzz.damage import damaged
-from fuzz.requests import filled, methods, request_of
+from fuzz.requests import filled, request_of
 from fuzz.server import BrokenPromiseError
 from fuzz.world import World
 from hypothesis import given, note
@@ -138,10 +138,7 @@ READS_OF_A_NODE: Final = (
 
 def ask(world: World, method: str, **fields: Any) -> Any:
     """The answer to a call, or its refusal, which must be one that a client can act on."""
-    request: Any = request_of(methods()[method])
-    for name, value in fields.items():
-        setattr(request, name, value)
-    request.workspace = "{workspace}"
+    request = request_of(method, **fields, workspace="{workspace}")
     answer = world.server.send(method, filled(request, world.known).SerializeToString())
     if isinstance(answer, Refusal):
         world.server.check_refusal(answer, request)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from fuzz.requests import expanded, filled, has_effects, methods, request_of, told
+from fuzz.requests import expanded, filled, has_effects, request_of, told
 from fuzz.server import DEFAULT_WORKSPACE, BrokenPromiseError, FuzzedServer
 from google.protobuf.message import Message
 from integration.prepared import CHILD, GONE, LEAF, ROOT, STAGED, TWINS
@@ -139,8 +139,7 @@ class World:
         """After some changes, check that the stores agree if the workspace is still there, and leave it."""
         if self._changes < _MOST_CHANGES:
             return
-        request = request_of(methods()["VerifyWorkspace"])
-        request.workspace = self.known["{workspace_id}"]  # type: ignore[attr-defined]  # it has one
+        request = request_of("VerifyWorkspace", workspace=self.known["{workspace_id}"])
         events = self.server.send("VerifyWorkspace", request.SerializeToString())
         self.known = {}
         if isinstance(events, Refusal):
@@ -226,5 +225,4 @@ class World:
         }
 
     def _call(self, method: str, **fields: Any) -> Message:
-        kind = type(request_of(methods()[method]))
-        return self.server.answer(method, kind(**fields))
+        return self.server.answer(method, request_of(method, **fields))

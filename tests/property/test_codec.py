@@ -22,11 +22,6 @@ from memotree_storage.model.validation import check_archive, check_node
 
 NODE_ID = "7xk2m9qd4tnvw0ha"
 ARCHIVE_ID = "c41hz8rjy6ksm3pe"
-VALID = (
-    f'---\nid: {NODE_ID}\narchive: {ARCHIVE_ID}\nposition: a1\ntype: note\ntitle: A title\nsummary: "a\\nb"\n'
-    f"tags:\n  - one\n  - two\nattributes:\n  key: value\nrelations:\n  - EXTENDS {ARCHIVE_ID} because\n"
-    "source:\n  document: d\n  start: 3\n---\nBody\n"
-).encode()
 
 
 @pytest.mark.requirement("GIT-1")
@@ -113,21 +108,6 @@ def test_any_bytes_decode_or_are_refused_with_a_reason(data: bytes) -> None:
     _decode_or_refuse(node_path(NODE_ID), data)
     _decode_or_refuse(f"archives/{ARCHIVE_ID}.md", data)
     _decode_or_refuse(node_path(NODE_ID), b"---\n" + data + b"\n---\n" + data)
-
-
-@pytest.mark.requirement("GIT-8")
-@given(
-    st.integers(0, len(VALID)),
-    st.integers(0, 12),
-    st.one_of(
-        st.binary(max_size=6),
-        st.sampled_from(
-            [b"\n", b"\r\n", b": ", b" #", b'"', b"- ", b"  ", b"\t", b"---\n", b"&a ", b"*a", b"!!int ", b"{", b"["]
-        ),
-    ),
-)
-def test_a_damaged_file_decodes_or_is_refused_with_a_reason(at: int, removed: int, inserted: bytes) -> None:
-    _decode_or_refuse(node_path(NODE_ID), VALID[:at] + inserted + VALID[at + removed :])
 
 
 @given(st.text(st.sampled_from("ab12:-#\"'\\ \n\t&*!|>[]{}%@,?é中\u2028"), max_size=60))
