@@ -7,14 +7,11 @@ from functools import partial
 from typing import Any
 
 import pytest
-import uvicorn
 from grpc import aio  # type: ignore[import-untyped]  # grpcio ships no types
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 from integration.wires import Refusal
-from uvicorn.server import ServerState
 
-from memotree.gateways.http_connection import HttpConnection
 from memotree.server.app import Server
 from memotree.server.calls import most_begun, most_waiting
 from memotree.server.half_open import RequestNotReceivedError
@@ -239,88 +236,3 @@ async def test_the_oldest_call_of_the_peer_with_most_makes_room() -> None:
     assert ended == ["b1", "b2"], "a2 ended by itself, so a3 needed no room"
     calls.begin("c", partial(ended.append, "c"))
     assert ended[2] == "a1"
-
-
-@pytest.fixture
-async def http_port() -> AsyncIterator[Any]:
-    """Starts a port with connections over HTTP that count as half-open as given."""
-
-    async def app(_scope: Any, receive: Any, send: Any) -> None:
-        while (await receive()).get("more_body"):
-            pass
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
-        await send({"type": "http.response.body", "body": b"ok"})
-
-    async with AsyncExitStack() as stack:
-
-        async def start(half_open: WaitingCalls) -> int:
-            config = uvicorn.Config(app, log_config=None, lifespan="off", ws="none")
-            make = partial(
-                HttpConnection, half_open, WaitingCalls(), config=config, server_state=ServerState(), app_state={}
-            )
-            server = await asyncio.get_running_loop().create_server(make, "127.0.0.1", 0)
-            await stack.enter_async_context(server)
-            port: int = server.sockets[0].getsockname()[1]
-            return port
-
-        yield start
-
-
-async def ask(port: int, *parts: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    for part in parts:
-        writer.write(part)
-        await writer.drain()
-    return reader, writer
-
-
-async def status(reader: asyncio.StreamReader) -> bytes:
-    """The first line of an answer; empty if the connection was closed instead."""
-    try:
-        return await asyncio.wait_for(reader.readline(), 60)
-    except ConnectionResetError:
-        return b""
-
-
-GET = b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n"
-POST = b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\n"
-
-
-@pytest.mark.parametrize("sent", [b"", b"GET /x HT", POST, POST + b"ab", GET + b"GET /x HT"])
-async def test_a_connection_over_http_whose_request_does_not_arrive_in_time_is_closed(
-    http_port: Any, sent: bytes
-) -> None:
-    reader, writer = await ask(await http_port(WaitingCalls(8, seconds=0.05)), sent)
-    if sent.startswith(GET):
-        assert b"200" in await status(reader)
-        assert await reader.readuntil(b"ok")
-    assert await status(reader) == b""
-    writer.close()
-
-
-async def test_connections_over_http_without_a_request_lock_nobody_out(http_port: Any) -> None:
-    port = await http_port(WaitingCalls(4))
-    idle = [await ask(port, sent) for sent in (b"", b"GET", POST, b"", b"P", POST + b"a")]
-    reader, writer = await ask(port, POST + b"abc")
-    assert b"200" in await status(reader)
-    gone = [asyncio.ensure_future(status(each)) for each, _ in idle]
-    ending = asyncio.as_completed(gone, timeout=60)
-    for _ in range(3):
-        await next(ending)
-    assert [each.done() for each in gone].count(True) == 3
-    assert gone[0].done()
-    assert not gone[-1].done()
-    await cancelled(gone)
-    for _, each in [*idle, (reader, writer)]:
-        each.close()
-
-
-async def test_a_request_in_pieces_is_answered_and_counts_no_longer(http_port: Any) -> None:
-    port = await http_port(WaitingCalls(1))
-    first = await ask(port, POST[:9], POST[9:], b"ab", b"c")
-    assert b"200" in await status(first[0])
-    second = await ask(port)  # the first one is idle now, and not half-open
-    first[1].write(GET)
-    assert await first[0].readuntil(b"ok")
-    for _, writer in (first, second):
-        writer.close()
