@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -106,8 +107,23 @@ async def server(
 
 @pytest_asyncio.fixture
 async def channel(server: Server) -> AsyncIterator[aio.Channel]:
+    async with aio.insecure_channel(server.address) as opened:
+        yield opened
+
+
+async def open_channel(stack: AsyncExitStack, address: str, *options: tuple[str, int]) -> Any:
+    """A channel with a connection of its own."""
+    own = (("grpc.use_local_subchannel_pool", 1), *options)
+    channel = await stack.enter_async_context(aio.insecure_channel(address, options=own))
+    await asyncio.wait_for(channel.channel_ready(), 60)
+    return channel
+
+
+@pytest_asyncio.fixture
+async def connect(server: Server) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
+    """Opens channels to the server, each with a connection of its own."""
     async with AsyncExitStack() as stack:
-        yield await stack.enter_async_context(aio.insecure_channel(server.address))
+        yield partial(open_channel, stack, server.address)
 
 
 @pytest.fixture

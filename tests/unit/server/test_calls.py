@@ -11,6 +11,7 @@ from google.rpc import error_details_pb2 as rpc  # type: ignore[import-untyped] 
 from grpc import aio
 from grpc_status import rpc_status
 from memotree_storage.errors import NotFoundError
+from unit.server.contexts import ScriptedContext
 
 from memotree.server.authentication import Authentication
 from memotree.server.calls import RunningCalls
@@ -137,51 +138,15 @@ async def handled(calls: RunningCalls, operation: Any) -> Any:
     return await interceptor.intercept_service(continuation, details)
 
 
-class LateContext:
-    """A call whose deadline has passed before the server handles it."""
-
-    aborted: tuple[Any, ...] = ()
-
-    def time_remaining(self) -> float:
-        return 0
-
-    def peer(self) -> str:
-        return "ipv4:127.0.0.1:1"
-
-    def invocation_metadata(self) -> tuple[()]:
-        return ()
-
-    async def read(self) -> bytes:
-        return b""
-
-    async def abort(self, *status: object) -> None:
-        self.aborted = status
-        raise aio.AbortError
-
-
 @pytest.mark.requirement("SERVE-1")
 async def test_a_call_that_arrives_after_its_deadline_never_reaches_the_operation() -> None:
     reached = []
     handler = await handled(RunningCalls(), lambda *given: reached.append(given))
-    context = LateContext()
+    context = ScriptedContext(remaining=0)
     with pytest.raises(aio.AbortError):
         await handler.stream_unary(iter(()), context)
     assert context.aborted[0] is Code.DEADLINE_EXCEEDED
     assert reached == []
-
-
-class FullContext(LateContext):
-    """A call whose client takes no status."""
-
-    def __init__(self) -> None:
-        self.aborting = asyncio.Event()
-
-    def time_remaining(self) -> float:
-        return 1
-
-    async def abort(self, *_status: object) -> None:
-        self.aborting.set()
-        await asyncio.Event().wait()
 
 
 @pytest.mark.requirement("STORE-8")
@@ -191,10 +156,10 @@ async def test_a_stop_does_not_wait_until_a_client_takes_the_status_of_a_refused
         raise error
 
     calls = RunningCalls()
-    context = FullContext()
+    context = ScriptedContext("abort")
     handler = await handled(calls, refuse)
     answering = asyncio.ensure_future(handler.stream_unary(iter(()), context))
-    await asyncio.wait_for(context.aborting.wait(), 60)
+    await asyncio.wait_for(context.waits.wait(), 60)
     await asyncio.wait_for(calls.wait_idle(), 60)
     assert not answering.done()
     answering.cancel()

@@ -1,8 +1,7 @@
 """Calls that begin and never send their request lock nobody out."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -11,8 +10,8 @@ from grpc import aio  # type: ignore[import-untyped]  # grpcio ships no types
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 from integration.wires import Refusal
+from unit.server.contexts import ScriptedContext
 
-from memotree.server.app import Server
 from memotree.server.calls import most_begun, most_waiting
 from memotree.server.half_open import RequestNotReceivedError
 from memotree.server.health import MOST_WATCHERS, Health
@@ -28,6 +27,7 @@ REFLECTION = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 WATCH = "/grpc.health.v1.Health/Watch"
 CALLS = 32
 """The calls that may run at once in these tests; a quarter of them on one connection."""
+SHARE = CALLS // 4
 
 
 async def nothing() -> AsyncIterator[bytes]:
@@ -36,25 +36,24 @@ async def nothing() -> AsyncIterator[bytes]:
     yield b""
 
 
-class Clients:
-    """A server, and clients with a connection each."""
-
-    def __init__(self, server: Server, stack: AsyncExitStack) -> None:
-        self._server = server
-        self._stack = stack
-
-    async def channel(self) -> Any:
-        options = (("grpc.use_local_subchannel_pool", 1),)
-        channel = aio.insecure_channel(self._server.address, options=options)
-        await asyncio.wait_for(channel.channel_ready(), 60)
-        return await self._stack.enter_async_context(channel)
+Connect = Callable[[], Awaitable[Any]]
 
 
 @pytest.fixture
-async def clients(settings: Settings, scripted_sessions: Any) -> AsyncIterator[Clients]:
-    few = settings.model_copy(update={"max_concurrent_calls": CALLS})
-    async with Server(few, {"SessionService": scripted_sessions}, partial=True) as server, AsyncExitStack() as stack:
-        yield Clients(server, stack)
+def settings(settings: Settings) -> Settings:
+    return settings.model_copy(update={"max_concurrent_calls": CALLS})
+
+
+async def places(connect: Connect) -> list[Any]:
+    """Connections for more calls than may begin, each as often as it may have calls."""
+    channels = [await connect() for _ in range(most_begun(CALLS) // SHARE + 4)]
+    return [channel for channel in channels for _ in range(SHARE)]
+
+
+async def answered(connect: Connect, path: str = GET_SESSION) -> None:
+    other = await connect()
+    for _ in range(3):
+        await asyncio.wait_for(other.unary_unary(path)(b""), 60)
 
 
 async def refusals(calls: list[asyncio.Future[Any]], count: int) -> list[Refusal]:
@@ -76,58 +75,42 @@ async def cancelled(calls: list[asyncio.Future[Any]]) -> None:
 
 
 @pytest.mark.parametrize("path", [GET_SESSION, "/grpc.health.v1.Health/Check"])
-async def test_calls_that_one_client_begins_over_many_connections_lock_nobody_out(clients: Clients, path: str) -> None:
-    waits = asyncio.ensure_future((await clients.channel()).stream_unary(path)(nothing()))
-    share = CALLS // 4
-    connections = most_begun(CALLS) // share + 4
-    half_open = [
-        asyncio.ensure_future(channel.stream_unary(path)(nothing()))
-        for channel in [await clients.channel() for _ in range(connections)]
-        for _ in range(share)
-    ]
+async def test_calls_that_one_client_begins_over_many_connections_lock_nobody_out(connect: Connect, path: str) -> None:
+    waits = asyncio.ensure_future((await connect()).stream_unary(path)(nothing()))
+    half_open = [asyncio.ensure_future(channel.stream_unary(path)(nothing())) for channel in await places(connect)]
     told = await refusals(half_open, len(half_open) - most_waiting(CALLS))
     assert {(each.code, each.reason) for each in told} == {("RESOURCE_EXHAUSTED", "REQUEST_NOT_RECEIVED")}
-    other = await clients.channel()
-    for _ in range(3):
-        await asyncio.wait_for(other.unary_unary(path)(b""), 60)
+    await answered(connect, path)
     assert not waits.done(), "the client that has one such call keeps it"
     await cancelled([*half_open, waits])
 
 
-async def test_open_streams_of_reflection_lock_nobody_out(clients: Clients) -> None:
-    share = CALLS // 4
+async def test_open_streams_of_reflection_lock_nobody_out(connect: Connect) -> None:
     asked = reflection_pb2.ServerReflectionRequest(list_services="").SerializeToString()
 
     async def one() -> AsyncIterator[bytes]:
         yield asked
         await asyncio.Event().wait()
 
-    channels = [await clients.channel() for _ in range(most_begun(CALLS) // share + 4)]
-    reading = [channel.stream_stream(REFLECTION)(one()) for channel in channels for _ in range(share)]
+    reading = [channel.stream_stream(REFLECTION)(one()) for channel in await places(connect)]
     first = [asyncio.ensure_future(call.read()) for call in reading]
-    answered = await asyncio.gather(*first, return_exceptions=True)
-    assert sum(isinstance(answer, bytes) for answer in answered) > most_waiting(CALLS)
-    other = await clients.channel()
-    await asyncio.wait_for(other.unary_unary(GET_SESSION)(b""), 60)
+    answers = await asyncio.gather(*first, return_exceptions=True)
+    assert sum(isinstance(answer, bytes) for answer in answers) > most_waiting(CALLS)
+    await answered(connect)
     for call in reading:
         call.cancel()
 
 
-async def test_watches_of_the_health_lock_nobody_out(clients: Clients) -> None:
-    share = CALLS // 4
-    channels = [await clients.channel() for _ in range(most_begun(CALLS) // share + 4)]
-    raw = health_pb2.HealthCheckRequest().SerializeToString()
-
+async def test_watches_of_the_health_lock_nobody_out(connect: Connect) -> None:
     async def watched(channel: Any) -> None:
-        async for _ in channel.unary_stream(WATCH)(raw):
+        async for _ in channel.unary_stream(WATCH)(b""):
             pass
 
-    watching = [asyncio.ensure_future(watched(channel)) for channel in channels for _ in range(share)]
+    watching = [asyncio.ensure_future(watched(channel)) for channel in await places(connect)]
     told = await refusals(watching, len(watching) - MOST_WATCHERS)
     assert {(each.code, each.reason) for each in told} == {("RESOURCE_EXHAUSTED", "TOO_MANY_WATCHERS")}
-    other = await clients.channel()
-    await asyncio.wait_for(other.unary_unary(GET_SESSION)(b""), 60)
-    late = other.unary_stream(WATCH)(raw)
+    await answered(connect)
+    late = (await connect()).unary_stream(WATCH)(b"")
     assert health_pb2.HealthCheckResponse.FromString(await asyncio.wait_for(late.read(), 60)).status
     late.cancel()
     await cancelled(watching)
@@ -143,7 +126,7 @@ class Watching:
 
     async def begin(self, address: str) -> "asyncio.Task[Any]":
         """Watch from an address; the task is done when the call has ended."""
-        context: Any = _Silent(f"ipv4:{address}:{len(self._streams)}")
+        context: Any = ScriptedContext(peer=f"ipv4:{address}:{len(self._streams)}")
         stream = self.health.Watch(health_pb2.HealthCheckRequest(), context)
         self._streams.append(stream)
         assert (await anext(stream)).status == health_pb2.HealthCheckResponse.SERVING
@@ -186,41 +169,21 @@ async def test_a_watcher_that_goes_leaves_its_place(watching: Watching) -> None:
     await cancelled([stays])
 
 
-class _Silent:
-    """The context of a call whose request never arrives."""
-
-    def __init__(self, peer: str = "ipv4:127.0.0.1:1") -> None:
-        self._peer = peer
-
-    def peer(self) -> str:
-        return self._peer
-
-    async def read(self) -> bytes:
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    async def abort(self, *_status: object) -> None:
-        raise aio.AbortError
-
-
 async def test_a_request_that_does_not_arrive_in_time_ends_its_call() -> None:
     reader = RequestReader(1000, WaitingCalls(8, seconds=0.01), UnreadAnswers(LeftAnswers(lambda _: None)))
-    context: Any = _Silent()
+    context: Any = ScriptedContext("read")
     with pytest.raises(RequestNotReceivedError, match="send it again"):
         await asyncio.wait_for(reader.receive_only("x", context), 60)
 
 
-async def test_a_call_whose_client_sends_no_request_is_told_so(clients: Clients) -> None:
+async def test_a_call_whose_client_sends_no_request_is_told_so(connect: Connect) -> None:
     async def none() -> AsyncIterator[bytes]:
         return
         yield b""
 
-    channel = await clients.channel()
-    for call in (
-        channel.stream_unary(GET_SESSION)(none()),
-        channel.stream_unary("/grpc.health.v1.Health/Check")(none()),
-    ):
-        (told,) = await refusals([asyncio.ensure_future(call)], 1)
+    channel = await connect()
+    for path in (GET_SESSION, "/grpc.health.v1.Health/Check"):
+        (told,) = await refusals([asyncio.ensure_future(channel.stream_unary(path)(none()))], 1)
         assert (told.code, told.reason) == ("INVALID_ARGUMENT", "REQUEST_MISSING")
         assert "which may be empty" in told.message
 

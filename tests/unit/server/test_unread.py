@@ -13,6 +13,8 @@ import pytest
 from grpc import aio
 from grpc_reflection.v1alpha import reflection_pb2
 from integration.wires import Refusal
+from unit.server.conftest import open_channel
+from unit.server.contexts import ScriptedContext
 from unit.server.full_connection import FullConnection
 
 from memotree.server import app
@@ -35,7 +37,6 @@ CALLS = 16
 SHARE = CALLS // 4
 LARGE = 1 << 18
 """The bytes of an answer that is larger than what these clients take before they read."""
-OPTIONS = (("grpc.use_local_subchannel_pool", 1), ("grpc.http2.bdp_probe", 0))
 
 
 class Endless:
@@ -121,10 +122,7 @@ class Clients:
         return server
 
     async def channel(self, *options: tuple[str, int]) -> Any:
-        channel = aio.insecure_channel(self._address, options=(*OPTIONS, *options))
-        await self._stack.enter_async_context(channel)
-        await asyncio.wait_for(channel.channel_ready(), 60)
-        return channel
+        return await open_channel(self._stack, self._address, ("grpc.http2.bdp_probe", 0), *options)
 
     async def full(self) -> FullConnection:
         return self._stack.enter_context(await FullConnection.to(self._address))
@@ -179,11 +177,15 @@ async def test_a_stream_whose_client_has_just_made_room_keeps_its_place(clients:
     assert clients.operations.ended.locked()
 
 
-async def test_a_stream_ends_if_its_client_does_not_read_in_time(clients: Clients) -> None:
-    await clients.serve(seconds=0.05)
-    (stream,) = await clients.unread(1, BACK_UP)
-    await asyncio.wait_for(clients.operations.ended.acquire(), 60)
-    assert (await asyncio.wait_for(refused(stream), 60)).reason == "ANSWER_NOT_READ"
+async def test_streams_end_if_their_client_does_not_read_in_time_and_a_stop_does_not_wait_for_it(
+    clients: Clients,
+) -> None:
+    server = await clients.serve(seconds=0.05)
+    streams = await clients.unread(SHARE, BACK_UP)
+    for _ in streams:
+        await asyncio.wait_for(clients.operations.ended.acquire(), 60)
+    assert (await asyncio.wait_for(refused(streams[0]), 60)).reason == "ANSWER_NOT_READ"
+    await asyncio.wait_for(server.stop(3600), 60)
 
 
 async def test_a_stream_that_cannot_begin_on_a_full_connection_ends_and_the_client_that_reads_again_has_its_status(
@@ -198,14 +200,6 @@ async def test_a_stream_that_cannot_begin_on_a_full_connection_ends_and_the_clie
     assert clients.operations.begun.locked(), "the operation of the second one did not begin"
     await asyncio.wait_for(connection.read_until_ended(3), 60)
     assert [line["reason"] for line in log_lines if line["event"] == "call"] == ["ANSWER_NOT_READ"] * 2
-
-
-async def test_a_stop_does_not_wait_for_clients_that_do_not_read(clients: Clients) -> None:
-    server = await clients.serve(seconds=0.05)
-    await clients.unread(SHARE, BACK_UP)
-    for _ in range(SHARE):
-        await asyncio.wait_for(clients.operations.ended.acquire(), 60)
-    await asyncio.wait_for(server.stop(3600), 60)
 
 
 async def questions() -> AsyncIterator[bytes]:
@@ -264,53 +258,9 @@ async def test_an_answer_that_was_read_counts_no_longer(clients: Clients) -> Non
         assert len(await asyncio.wait_for(channel.unary_unary(GET_SESSION)(LARGE_SESSION), 60)) > LARGE
 
 
-class _Full:
-    """The context of a call whose client has no room until the test says so."""
-
-    def __init__(self, peer: str = "ipv4:127.0.0.1:1") -> None:
-        self._peer = peer
-        self._done: list[Any] = []
-        self.room = asyncio.Event()
-
-    def peer(self) -> str:
-        return self._peer
-
-    def end(self) -> None:
-        """End as gRPC does, when the client has the answer or has gone."""
-        for callback in self._done:
-            callback(self)
-
-    async def send_initial_metadata(self, _metadata: object) -> None:
-        await self.room.wait()
-
-    async def write(self, _answer: bytes) -> None:
-        await self.room.wait()
-
-    def add_done_callback(self, callback: Any) -> None:
-        self._done.append(callback)
-
-
-class _FullLater(_Full):
-    """The context of a call that has begun, and whose client has no room for an answer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.writing = asyncio.Event()
-
-    async def send_initial_metadata(self, _metadata: object) -> None:
-        """Send it at once."""
-
-    async def read(self) -> bytes:
-        return b"x"
-
-    async def write(self, answer: bytes) -> None:
-        self.writing.set()
-        await super().write(answer)
-
-
 async def test_a_stream_whose_client_takes_no_metadata_makes_room_and_its_status_follows_the_metadata() -> None:
     unread = UnreadAnswers(LeftAnswers(lambda _: None), patience=0)
-    context = _Full()
+    context = ScriptedContext("metadata")
     begins = asyncio.ensure_future(unread.begin(context))
     await asyncio.sleep(0)
     assert unread.make_room()
@@ -336,13 +286,18 @@ async def test_a_stream_of_reflection_is_closed_at_once_when_its_client_goes() -
 
     handler = grpc.stream_stream_rpc_method_handler(mirrors, request_deserializer=bytes, response_serializer=bytes)
     reader = RequestReader(1000, WaitingCalls(1), UnreadAnswers(LeftAnswers(lambda _: None)))
-    context = _FullLater()
+    context = ScriptedContext("write")
     call = asyncio.ensure_future(reader.reading("x", handler).stream_stream(iter(()), context))
-    await asyncio.wait_for(context.writing.wait(), 60)
+    await asyncio.wait_for(context.waits.wait(), 60)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
     assert closed == ["answers"]
+
+
+def full(peer: str) -> Any:
+    """The context of a call whose client has no room."""
+    return ScriptedContext("metadata", "write", peer=peer)
 
 
 class _Closing:
@@ -382,7 +337,7 @@ async def test_an_ended_stream_counts_until_its_client_has_its_status() -> None:
     closing = _Closing()
     closing.may_end.release()
     unread = UnreadAnswers(LeftAnswers(closing, most=CALL_BYTES, patience=0), seconds=0.01)
-    first, second = _Full("a"), _Full("b")
+    first, second = full("a"), full("b")
     for context in (first, second):
         with pytest.raises(AnswerNotReadError):
             await asyncio.wait_for(unread.write(context, b"x"), 60)
@@ -390,7 +345,7 @@ async def test_an_ended_stream_counts_until_its_client_has_its_status() -> None:
     assert closing.peers == ["a"]
     second.end()
     with pytest.raises(AnswerNotReadError):
-        await asyncio.wait_for(unread.write(_Full("c"), b"x"), 60)
+        await asyncio.wait_for(unread.write(full("c"), b"x"), 60)
     await threads_have_begun()
     assert closing.peers == ["a"]
 
@@ -398,13 +353,13 @@ async def test_an_ended_stream_counts_until_its_client_has_its_status() -> None:
 async def test_a_connection_is_closed_once_and_never_on_the_thread_of_the_event_loop() -> None:
     closing = _Closing()
     left = LeftAnswers(closing, most=4 * CALL_BYTES, patience=0)
-    calls = [_Full(peer) for peer in "aaaabbb"]
+    calls = [full(peer) for peer in "aaaabbb"]
     for call in calls[:6]:
         left.leave(call, 0)
     await closing.next()
     assert closing.peers == ["a"], "gRPC has not noticed yet that it is closed"
     left.leave(calls[6], 0)
-    left.leave(_Full("c"), 0)
+    left.leave(full("c"), 0)
     await threads_have_begun()
     assert closing.peers == ["a"], "one search at a time"
     closing.may_end.release(2)
@@ -417,7 +372,7 @@ async def test_an_answer_that_is_read_meanwhile_does_not_make_its_connection_be_
     closing = _Closing()
     closing.may_end.release(3)
     left = LeftAnswers(closing, most=2 * CALL_BYTES, patience=0)
-    calls = [_Full("a") for _ in range(5)]
+    calls = [full("a") for _ in range(5)]
     for call in calls[:3]:
         left.leave(call, 0)
     await closing.next()
@@ -427,7 +382,7 @@ async def test_an_answer_that_is_read_meanwhile_does_not_make_its_connection_be_
     for call in calls:
         call.end()
     for _ in range(3):
-        left.leave(_Full("b"), 0)
+        left.leave(full("b"), 0)
     await closing.next()
     assert closing.peers == ["a", "b"]
 
@@ -437,7 +392,7 @@ async def test_another_connection_from_the_address_of_a_closed_one_can_be_closed
     closing.may_end.release(2)
     left = LeftAnswers(closing, most=CALL_BYTES, patience=0)
     for _ in range(2):
-        calls = [_Full("a"), _Full("a")]
+        calls = [full("a"), full("a")]
         for call in calls:
             left.leave(call, 0)
         await closing.next()
@@ -451,12 +406,12 @@ async def test_a_connection_that_could_not_be_closed_is_closed_for_the_next_answ
     closing.may_end.release(3)
     left = LeftAnswers(closing, most=CALL_BYTES, patience=0)
     for peer in "aabb":
-        left.leave(_Full(peer), 0)
+        left.leave(full(peer), 0)
     for _ in "ab":
         await closing.next()
     assert "Too many open files" in log_lines[0]["cause"]
     for _ in range(2):
-        left.leave(_Full("a"), 0)
+        left.leave(full("a"), 0)
     await closing.next()
     assert closing.peers == ["a", "b", "a"]
 
