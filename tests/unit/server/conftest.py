@@ -20,6 +20,22 @@ from memotree.v1 import maintenance_service_pb2 as maintenance
 from memotree.v1 import session_service_pb2 as sessions
 
 
+class Held:
+    """Calls that wait until the test lets them proceed."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Semaphore(0)
+        self.proceed = asyncio.Event()
+        self.ended = asyncio.Event()
+
+    async def answer(self, _request: object) -> None:
+        self.begun.release()
+        try:
+            await self.proceed.wait()
+        finally:
+            self.ended.set()
+
+
 class ScriptedSessions:
     """Answers two RPCs as the test says; the others are missing."""
 
@@ -40,6 +56,12 @@ class ScriptedSessions:
             raise error
 
         self.answer = answer
+
+    def holds(self) -> Held:
+        """Let each call wait."""
+        held = Held()
+        self.answer = held.answer
+        return held
 
 
 class ScriptedMaintenance:

@@ -1,7 +1,7 @@
 """What the transport refuses carries a reason, a way on and, where it helps, the advice to send the call again."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -12,6 +12,7 @@ from google.rpc import error_details_pb2 as rpc  # type: ignore[import-untyped] 
 from grpc import aio
 from grpc_health.v1 import health_pb2
 from grpc_status import rpc_status
+from unit.server.conftest import open_channel
 
 from memotree.client.errors import ResourceExhaustedError, decode_error
 from memotree.server.app import METADATA_BYTES, Server
@@ -107,10 +108,6 @@ async def test_a_message_over_the_limit_is_refused_with_its_size_and_the_limit(
         assert f"{size} bytes" in message
         assert f"at most {LIMIT} " in message
     assert scripted_sessions.requests == []
-
-
-@pytest.mark.requirement("SERVE-1")
-async def test_a_message_of_the_greatest_size_is_accepted(channel: aio.Channel, scripted_sessions: Any) -> None:
     await channel.unary_unary(GET_SESSION)(sessions.GetSessionRequest(session_id="x" * (LIMIT - 4)).SerializeToString())
     assert len(scripted_sessions.requests) == 1
 
@@ -142,11 +139,12 @@ async def test_metadata_is_accepted_up_to_one_size_and_refused_above_it_each_tim
 
 @pytest.mark.requirement("SERVE-2")
 async def test_a_request_that_is_no_message_is_an_invalid_argument_for_every_service(
-    server: Server, channel: aio.Channel
+    server: Server, channel: aio.Channel, scripted_sessions: Any
 ) -> None:
     reflection = "ServerReflection/ServerReflectionInfo"
     calls = [
         channel.unary_unary(GET_SESSION)(NO_MESSAGE),
+        channel.unary_unary(GET_SESSION)(b"\x0a\x02\xff\xff"),  # a string that is no UTF-8
         channel.unary_stream("/memotree.v1.MaintenanceService/VerifyWorkspace")(NO_MESSAGE).read(),
         channel.unary_unary(f"{HEALTH}/Check")(NO_MESSAGE),
         channel.unary_stream(f"{HEALTH}/Watch")(NO_MESSAGE).read(),
@@ -157,6 +155,7 @@ async def test_a_request_that_is_no_message_is_an_invalid_argument_for_every_ser
         code, reason, message = await refusal(call)
         assert (code, reason) == (Code.INVALID_ARGUMENT, "MALFORMED_REQUEST")
         assert "Build it from the contract" in message
+    assert scripted_sessions.requests == []
 
 
 @pytest.mark.requirement("SERVE-2")
@@ -167,62 +166,41 @@ async def test_the_health_of_an_unknown_service_is_not_found_with_details(channe
     assert "memotree.v1.NoService" in message
 
 
-class BusyServer:
-    """A server that may run two calls at once, and clients with a connection each."""
-
-    def __init__(self, server: Server, stack: AsyncExitStack) -> None:
-        self._server = server
-        self._stack = stack
-
-    async def call(self, request: bytes = b"") -> bytes:
-        """Call GetSession over a new connection, since one connection has a share of the calls only."""
-        options = (("grpc.use_local_subchannel_pool", 1),)
-        channel = await self._stack.enter_async_context(aio.insecure_channel(self._server.address, options=options))
-        answer: bytes = await channel.unary_unary(GET_SESSION)(request, timeout=60)
-        return answer
-
-
 @pytest_asyncio.fixture
-async def busy(settings: Settings, scripted_sessions: Any) -> AsyncIterator[BusyServer]:
+async def call(settings: Settings, scripted_sessions: Any) -> AsyncIterator[Callable[[], Awaitable[bytes]]]:
+    """Calls a server that may run two calls at once, over a new connection, since one has a share of them only."""
     few = settings.model_copy(update={"max_concurrent_calls": 2})
-    async with (
-        Server(few, {"SessionService": scripted_sessions}, partial=True) as server,
-        AsyncExitStack() as stack,
-    ):
-        yield BusyServer(server, stack)
+    operations = {"SessionService": scripted_sessions}
+    async with Server(few, operations, partial=True) as server, AsyncExitStack() as stack:
+
+        async def called() -> bytes:
+            answer: bytes = await (await open_channel(stack, server.address)).unary_unary(GET_SESSION)(b"")
+            return answer
+
+        yield called
 
 
 @pytest.mark.requirement("SERVE-1", "SERVE-2")
 async def test_calls_above_the_limit_are_refused_with_the_advice_to_retry(
-    busy: BusyServer, scripted_sessions: Any
+    call: Callable[[], Awaitable[bytes]], scripted_sessions: Any
 ) -> None:
-    begun, proceed = asyncio.Semaphore(0), asyncio.Event()
-
-    async def slow(_request: object) -> None:
-        begun.release()
-        await proceed.wait()
-
-    scripted_sessions.answer = slow
-    running = [asyncio.ensure_future(busy.call()) for _ in range(2)]
+    held = scripted_sessions.holds()
+    running = [asyncio.ensure_future(call()) for _ in range(2)]
     for _ in running:
-        await asyncio.wait_for(begun.acquire(), 60)
-    refused = await asyncio.gather(*(refusal(busy.call()) for _ in range(20)))
+        await asyncio.wait_for(held.begun.acquire(), 60)
+    refused = await asyncio.gather(*(refusal(call()) for _ in range(20)))
     assert {answer[:2] for answer in refused} == {(Code.RESOURCE_EXHAUSTED, "TOO_MANY_CALLS")}
     assert "send it again in a moment" in refused[0][2]
     assert "max_concurrent_calls" in refused[0][2]
-    proceed.set()
+    held.proceed.set()
     await asyncio.gather(*running)
     assert len(scripted_sessions.requests) == 2
-    await busy.call()  # the places are free again
-
-
-async def test_a_call_that_failed_or_was_cancelled_frees_its_place(busy: BusyServer, scripted_sessions: Any) -> None:
     for error in (KeyError("x"), asyncio.CancelledError()) * 3:
         scripted_sessions.raises(error)
         with pytest.raises(aio.AioRpcError):
-            await busy.call()
+            await call()
     scripted_sessions.answer = None
-    await busy.call()
+    await call()  # the places are free again
 
 
 def test_a_refused_call_holds_no_place_and_a_stop_comes_before_the_limit() -> None:
