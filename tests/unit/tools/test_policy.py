@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,10 +18,11 @@ from memotree.identity.errors import ToolNotPermittedError
 from memotree.identity.guard import FOR_ALL
 from memotree.identity.permissions import PERMISSIONS
 from memotree.planner import declared_tools
-from memotree.request.principal import Grant, Principal, Role, acting_as
+from memotree.request.principal import ALL_BRANCHES, ALL_WORKSPACES, LOCAL, Grant, Principal, Role, acting_as
 from memotree.settings import ToolLevel
 from memotree.tools.builtin.services import NAMES, ToolOptions, builtin_tools
 from memotree.tools.declaration import Declaration, Permission
+from memotree.tools.permitting import check_permitted
 from memotree.tools.policy import ToolAdmission, ToolPolicy
 
 pytestmark = pytest.mark.requirement("TOOL-5")
@@ -181,3 +183,45 @@ def test_a_tool_that_a_role_does_not_hold_for_is_not_permitted() -> None:
 def test_the_names_of_functions_are_those_of_the_policy() -> None:
     assert {tool.name for tool in FUNCTIONS} == set(NAMES)
     assert all(isinstance(tool, Declaration) for tool in ALL.values())
+
+
+# --- Functions that reach beyond workspaces ---------------------------------------------------------------------------
+
+READS = {"read_file", "list_folder", "check_host", "search_web"}
+WRITES = {"http_request"}
+
+
+def permitted(who: Principal) -> set[str]:
+    found = set()
+    with acting_as(who):
+        for told in FUNCTIONS:
+            with suppress(ToolNotPermittedError):
+                check_permitted(told)
+                found.add(told.name)
+    return found
+
+
+def somebody(role: Role, workspace: str = ALL_WORKSPACES, branches: str = ALL_BRANCHES) -> Principal:
+    return Principal("ada", grants=(Grant(workspace, branches, role),))
+
+
+@pytest.mark.requirement("TOOL-3", "TOOL-6")
+def test_files_and_hosts_need_a_role_in_all_workspaces() -> None:
+    everything = set(NAMES)
+    assert permitted(LOCAL) == everything, "without authentication, everybody on this machine may do everything"
+    assert permitted(somebody(Role.WRITER)) == permitted(somebody(Role.ADMIN)) == everything
+    assert permitted(somebody(Role.READER)) == everything - WRITES
+    for stranger in (
+        Principal("ada"),
+        somebody(Role.ADMIN, "0123456789abcdef"),
+        somebody(Role.ADMIN, ALL_WORKSPACES, "drafts/*"),
+    ):
+        assert permitted(stranger) == everything - READS - WRITES
+
+
+@pytest.mark.requirement("TOOL-3", "TOOL-6")
+def test_a_function_of_a_plugin_needs_a_role_in_all_workspaces_whatever_it_says() -> None:
+    with acting_as(Principal("ada")), pytest.raises(ToolNotPermittedError, match="calculator needs the role writer"):
+        check_permitted(replace(ALL["calculator"], read_only=False), of_plugin=True)
+    with acting_as(somebody(Role.READER)):
+        check_permitted(ALL["calculator"], of_plugin=True)
