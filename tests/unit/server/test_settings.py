@@ -1,5 +1,6 @@
 """Settings come from flags, environment and file, and every fault is named before the start."""
 
+import re
 from datetime import timedelta
 from pathlib import Path
 
@@ -28,11 +29,15 @@ def test_without_anything_set_the_server_is_local_and_embedded(monkeypatch: pyte
     assert settings.session_ttl == timedelta(days=7)
 
 
-def test_the_data_folder_follows_xdg_when_it_is_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_data_folder_is_absolute_and_follows_xdg_when_that_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert load_settings().data_folder == tmp_path / "memotree"
     monkeypatch.setenv("XDG_DATA_HOME", "relative")
     assert load_settings().data_folder == Path.home() / ".local" / "share" / "memotree"
+    monkeypatch.setenv("MEMOTREE_DATA", "data")
+    assert load_settings().data_folder == tmp_path / "data"
 
 
 def test_flags_win_over_environment_over_file_over_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -56,17 +61,9 @@ def test_the_file_may_be_elsewhere_but_must_exist_there(monkeypatch: pytest.Monk
     assert "TOML" in faults()[str(path)]
 
 
-def test_a_relative_data_folder_becomes_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("MEMOTREE_DATA", "data")
-    assert load_settings().data_folder == tmp_path / "data"
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("7d", 604_800), ("12h", 43_200), ("30 m", 1800), ("45s", 45), ("500ms", 0.5), ("90", 90)]
-)
-def test_durations_are_written_with_a_unit(monkeypatch: pytest.MonkeyPatch, text: str, seconds: float) -> None:
-    monkeypatch.setenv("MEMOTREE_SESSION_TTL", text)
-    assert load_settings().session_ttl.total_seconds() == seconds
+def test_durations_are_written_with_a_unit() -> None:
+    texts = {"7d": 604_800, "12h": 43_200, "30 m": 1800, "45s": 45, "500ms": 0.5, "90": 90}
+    assert {text: load_settings(session_ttl=text).session_ttl.total_seconds() for text in texts} == texts
 
 
 def test_every_fault_is_named_at_once_with_its_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -103,50 +100,33 @@ def test_variables_of_the_client_and_of_tests_are_no_settings(monkeypatch: pytes
     assert load_settings()
 
 
-@pytest.mark.parametrize("url", ["mysql://u:secret@h/d", "secret", "http://secret"])
-def test_a_wrong_database_url_is_refused_without_repeating_it(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    monkeypatch.setenv("MEMOTREE_POSTGRES_URL", url)
-    assert "postgresql://" in faults()["MEMOTREE_POSTGRES_URL"]
-    assert "secret" not in str(faults())
+def test_a_wrong_database_url_is_refused_without_repeating_a_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = dict.fromkeys(("mysql://u:secret@h/d", "secret", "http://secret"), "postgresql://")
+    for password in ("s@cret", "se/cret==", "sec?ret", "se#cret", "a/b@c?d#ecret", "s@cret/@"):
+        told[f"postgresql://user:{password}@127.0.0.1:5432/database"] = "write @ as %40"
+    for url, advice in told.items():
+        monkeypatch.setenv("MEMOTREE_POSTGRES_URL", url)
+        found = faults()
+        assert advice in found["MEMOTREE_POSTGRES_URL"], url
+        assert not re.search("cret|sec", str(found)), url
 
 
-@pytest.mark.parametrize("password", ["s@cret", "se/cret==", "sec?ret", "se#cret", "a/b@c?d#e", "s@cret/@"])
-def test_a_password_that_divides_the_url_is_refused_without_showing_a_part_of_it(
-    monkeypatch: pytest.MonkeyPatch, password: str
-) -> None:
-    monkeypatch.setenv("MEMOTREE_POSTGRES_URL", f"postgresql://user:{password}@127.0.0.1:5432/database")
-    told = faults()["MEMOTREE_POSTGRES_URL"]
-    assert "write @ as %40" in told
-    assert "cret" not in str(faults())
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
+def test_urls_of_all_forms_are_taken() -> None:
+    for url in (
         "postgresql://user:s%40cret@127.0.0.1:5432/database",
         "postgresql:///database?host=/run/postgresql&user=me",
         "postgresql://me@h/d?options=-c%20search_path%3Da&application_name=me@home",
         "postgresql://[::1]:5432/d?user=me",
-    ],
-)
-def test_urls_of_all_forms_are_taken(url: str) -> None:
-    settings = load_settings(postgres_url=url)
-    assert settings.postgres_url is not None
-    assert settings.postgres_url.get_secret_value() == url
+    ):
+        taken = load_settings(postgres_url=url).postgres_url
+        assert taken is not None
+        assert taken.get_secret_value() == url
 
 
 def test_settings_that_contradict_each_other_are_named() -> None:
     found = faults(postgres_pool_min=9, postgres_pool_max=3, max_content_bytes=8192, max_message_bytes=8192)
     assert found.keys() == {"postgres_pool_min", "max_content_bytes"}
     assert faults(qdrant_api_key="k").keys() == {"qdrant_api_key"}
-
-
-def test_secrets_are_not_shown() -> None:
-    settings = load_settings(
-        postgres_url="postgresql://u:secret@h/d", chat_url="http://m", chat_model="m", chat_api_key="sss"
-    )
-    assert "secret" not in repr(settings)
-    assert "sss" not in repr(settings)
 
 
 def test_settings_do_not_change_once_made(settings: Settings) -> None:

@@ -15,16 +15,20 @@ from memotree.settings_shown import shown_settings
 pytestmark = pytest.mark.requirement("TOOL-11")
 
 
+def written(text: str) -> None:
+    Path("memotree.toml").write_text(text, encoding="utf-8")
+
+
 def faults(text: str) -> dict[str, str]:
     """The faults of a file by place."""
-    Path("memotree.toml").write_text(text, encoding="utf-8")
+    written(text)
     with pytest.raises(InvalidSettingsError) as caught:
         load_settings()
     return {each.field.replace(" in memotree.toml", ""): each.description for each in caught.value.violations}
 
 
 def loaded(text: str) -> Settings:
-    Path("memotree.toml").write_text(text, encoding="utf-8")
+    written(text)
     return load_settings()
 
 
@@ -96,13 +100,8 @@ def test_a_variable_that_is_not_set_is_told_with_its_place_and_with_all_other_fa
         'postgres_url = "postgresql://u:${NO_SUCH}@h/d"\ncommitter_name = "${EMPTY}"\nchat_model = "${"\n'
         'committer_email = "${a-b}"\n'
     )
-    assert found.keys() == {
-        "postgres_url, line 1",
-        "committer_name, line 2",
-        "chat_model, line 3",
-        "committer_email, line 4",
-        "MEMOTREE_PORT",
-    }
+    names = ("postgres_url", "committer_name", "chat_model", "committer_email")
+    assert found.keys() == {*(f"{name}, line {line}" for line, name in enumerate(names, 1)), "MEMOTREE_PORT"}
     assert "the variable NO_SUCH, which is not set" in found["postgres_url, line 1"]
     assert "the variable EMPTY, which is not set" in found["committer_name, line 2"]
     assert "without the name of a variable" in found["chat_model, line 3"]
@@ -167,7 +166,7 @@ def shown(**given: Any) -> dict[str, Any]:
 
 
 def test_every_setting_is_shown_with_who_gives_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("memotree.toml").write_text('[log]\nlevel = "debug"\nformat = "json"\n', encoding="utf-8")
+    written('[log]\nlevel = "debug"\nformat = "json"\n')
     monkeypatch.setenv("MEMOTREE_LOG_FORMAT", "console")
     found = shown(port=1)
     assert found.keys() == Settings.model_fields.keys()
@@ -179,12 +178,14 @@ def test_every_setting_is_shown_with_who_gives_it(monkeypatch: pytest.MonkeyPatc
 
 
 def test_no_secret_is_shown() -> None:
-    secrets = {"qdrant_api_key", "chat_api_key", "embedding_api_key", "rerank_api_key"}
-    given = dict.fromkeys(secrets, "s3cret") | {"postgres_url": "postgresql://u:s3cret@h/d"}
     kinds = ("chat", "embedding", "rerank")
-    urls = {f"{kind}_url": "http://m/v1?key=s3cret" for kind in kinds}
-    models = {f"{kind}_model": "m" for kind in kinds}
-    found = shown(**given, **urls, **models, qdrant_url="http://me:s3cret@h:6334")
+    secrets = {f"{kind}_api_key" for kind in (*kinds, "qdrant")}
+    given = dict.fromkeys(secrets, "s3cret") | {"postgres_url": "postgresql://u:s3cret@h/d"}
+    given |= {f"{kind}_url": "http://m/v1?key=s3cret" for kind in kinds} | {f"{kind}_model": "m" for kind in kinds}
+    given["qdrant_url"] = "http://me:s3cret@h:6334"
+    found = shown(**given)
     assert "s3cret" not in str(found)
+    plain = {"chat_url": "http://m", "chat_model": "m", "chat_api_key": "s3cret"}
+    assert "s3cret" not in repr(load_settings(postgres_url=given["postgres_url"], **plain))
     assert {each.name for each in found.values() if each.value == "***"} == {*secrets, "postgres_url"}
     assert found["qdrant_url"].value == "http://***@h:6334"

@@ -1,9 +1,9 @@
 """A reload takes in what can change while the server runs, tells what needs a restart, and nothing of a bad file."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
+from unit.server.test_settings_file import written
 
 from memotree.maintenance.running_settings import RunningSettings, SettingsOperations
 from memotree.models.rate_limit import RateLimiter
@@ -21,10 +21,6 @@ class Part:
 
     def apply(self, settings: Settings) -> None:
         self.seen.append(settings)
-
-
-def written(text: str) -> None:
-    Path("memotree.toml").write_text(text, encoding="utf-8")
 
 
 @pytest.fixture

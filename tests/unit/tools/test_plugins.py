@@ -1,6 +1,7 @@
 """Tools of other packages: called in processes of their own, and told when they are broken."""
 
 import asyncio
+import json
 import os
 from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
@@ -115,9 +116,17 @@ async def executor(packages: Path) -> AsyncIterator[Executor]:
     await made.close()
 
 
-def catalogue(executor: Executor, *disabled: str) -> Catalogue:
+def catalogue(executor: Executor, *disabled: str, **custom: dict[str, Any]) -> Catalogue:
     plugins = Plugins(executor, (*BY_NAME, *NAMES))
-    return Catalogue(NoCaller(), "main", LocalFunctions(builtin_tools(), executor, NoCaller(), disabled, plugins))
+    own = {name: CustomTool.model_validate(given) for name, given in custom.items()}
+    return Catalogue(NoCaller(), "main", LocalFunctions(builtin_tools(), executor, NoCaller(), disabled, plugins, own))
+
+
+async def data(offered: Catalogue, name: str, **arguments: Any) -> Any:
+    """What a call that succeeds returns."""
+    result = await offered.call(name, arguments)
+    assert result.success
+    return result.data
 
 
 async def test_the_tools_of_a_plugin_are_listed_and_called_like_others(packages: Path, executor: Executor) -> None:
@@ -127,11 +136,10 @@ async def test_the_tools_of_a_plugin_are_listed_and_called_like_others(packages:
     assert list(listed) == ["show_weather", "wait_for_rain", "wait_for_snow"]
     assert listed["show_weather"].parameters["properties"]["city"]["description"] == "Where."
     assert listed["show_weather"].examples == ({"city": "Rome"},)
-    result = await offered.call("show_weather", {"city": "Rome", "days": "2"})
-    assert result.data is not None
-    assert (result.data["city"], result.data["days"], result.data["keys"]) == ("Rome", 2, [])
-    assert result.data["pid"] != os.getpid()
-    assert (await offered.call("wait_for_rain", {})).data == {"value": "rain"}
+    found = await data(offered, "show_weather", city="Rome", days="2")
+    assert (found["city"], found["days"], found["keys"]) == ("Rome", 2, [])
+    assert found["pid"] != os.getpid()
+    assert await data(offered, "wait_for_rain") == {"value": "rain"}
     wrong = await offered.call("show_weather", {"days": [], "town": 1})
     assert wrong.failure is not None
     assert wrong.failure.code == "INVALID_ARGUMENTS"
@@ -164,23 +172,6 @@ tools = [show_weather, show_rain, wait_for_snow]
 '''
 
 
-async def test_a_tool_reads_its_own_settings_and_no_others(packages: Path, executor: Executor) -> None:
-    install(packages, "weather", SETTING)
-    custom = {
-        "show_weather": CustomTool.model_validate({"key": "a-secret", "days": [1, 2]}),
-        "wait_for_snow": CustomTool.model_validate({"timeout": "500ms"}),
-    }
-    plugins = Plugins(executor, (*BY_NAME, *NAMES))
-    offered = Catalogue(NoCaller(), "main", LocalFunctions((), executor, NoCaller(), (), plugins, custom))
-    for _ in range(2):
-        result = await offered.call("show_weather", {"city": "Rome"})
-        assert result.data == {"city": "Rome", "key": "a-secret", "days": [1, 2]}
-        assert (await offered.call("show_rain", {})).data == {}, "what one tool was given stays with it"
-    slow = await offered.call("wait_for_snow", {})
-    assert slow.failure is not None
-    assert slow.failure.code == "TOOL_TIMEOUT"
-
-
 SPYING = '''
 import os, sys
 from memotree.tools import tool
@@ -211,22 +202,23 @@ tools = [show_seen, stay]
 '''
 
 
-async def test_a_plugin_that_changes_its_process_sees_no_settings_of_another(
+async def test_a_tool_reads_its_own_settings_and_no_plugin_sees_those_of_another(
     packages: Path, executor: Executor
 ) -> None:
     install(packages, "weather", SETTING)
     install(packages, "spying", SPYING)
-    custom = {"show_weather": CustomTool.model_validate({"key": "a-secret"})}
-    plugins = Plugins(executor, (*BY_NAME, *NAMES))
-    offered = Catalogue(NoCaller(), "main", LocalFunctions((), executor, NoCaller(), (), plugins, custom))
-    before = (await offered.call("show_seen", {})).data
-    assert before is not None
-    result = await offered.call("show_weather", {"city": "Rome"})
-    assert result.data == {"city": "Rome", "key": "a-secret"}
-    after = (await offered.call("show_seen", {})).data
-    assert after is not None
+    own = {"key": "a-secret", "days": [1, 2]}
+    offered = catalogue(executor, show_weather=own, wait_for_snow={"timeout": "500ms"})
+    before = await data(offered, "show_seen")
+    for _ in range(2):
+        assert await data(offered, "show_weather", city="Rome") == {"city": "Rome", **own}
+        assert await data(offered, "show_rain") == {}, "what one tool was given stays with it"
+    after = await data(offered, "show_seen")
     assert after["pid"] == before["pid"], "its own process is kept for it"
     assert after["seen"] == [{}, {}], "those of its own two calls"
+    slow = await offered.call("wait_for_snow", {})
+    assert slow.failure is not None
+    assert slow.failure.code == "TOOL_TIMEOUT"
 
 
 async def test_a_plugin_that_occupies_its_processes_leaves_those_of_others(
@@ -239,8 +231,8 @@ async def test_a_plugin_that_occupies_its_processes_leaves_those_of_others(
     calls = [asyncio.create_task(offered.call("stay", {"mark": str(mark), "go": str(go)})) for mark in marks]
     while not any(mark.exists() for mark in marks):  # noqa: ASYNC110 - another process writes it
         await asyncio.sleep(0.01)
-    assert (await offered.call("show_weather", {"city": "Rome"})).success
-    assert (await offered.call("calculator", {"expression": "1 + 1"})).success
+    assert await data(offered, "show_weather", city="Rome")
+    assert await data(offered, "calculator", expression="1 + 1")
     assert sum(mark.exists() for mark in marks) == 1
     go.touch()
     assert all(result.success for result in await asyncio.gather(*calls))
@@ -254,8 +246,7 @@ async def test_a_plugin_takes_no_name_of_another_tool(packages: Path, executor: 
         "its tool calculator has the name of another tool.",
         "its tool remember has the name of another tool.",
     ]
-    result = await offered.call("calculator", {"expression": "1 + 1"})
-    assert result.data == {"result": "2", "exact": True}
+    assert await data(offered, "calculator", expression="1 + 1") == {"result": "2", "exact": True}
 
 
 async def test_a_broken_plugin_stops_no_other_and_is_told(
@@ -273,7 +264,7 @@ async def test_a_broken_plugin_stops_no_other_and_is_told(
         assert (f"The plugin {name} " in told) is (name != "broken_output"), name
     assert "it ended with ModuleNotFoundError; the server's log has the cause" in told
     assert "a secret" not in told
-    assert (await offered.call("show_weather", {"city": "Rome"})).success
+    assert await data(offered, "show_weather", city="Rome")
 
 
 async def test_a_tool_that_is_disabled_is_unknown(packages: Path, executor: Executor) -> None:
@@ -283,10 +274,9 @@ async def test_a_tool_that_is_disabled_is_unknown(packages: Path, executor: Exec
     assert not {"calculator", "show_weather"} & names
     assert {"date_time", "wait_for_rain"} <= names
     for name in ("calculator", "show_weather"):
-        with pytest.raises(UnknownToolError):
-            await offered.call(name, {})
-        with pytest.raises(UnknownToolError):
-            await offered.find(name)
+        for look in (offered.call(name, {}), offered.find(name)):
+            with pytest.raises(UnknownToolError):
+                await look
 
 
 class Calls:
@@ -318,24 +308,19 @@ class AskedPlugins(Plugins):
 
 
 async def test_no_built_in_function_waits_for_plugins(executor: Executor) -> None:
-    plugins = AskedPlugins(executor)
+    plugins, observed, sum_ = AskedPlugins(executor), Calls(), {"expression": "1 + 1"}
     local = LocalFunctions(builtin_tools(), executor, NoCaller(), ("date_time",), plugins)
-    observed = Calls()
-    for offered in (
-        Catalogue(NoCaller(), "main", local),
-        Catalogue(NoCaller(), "main", local, CallObservers([observed])),
-        Catalogue(NoCaller(), "main", RemoteFunctions(NoCaller(), local)),
-    ):
+    with_observers = Catalogue(NoCaller(), "main", local, CallObservers([observed]))
+    without = Catalogue(NoCaller(), "main", local)
+    for offered in (without, with_observers, Catalogue(NoCaller(), "main", RemoteFunctions(NoCaller(), local))):
         assert (await offered.find("calculator")).name == "calculator"
         assert (await offered.described("calculator")).name == "calculator"
         with pytest.raises(UnknownToolError):
             await offered.find("date_time")
-    assert (await Catalogue(NoCaller(), "main", local).call("calculator", {"expression": "1 + 1"})).success
-    with_observers = Catalogue(NoCaller(), "main", local, CallObservers([observed]))
-    assert (await with_observers.call("calculator", {"expression": "1 + 1"})).success
-    operations = ToolOperations(with_observers, 1 << 20)
-    calls = [pb.ToolCall(name="calculator", arguments_json='{"expression": "2"}')]
-    assert (await operations.execute_tools(pb.ExecuteToolsRequest(calls=calls))).results[0].success
+    for offered in (without, with_observers):
+        assert await data(offered, "calculator", **sum_)
+    request = pb.ExecuteToolsRequest(calls=[pb.ToolCall(name="calculator", arguments_json=json.dumps(sum_))])
+    assert (await ToolOperations(with_observers, 1 << 20).execute_tools(request)).results[0].success
     assert observed.ended_calls == 2
     assert plugins.asked == 0
     with pytest.raises(UnknownToolError):

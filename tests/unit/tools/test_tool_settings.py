@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
+from unit.server.test_settings_file import faults, loaded, written
 
 from memotree.composition.tools import (
     _warn_of_unknown_names,
@@ -25,13 +26,12 @@ from memotree.identity.errors import ToolNotPermittedError
 from memotree.maintenance.running_settings import RunningSettings
 from memotree.planner import Planner
 from memotree.request.principal import LOCAL
-from memotree.settings import InvalidSettingsError, Settings, load_settings, read_settings
+from memotree.settings import InvalidSettingsError, load_settings, read_settings
 from memotree.settings_check import faults_of
 from memotree.settings_shown import shown_settings
 from memotree.tools.builtin.files import Files
 from memotree.tools.builtin.services import NAMES, NEEDED_SETTING
 from memotree.tools.executor import Executor
-from memotree.tools.function_tool import FunctionTool
 from memotree.tools.plugins import Plugins
 from memotree.tools.rate_limit import ToolRateError
 
@@ -41,22 +41,6 @@ pytestmark = [pytest.mark.requirement("TOOL-5"), pytest.mark.requirement("TOOL-1
 @pytest.fixture(autouse=True)
 def _folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-def written(text: str) -> None:
-    Path("memotree.toml").write_text(text, encoding="utf-8")
-
-
-def loaded(text: str) -> Settings:
-    written(text)
-    return load_settings()
-
-
-def faults(text: str) -> Mapping[str, str]:
-    written(text)
-    with pytest.raises(InvalidSettingsError) as caught:
-        load_settings()
-    return {each.field.replace(" in memotree.toml", ""): each.description for each in caught.value.violations}
 
 
 def later_faults(text: str) -> dict[str, str]:
@@ -139,12 +123,6 @@ def test_tables_may_stand_in_variables_as_json(monkeypatch: pytest.MonkeyPatch) 
         load_settings()
 
 
-def folders(tool: FunctionTool) -> tuple[str, ...]:
-    files = getattr(tool.function, "__self__", None)
-    assert isinstance(files, Files)
-    return files.folders
-
-
 def test_the_limits_of_one_tool_replace_those_of_all() -> None:
     settings = loaded(
         '[tools]\nfolders = ["/srv/all"]\ntimeout = "7s"\n'
@@ -154,8 +132,8 @@ def test_the_limits_of_one_tool_replace_those_of_all() -> None:
     tools = {tool.name: tool for tool in offered_functions(settings, Planner(cast("Any", None), cast("Any", None)))}
     assert tools["read_file"].options.timeout == timedelta(seconds=2)
     assert tools["list_folder"].options.timeout is None
-    assert folders(tools["read_file"]) == ("/srv/manuals",)
-    assert folders(tools["list_folder"]) == ("/srv/all",)
+    files = [getattr(tools[name].function, "__self__", None) for name in ("read_file", "list_folder")]
+    assert [each.folders for each in files if isinstance(each, Files)] == [("/srv/manuals",), ("/srv/all",)]
     assert "check_host" in tools
     assert "http_request" not in tools, "the hosts of one tool are not those of another"
 
@@ -206,13 +184,13 @@ def test_a_name_that_no_tool_has_keeps_the_server_from_starting() -> None:
         "tools.custom.show_weather, line 3": "show_weather is no tool of a package; none that has tools is installed",
     }
     assert not later_faults('[tools]\ndisabled = ["erase", "calculator", "read_file"]\n')
+    assert not later_faults('[mcp]\ntools = "calculator, recall"\n')
 
 
 async def test_such_a_name_is_refused_by_the_start_itself() -> None:
-    settings = loaded('[tools]\ndisabled = ["ersae"]\n')
     async with AsyncExitStack() as stack:
         with pytest.raises(InvalidSettingsError, match="did you mean erase"):
-            await open_tools(settings, stack)
+            await open_tools(loaded('[tools]\ndisabled = ["ersae"]\n'), stack)
 
 
 async def test_beside_packages_such_a_name_is_told_to_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,11 +213,6 @@ async def test_beside_packages_such_a_name_is_told_to_the_log(monkeypatch: pytes
         "tools_allowed  nothing* names no tool; `memotree tools list` has their names",
         "tools_custom plan_waterin is no tool of a package; did you mean plan_watering?",
     ]
-
-
-def test_the_tools_of_mcp_may_be_functions() -> None:
-    written('[mcp]\ntools = "calculator, recall"\n')
-    assert not [each for each in faults_of(read_settings()) if "mcp" in each.field]
 
 
 @pytest.mark.parametrize(
