@@ -1,4 +1,4 @@
-"""Steps of a random history by MemoTree's own rules: merges, also in a session or of a proposal, picks and restores."""
+"""Steps of a random history by MemoTree's own rules: merges, also in a session, picks and restores."""
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -6,7 +6,6 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
-from integration.recall.talks import Models
 from memotree_storage.commit.branch_merge import MergeOrder, MergeStyle, merge_into_branch
 from memotree_storage.commit.commit_pick import Pick, PickOrder, pick_commit
 from memotree_storage.commit.commit_restore import RestoreOrder, restore_on_branch
@@ -27,17 +26,8 @@ from memotree_storage.postgres.session_conflicts import conflicts_of, end_confli
 from memotree_storage.postgres.tree import Snapshot, State
 from property.line_histories import Files, Model, Point
 from property.line_merges import git_merges, merged_entries, merged_files, read_commit, read_merge, restored_files
-from property.store_harness import StoreHarness, WorkspaceMachine, pick
+from property.store_harness import WorkspaceMachine, pick
 from property.trees import faults
-
-from memotree.canvas.conflict_resolution import ConflictResolution
-from memotree.forest.recall.recall import Recall
-from memotree.request.limits import ServiceLimits
-from memotree.request.pages import PageTokens
-from memotree.review import ReviewOperations
-from memotree.sessions import SessionOperations
-from memotree.v1 import review_service_pb2 as review_pb
-from memotree.v1 import types_pb2
 
 T = TypeVar("T")
 
@@ -125,29 +115,6 @@ class MergeRules(WorkspaceMachine):
         assert files is not None
         self._note(merged.commit_id, info.parents, by, ours, files)
         self.model.refs[ref] = merged.commit_id
-
-    @precondition(lambda self: len(self._branches()) > 1)
-    @rule(branch=choices, other=choices, mine=changes)
-    def merge_a_proposal(self, branch: int, other: int, mine: list[tuple[str, int, int]]) -> None:
-        """Propose a branch to another one, approve it and merge it; it becomes what a merge of the two would be."""
-        ref = pick(self._branches(), branch)
-        source = pick([one for one in self._branches() if one != ref], other)
-        before = self._at(source)
-        self._move(source, self._write(before, (), self._changed(before.files, mine)).commit_id)
-        self._follow()
-        ours, theirs = self._at(ref), self._at(source)
-        bases = self.model.merge_bases(ours.commit_id, theirs.commit_id)
-        base = self.model.points[next(iter(bases))] if len(bases) == 1 else None
-        expected, _ = merged_files(base, ours, theirs) if base else (None, [])
-        merged = self.harness.run(self._proposed(source, ref))
-        if isinstance(merged, MemoTreeError):
-            assert self.repository.refs()[ref] == ours.commit_id
-            return
-        info = self.repository.commit_info(merged)
-        assert info.parents == (ours.commit_id, theirs.commit_id)
-        files = expected if expected is not None else read_commit(self.repository, merged, ours, theirs)
-        self._note(merged, info.parents, info.committer, ours, files)
-        self.model.refs[ref] = merged
 
     @precondition(lambda self: self._branches() and any(len(one.parents) == 1 for one in self.model.points.values()))
     @rule(branch=choices, commit=choices, reverts=st.booleans(), mine=st.none() | changes)
@@ -250,37 +217,6 @@ class MergeRules(WorkspaceMachine):
 
     # --- merges by MemoTree's rules ---
 
-    async def _proposed(self, source: str, ref: str) -> str | MemoTreeError:
-        """The commit that merges a proposal, or why there is none; the proposal is withdrawn then."""
-        review, branch = reviews_of(self.harness), source.removeprefix("refs/heads/")
-        asked = review_pb.CreateProposalRequest(
-            workspace=self.workspace,
-            title="Proposed",
-            branch=branch,
-            target_branch=ref.removeprefix("refs/heads/"),
-            author=types_pb2.CommitAuthor(name="ada"),
-        )
-        made = (await review.create_proposal(asked)).proposal
-        try:
-            await review.review_proposal(
-                review_pb.ReviewProposalRequest(
-                    workspace=self.workspace,
-                    number=made.number,
-                    reviewer=types_pb2.CommitAuthor(name="eva"),
-                    verdict=review_pb.REVIEW_VERDICT_APPROVE,
-                    head_commit_id=made.head_commit_id,
-                )
-            )
-            merging = review_pb.MergeProposalRequest(workspace=self.workspace, number=made.number)
-            return (await review.merge_proposal(merging)).commit_id
-        except MemoTreeError as error:
-            await review.update_proposal(
-                review_pb.UpdateProposalRequest(
-                    workspace=self.workspace, number=made.number, status=review_pb.PROPOSAL_STATUS_WITHDRAWN
-                )
-            )
-            return error
-
     async def _merge(self, ref: str, theirs: str, by: Signature, *, squash: bool) -> Merged | MemoTreeError:
         """Merge, or return why that is refused."""
         style = MergeStyle.SQUASH if squash else MergeStyle.COMMIT
@@ -352,10 +288,3 @@ class MergeRules(WorkspaceMachine):
             return await commit_session(self.harness.store, self.workspace, session_id, order)
         except (ConflictError, NothingToCommitError) as error:
             return error
-
-
-def reviews_of(harness: StoreHarness) -> ReviewOperations:
-    """The operations of reviews on the store of a harness."""
-    store, limits, pages = harness.store, ServiceLimits(), PageTokens()
-    sessions_of = SessionOperations(store, pages, limits, resolver=ConflictResolution(store, limits))
-    return ReviewOperations(store, pages, limits, sessions_of, Recall(store, limits, Models(store.embedder)))

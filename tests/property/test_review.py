@@ -10,17 +10,21 @@ from campaigns import effort
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run_machine
+from integration.recall.talks import Models
 from memotree_storage.errors import AbortedError, FailedPreconditionError
 from memotree_storage.model.protection import BranchProtectedError
 from memotree_storage.postgres import refs, tree
 from memotree_storage.postgres.tree import Snapshot
-from property.history_rules import reviews_of
 from property.store_harness import StoreHarness, WorkspaceMachine
 
+from memotree.canvas.conflict_resolution import ConflictResolution
+from memotree.forest.recall.recall import Recall
 from memotree.history import HistoryOperations
 from memotree.memory import MemoryOperations
 from memotree.request.limits import ServiceLimits
 from memotree.request.pages import PageTokens
+from memotree.review import ReviewOperations
+from memotree.sessions import SessionOperations
 from memotree.v1 import history_service_pb2, memory_service_pb2, types_pb2
 from memotree.v1 import review_service_pb2 as pb
 
@@ -51,9 +55,11 @@ class Reviews(WorkspaceMachine):
 
     def __init__(self, harness: StoreHarness) -> None:
         super().__init__(harness)
-        self.memory = MemoryOperations(harness.store, ServiceLimits())
-        self.history = HistoryOperations(harness.store, PageTokens(), ServiceLimits())
-        self.review = reviews_of(harness)
+        store, limits, pages = harness.store, ServiceLimits(), PageTokens()
+        self.memory = MemoryOperations(store, limits)
+        self.history = HistoryOperations(store, pages, limits)
+        sessions = SessionOperations(store, pages, limits, resolver=ConflictResolution(store, limits))
+        self.review = ReviewOperations(store, pages, limits, sessions, Recall(store, limits, Models(store.embedder)))
         self.proposals: dict[int, Proposed] = {}
         self.needed = 0
         self.notes: dict[str, str] = {}

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import resource
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from memotree_storage.embedded.qdrant import EmbeddedQdrant, QdrantEndpoint
 
 from memotree.server import starting
 from memotree.server.embedded import EmbeddedServers
+from memotree.server.starting import allow_many_files
 from memotree.settings import Settings, load_settings
 
 
@@ -110,3 +112,17 @@ async def test_a_folder_in_use_is_told_before_anything_starts(
         async with EmbeddedServers(settings):
             pass
     assert servers.told == []
+
+
+@pytest.mark.requirement("STORE-8")
+def test_a_server_opens_as_many_files_as_the_system_permits_and_as_are_of_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    none, usual, large = resource.RLIM_INFINITY, 65_536, 1_073_741_816
+    for soft, hard, most in (
+        *((1024, 4096, 4096), (1024, none, usual), (1024, large, usual), (1 << 20, large, 1 << 20)),
+        *((4096, 4096, 4096), (none, none, none)),
+    ):
+        limits = {resource.RLIMIT_NOFILE: (soft, hard)}
+        monkeypatch.setattr(resource, "getrlimit", limits.__getitem__)
+        monkeypatch.setattr(resource, "setrlimit", limits.__setitem__)
+        allow_many_files()
+        assert limits == {resource.RLIMIT_NOFILE: (most, hard)}

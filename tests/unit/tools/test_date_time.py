@@ -72,19 +72,14 @@ async def test_the_difference_of_two_times() -> None:
     assert over["total_seconds"] == 3 * 3600
 
 
-@pytest.mark.parametrize(
-    "zone",
-    [
-        *("Nowhere/City", "../../../etc/passwd", "/etc/localtime", "Europe", "Europe/../UTC", "tzdata.zi"),
-        *("leapseconds", "posixrules/..", "+25:00", "\x00"),
-        "a" * 64,
-        "Ünited/Kingdom",
-    ],
-)
-async def test_a_zone_that_does_not_exist_is_refused(zone: str) -> None:
-    with pytest.raises(DateTimeError, match="is no time zone") as refused:
-        await told(zone=zone)
-    assert [fault.field for fault in refused.value.violations] == ["zone"]
+async def test_a_zone_that_does_not_exist_is_refused() -> None:
+    for zone in (
+        *("Nowhere/City", "../../../etc/passwd", "/etc/localtime", "Europe", "Europe/../UTC", "tzdata.zi", "a" * 64),
+        *("leapseconds", "posixrules/..", "+25:00", "\x00", "Ünited/Kingdom"),
+    ):
+        with pytest.raises(DateTimeError, match="is no time zone") as refused:
+            await told(zone=zone)
+        assert [fault.field for fault in refused.value.violations] == ["zone"]
 
 
 @pytest.mark.parametrize(

@@ -41,26 +41,24 @@ def offered(policy: ToolPolicy) -> set[str]:
 # --- The server's policy ----------------------------------------------------------------------------------------------
 
 
-def test_each_level_allows_what_the_one_before_it_does() -> None:
+def test_each_level_allows_what_the_one_before_it_does_by_what_tools_declare() -> None:
     strict, normal, permissive = (offered(ToolPolicy(level, own=OWN)) for level in LEVELS)
     assert strict < normal < permissive == set(ALL) == set(OWN)
-
-
-def test_the_levels_by_what_tools_declare() -> None:
     for name, tool in ALL.items():
         beyond = {each.resource for each in tool.permissions} - {"workspace", "server"}
-        assert (name in offered(ToolPolicy("strict", own=OWN))) == (tool.read_only and not beyond), name
-        assert (name in offered(ToolPolicy("normal", own=OWN))) == (not tool.destructive and "host" not in beyond), name
+        assert (name in strict) == (tool.read_only and not beyond), name
+        assert (name in normal) == (not tool.destructive and "host" not in beyond), name
 
 
 def test_the_page_says_of_each_tool_at_which_level_it_is_there() -> None:
     text = PAGE.read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `(strict|normal|permissive)` \|.*?\| ([^|]*) \|$", text, re.MULTILINE))
-    told = {level: set(re.findall(r"`(\w+)`", rows[level])) for level in LEVELS}
     before: set[str] = set()
     for level in LEVELS:
         now = offered(ToolPolicy(level, own=OWN))
-        assert told[level] == now - before, f"write the tools of the level {level} into {PAGE.name}"
+        assert set(re.findall(r"`(\w+)`", rows[level])) == now - before, (
+            f"write the tools of the level {level} into {PAGE.name}"
+        )
         before = now
 
 
@@ -88,16 +86,12 @@ def test_all_but_the_allowed_is_denied_when_some_are_allowed() -> None:
     assert "tools_level normal" in ToolPolicy("normal").refusal(ALL["forget"])
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_what_is_no_pattern_is_refused() -> None:
+    texts = (
         *("", " ", "Recall", "RECALL*", "recall ", "recall,forget", "*recall", "re*ll", "re**", "**", "recall\n", "_a"),
         *("\uff52ecall", "re\u0441all", "recall\u200b", "reca\u0131l", "recall\x00", "recall/", "r?call", "[a-z]"),
-        "a" * 65,
-    ],
-)
-def test_what_is_no_pattern_is_refused(text: str) -> None:
-    assert not is_tool_pattern(text)
+    )
+    assert [text for text in (*texts, "a" * 65) if is_tool_pattern(text)] == []
 
 
 @given(st.text(alphabet="reca*_1", max_size=6), st.text(alphabet="reca_1", min_size=1, max_size=6))
