@@ -6,8 +6,7 @@ from typing import Final
 import pytest
 from campaigns import effort
 from dulwich.errors import PackedRefsException
-from fuzz.corpus import parts, seeds
-from fuzz.damage import damaged
+from fuzz.corpus import damaged, parts, seeds
 from hypothesis import given
 from hypothesis import strategies as st
 from memotree_storage.errors import CorruptError, InvalidInputError

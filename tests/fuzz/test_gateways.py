@@ -13,8 +13,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 from campaigns import sample
-from fuzz.corpus import parts, seeds, texts
-from fuzz.damage import damaged
+from fuzz.corpus import damaged, parts, seeds, texts
 from fuzz.requests import methods, requests
 from fuzz.server import HUNG, BrokenPromiseError, FuzzedServer
 from fuzz.world import World

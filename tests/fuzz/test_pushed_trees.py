@@ -12,8 +12,7 @@ from typing import Any, Final
 
 import pytest
 from campaigns import effort
-from fuzz.corpus import parts, seeds, texts
-from fuzz.damage import damaged
+from fuzz.corpus import damaged, parts, seeds, texts
 from fuzz.requests import filled, request_of
 from fuzz.server import BrokenPromiseError
 from fuzz.world import World

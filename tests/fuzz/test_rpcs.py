@@ -9,8 +9,7 @@ import struct
 
 import pytest
 from campaigns import dice, sample
-from fuzz.corpus import files
-from fuzz.damage import damaged
+from fuzz.corpus import damaged, files
 from fuzz.requests import has_effects, methods, request_of, requests
 from fuzz.world import World
 from google.protobuf import text_format

@@ -24,8 +24,17 @@ from memotree_storage.ports import Signature
 from memotree_storage.postgres import sessions
 from memotree_storage.postgres.session_conflicts import conflicts_of, end_conflicts
 from memotree_storage.postgres.tree import Snapshot, State
-from property.line_histories import Files, Model, Point
-from property.line_merges import git_merges, merged_entries, merged_files, read_commit, read_merge, restored_files
+from property.line_histories import (
+    Files,
+    Model,
+    Point,
+    git_merges,
+    merged_entries,
+    merged_files,
+    read_commit,
+    read_merge,
+    restored_files,
+)
 from property.store_harness import WorkspaceMachine, pick
 from property.trees import faults
 

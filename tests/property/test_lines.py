@@ -40,6 +40,7 @@ from property.line_histories import (
     Files,
     Model,
     Point,
+    check_merge_bases,
     columns,
     join,
     path_of,
@@ -47,7 +48,6 @@ from property.line_histories import (
     shuffled,
     sorting_after,
 )
-from property.line_merges import check_merge_bases
 from property.store_harness import StoreHarness, numbered_id, pick
 from property.trees import ancestors, archive_tree, check_tree, children, shown, subtree
 

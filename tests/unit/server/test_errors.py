@@ -51,66 +51,27 @@ from memotree.v1 import types_pb2
 Code = grpc.StatusCode
 NODE = Node("0123456789abcdef", "archive", None, "a", title="A title")
 
-CASES: list[tuple[MemoTreeError, Any, list[Message]]] = [
-    (
-        InvalidInputError(
-            "Two fields are wrong.", [FieldViolation("title", "too long"), FieldViolation("tags", "NUL")]
-        ),
-        Code.INVALID_ARGUMENT,
-        [
-            rpc.BadRequest(
-                field_violations=[
-                    rpc.BadRequest.FieldViolation(field="title", description="too long", reason="INVALID_ARGUMENT"),
-                    rpc.BadRequest.FieldViolation(field="tags", description="NUL", reason="INVALID_ARGUMENT"),
-                ]
-            )
-        ],
-    ),
-    (
-        NotFoundError("There is no such node; list the children.", "node", "abcd"),
-        Code.NOT_FOUND,
-        [rpc.ResourceInfo(resource_type="node", resource_name="abcd")],
-    ),
-    (
-        AlreadyExistsError("Choose another name.", "tag", "v1"),
-        Code.ALREADY_EXISTS,
-        [rpc.ResourceInfo(resource_type="tag", resource_name="v1")],
-    ),
-    (
-        AbortedError(
-            "Rebase the session.",
-            [Conflict(ConflictKind.BOTH_CHANGED, "n1", "title", "a", "b", "c", "Both changed the title.")],
-        ),
-        Code.ABORTED,
-        [
-            types_pb2.ConflictList(
-                conflicts=[
-                    types_pb2.Conflict(
-                        kind=types_pb2.CONFLICT_KIND_BOTH_CHANGED,
-                        node_id="n1",
-                        field="title",
-                        base_value=types_pb2.FieldValue(text="a"),
-                        our_value=types_pb2.FieldValue(text="b"),
-                        their_value=types_pb2.FieldValue(text="c"),
-                        description="Both changed the title.",
-                    )
-                ]
-            )
-        ],
-    ),
-    (
-        FailedPreconditionError("Open another session.", [FieldViolation("session", "it is closed")]),
-        Code.FAILED_PRECONDITION,
-        [
-            rpc.PreconditionFailure(
-                violations=[
-                    rpc.PreconditionFailure.Violation(
-                        type="FAILED_PRECONDITION", subject="session", description="it is closed"
-                    )
-                ]
-            )
-        ],
-    ),
+FAULTS = {"title": "too long", "tags": "NUL"}
+BAD = rpc.BadRequest()
+for field, fault in FAULTS.items():
+    BAD.field_violations.add(field=field, description=fault, reason="INVALID_ARGUMENT")
+CONFLICT = Conflict(ConflictKind.BOTH_CHANGED, "n1", "title", "a", "b", "c", "Both changed the title.")
+SENT_CONFLICT = types_pb2.Conflict(
+    kind=types_pb2.CONFLICT_KIND_BOTH_CHANGED, node_id="n1", field="title", description=CONFLICT.description,
+    base_value={"text": "a"}, our_value={"text": "b"}, their_value={"text": "c"},
+)  # fmt: skip
+CLOSED = rpc.PreconditionFailure()
+CLOSED.violations.add(type="FAILED_PRECONDITION", subject="session", description="it is closed")
+CASES: list[tuple[MemoTreeError, Any, list[Any]]] = [
+    (InvalidInputError("Two are wrong.", [FieldViolation(*each) for each in FAULTS.items()]), Code.INVALID_ARGUMENT,
+     [BAD]),
+    (NotFoundError("There is no such node; list the children.", "node", "abcd"), Code.NOT_FOUND,
+     [rpc.ResourceInfo(resource_type="node", resource_name="abcd")]),
+    (AlreadyExistsError("Choose another name.", "tag", "v1"), Code.ALREADY_EXISTS,
+     [rpc.ResourceInfo(resource_type="tag", resource_name="v1")]),
+    (AbortedError("Rebase it.", [CONFLICT]), Code.ABORTED, [types_pb2.ConflictList(conflicts=[SENT_CONFLICT])]),
+    (FailedPreconditionError("Open another.", [FieldViolation("session", "it is closed")]), Code.FAILED_PRECONDITION,
+     [CLOSED]),
     (TooLargeError("The limit is 1 MiB; split the node."), Code.RESOURCE_EXHAUSTED, []),
     (UnavailableError("PostgreSQL restarts; send it again."), Code.UNAVAILABLE, [rpc.RetryInfo]),
     (CorruptError("Object abc is damaged; restore it from a clone."), Code.DATA_LOSS, []),
@@ -118,7 +79,7 @@ CASES: list[tuple[MemoTreeError, Any, list[Message]]] = [
     (UnauthenticatedError("Send an API key."), Code.UNAUTHENTICATED, []),
     (ForbiddenError("Ask for a role."), Code.PERMISSION_DENIED, []),
     (DeadlineExceededError("Ask for less."), Code.DEADLINE_EXCEEDED, []),
-]
+]  # fmt: skip
 
 
 @pytest.fixture

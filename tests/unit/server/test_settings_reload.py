@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from unit.server.test_settings_file import written
+from unit.server.test_settings import written
 
 from memotree.maintenance.running_settings import RunningSettings, SettingsOperations
 from memotree.models.rate_limit import RateLimiter

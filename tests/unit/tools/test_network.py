@@ -1,7 +1,8 @@
-"""HTTP requests to allowed hosts, and every way to another host that could be thought of."""
+"""HTTP requests to allowed hosts, every way to another host that could be thought of, and the search of the web."""
 
 import asyncio
 import ipaddress
+import json
 import ssl
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from memotree_storage.errors import InvalidInputError, MemoTreeError
-from sites import said, site
+from sites import Site, said, site
 
 from memotree.tools.builtin.hosts import (
     Address,
@@ -23,6 +24,8 @@ from memotree.tools.builtin.hosts import (
     refuse_own,
 )
 from memotree.tools.builtin.network import MOST_REDIRECTS, Network, TooManyRedirectsError, _Request
+from memotree.tools.builtin.services import ToolOptions, builtin_tools
+from memotree.tools.builtin.web_search import SearchUnavailableError, SearxngEngine, WebSearch
 
 pytestmark = pytest.mark.requirement("TOOL-6")
 
@@ -373,3 +376,51 @@ async def test_any_url_is_refused_or_leads_to_a_listed_host(url: str) -> None:
         await Network(AllowedHosts(["a.test:7"], here_is_public, names)).http_request(url)
     assert refused.value.reason in {"INVALID_URL", "HOST_NOT_ALLOWED"}
     assert names.asked == []
+
+
+# --- Search on the web through a search engine of the settings --------------------------------------------------------
+
+
+def engine(there: Site) -> WebSearch:
+    return WebSearch(SearxngEngine(f"http://127.0.0.1:{there.port}/search?lang=en"))
+
+
+async def test_the_pages_that_were_found_are_told() -> None:
+    found = {
+        "results": [{"title": f"T{number}", "url": f"https://{number}", "content": "c" * 5000} for number in range(9)]
+    }
+    async with site(lambda *_: said("200 OK", json.dumps(found).encode())) as there:
+        pages = (await engine(there).search_web("two words & more", 3))["pages"]
+    assert [page["title"] for page in pages] == ["T0", "T1", "T2"]
+    assert len(pages[0]["text"]) == 1000
+    assert there.seen[0][0] == "GET /search?lang=en&q=two+words+%26+more&format=json HTTP/1.1"
+
+
+async def test_an_engine_that_does_not_answer_or_answers_nonsense_is_told() -> None:
+    nonsense = (
+        b"",
+        b"{}",
+        b"[]",
+        b'{"results": 5}',
+        b'{"results": [5]}',
+        b'{"results": [{}]}',
+        b"[" * 100_000,
+        b"\xff",
+    )
+    for answer, told in (
+        *((said("200 OK", body), "no result of a search") for body in nonsense),
+        (said("403 Forbidden"), "the status 403"),
+        (said("200 OK", b"x" * (5 << 20)), "too much"),
+        (b"", "does not answer"),
+    ):
+        async with site(lambda *_, answer=answer: answer) as there:
+            with pytest.raises(SearchUnavailableError, match=told):
+                await engine(there).search_web("x")
+    with pytest.raises(SearchUnavailableError, match="does not answer"):
+        await engine(there).search_web("x")
+
+
+def test_there_is_no_search_without_an_engine() -> None:
+    assert "search_web" not in [tool.name for tool in builtin_tools()]
+    options = ToolOptions(search_url="http://127.0.0.1:8080/search")
+    assert "search_web" in [tool.name for tool in builtin_tools(options)]

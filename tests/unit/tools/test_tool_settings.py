@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
-from unit.server.test_settings_file import faults, loaded, written
+from unit.server.test_settings import faults, loaded, written
 
 from memotree.composition.tools import (
     _warn_of_unknown_names,
