@@ -40,9 +40,35 @@ ENTRIES: Final = seeds("entry_files")
 PARTS: Final = parts("entry_files")
 
 
+HARMFUL: Final = (
+    *(b"---\n---\n", b"---\n", b"---", b"", b"\xef\xbb\xbf---\n---\n", b"---\n\x00\n---\n", b"---\n- a\n---\n"),
+    *(b'---\nid: "\\U00110000"\n---\n', b'---\nid: "\\ud800"\n---\n', b"---\n? {}\n---\n", b"---\n? [a]\n: b\n---\n"),
+    *(
+        b"---\na: &a b\nc: *a\n---\n",
+        b"---\n%YAML 9.9\n---\n---\n",
+        b"---\nid: x\n...\nid: y\n---\n",
+        b"---\n--- b\n---\n",
+    ),
+    *(b"---\n" + part * 5000 + b"\n---\n" for part in (b"[", b"{a: ", b"a: ")),
+)
+"""Files that once were decoded wrongly, or might be."""
+
+
 @effort(150)
-@given(damaged(ENTRIES, PARTS), st.sampled_from((NODE, ARCHIVE)))
+@given(damaged(ENTRIES, PARTS) | st.binary(max_size=200), st.sampled_from((NODE, ARCHIVE)))
 def test_any_file_is_an_entry_or_refused_with_every_fault(data: bytes, path: str) -> None:
+    check_file(data, path)
+
+
+def test_files_that_might_do_harm_are_refused() -> None:
+    for data in HARMFUL:
+        for path in (NODE, ARCHIVE):
+            check_file(data, path)
+            check_file(b"---\n" + data + b"\n---\n" + data, path)
+
+
+def check_file(data: bytes, path: str) -> None:
+    """It is an entry, or refused with every fault."""
     try:
         entry = decode_entry(path, data)
     except InvalidFileError as error:

@@ -13,7 +13,7 @@ from memotree.forest.chunking.splitting import split, stretches
 from memotree.forest.documents import SpokenTurn, conversation, read_document
 from memotree.forest.documents.document import Document
 from memotree.forest.ingestion.leaf_alignment import THIN, Kept, OldLeaf, align
-from memotree.forest.ingestion.shared_text import common_blocks, common_prefix, longest_ascent
+from memotree.forest.ingestion.shared_text import common_prefix, longest_ascent
 
 VOCABULARY = [
     f"{one}{two}" for one in ("ba", "do", "ki", "lu", "mo", "re") for two in ("n", "sta", "rim", "vel", "quo")
@@ -153,17 +153,17 @@ def test_turns_are_distinguished_by_speaker_and_id() -> None:
     assert align(old, without_ids) == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "ok\n" * 300_000,
-        "a" * 1_000_000,
-        "ab\n" * 1000 + "cd\n" * 300_000,
-        "".join(f"line {number % 7}\n" for number in range(120_000)),
-    ],
-    ids=["lines", "letters", "two-lines", "period"],
-)
-def test_the_alignment_of_repetitive_text_takes_linear_steps(text: str) -> None:
+REPETITIVE = {
+    "lines": "ok\n" * 300_000,
+    "letters": "a" * 1_000_000,
+    "two lines": "ab\n" * 1000 + "cd\n" * 300_000,
+    "a period": "".join(f"line {number % 7}\n" for number in range(120_000)),
+}
+
+
+@pytest.mark.parametrize("what", REPETITIVE)
+def test_the_alignment_of_repetitive_text_takes_linear_steps(what: str) -> None:
+    text = REPETITIVE[what]
     assert growth(lambda size: align(*_changed(text[:size])), 50_000) < LINEAR
     old, new = _changed(text)
     found = align(old, new)
@@ -199,15 +199,3 @@ def test_a_common_prefix_is_as_long_as_it_can_be(one: str, two: str, shared: str
     rest, other = one[length - len(shared) :], two[length - len(shared) :]
     assert (shared + one)[:length] == (shared + two)[:length]
     assert not rest or not other or rest[0] != other[0]
-
-
-@given(st.integers(0, 2**32), st.integers(0, 3000), st.integers(0, 3000))
-def test_common_blocks_are_common_and_in_order(seed: int, cut: int, put: int) -> None:
-    old = prose(seed, 3000)
-    new = old[:put] + "something else that is new" + old[put : put + cut] + old[put + cut + 40 :]
-    blocks = common_blocks(old, new)
-    for block in blocks:
-        assert old[block.old : block.old + block.length] == new[block.new : block.new + block.length]
-    for before, after in pairwise(blocks):
-        assert before.old + before.length <= after.old
-        assert before.new + before.length <= after.new

@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 import yaml
 from entry_strategies import AWKWARD, entries, lines, nodes, texts, titles
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
-from memotree_storage.errors import InvalidInputError
-from memotree_storage.model.codec import InvalidFileError, decode_entry, encode_entry
+from memotree_storage.model.codec import decode_entry, encode_entry
 from memotree_storage.model.front_matter_parsing import (
     FrontMatterError,
     _parse_canonical,
@@ -16,7 +15,7 @@ from memotree_storage.model.front_matter_parsing import (
     parse_front_matter,
 )
 from memotree_storage.model.node import Entry, Node
-from memotree_storage.model.paths import entry_path, node_path
+from memotree_storage.model.paths import entry_path
 from memotree_storage.model.scalars import is_plain, quote, read_scalar, write_scalar
 from memotree_storage.model.validation import check_archive, check_node
 
@@ -69,45 +68,6 @@ def test_a_scalar_is_one_line_that_every_yaml_reader_reads_as_the_same_string(te
     for loader in (yaml.SafeLoader, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         assert yaml.load(f"key: {token}\nlist:\n  - {token}\n", Loader=loader) == {"key": text, "list": [text]}  # noqa: S506
     assert yaml.safe_load(quote(text)) == text
-
-
-def _decode_or_refuse(path: str, data: bytes) -> None:
-    try:
-        entry = decode_entry(path, data)
-    except InvalidFileError as refusal:
-        error = refusal
-    else:
-        assert decode_entry(path, encode_entry(entry)) == entry
-        return
-    assert error.path == path
-    assert isinstance(error, InvalidInputError)
-    assert error.violations
-
-
-@pytest.mark.requirement("GIT-8")
-@given(st.binary(max_size=200))
-@example(b"---\n---\n")
-@example(b"---\n")
-@example(b"---")
-@example(b"")
-@example(b"\xef\xbb\xbf---\n---\n")
-@example(b'---\nid: "\\U00110000"\n---\n')
-@example(b'---\nid: "\\ud800"\n---\n')
-@example(b"---\n\x00\n---\n")
-@example(b"---\n- a\n---\n")
-@example(b"---\n? {}\n---\n")
-@example(b"---\n? [a]\n: b\n---\n")
-@example(b"---\na: &a b\nc: *a\n---\n")
-@example(b"---\n" + b"[" * 5000 + b"\n---\n")
-@example(b"---\n" + b"{a: " * 5000 + b"\n---\n")
-@example(b"---\n" + b"a: " * 5000 + b"\n---\n")
-@example(b"---\n%YAML 9.9\n---\n---\n")
-@example(b"---\nid: x\n...\nid: y\n---\n")
-@example(b"---\n--- b\n---\n")
-def test_any_bytes_decode_or_are_refused_with_a_reason(data: bytes) -> None:
-    _decode_or_refuse(node_path(NODE_ID), data)
-    _decode_or_refuse(f"archives/{ARCHIVE_ID}.md", data)
-    _decode_or_refuse(node_path(NODE_ID), b"---\n" + data + b"\n---\n" + data)
 
 
 @given(st.text(st.sampled_from("ab12:-#\"'\\ \n\t&*!|>[]{}%@,?é中\u2028"), max_size=60))

@@ -6,7 +6,7 @@ import pytest
 from campaigns import effort
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule, run_state_machine_as_test
-from memotree_storage.model.trailers import given_request_id, is_request_id, marks_of, owned_request_id, with_trailers
+from memotree_storage.model.trailers import given_request_id, marks_of, owned_request_id, with_trailers
 from memotree_storage.postgres.registry import WorkspaceExistsError
 from memotree_storage.postgres.requests import RequestIdReusedError
 from property.store_harness import StoreHarness, WorkspaceMachine
@@ -118,13 +118,12 @@ def test_a_workspace_is_no_answer_to_another_principal(harness: StoreHarness) ->
         harness.run(operations.create_workspace(taken))
 
 
-@pytest.mark.parametrize("request_id", ["once", "r" * 128, "a:b", "0" * 24 + ":x"])
-def test_a_trailer_keeps_the_id_of_its_owner(request_id: str) -> None:
-    kept = owned_request_id("ada", request_id)
-    assert kept != owned_request_id("ben", request_id)
-    assert kept != owned_request_id("", request_id) == request_id
-    assert given_request_id(kept) == request_id
-    assert repr(request_id) in RequestIdReusedError.of(kept).message
-    assert marks_of(with_trailers("A subject", {"MemoTree-Request": kept})).request_id == kept
-    assert is_request_id(given_request_id(kept))
-    assert marks_of(with_trailers("A subject", {"MemoTree-Request": kept + "r" * 128})).request_id is None
+def test_a_trailer_keeps_the_id_of_its_owner() -> None:
+    for request_id in ("once", "r" * 128, "a:b", "0" * 24 + ":x"):
+        kept = owned_request_id("ada", request_id)
+        assert kept != owned_request_id("ben", request_id)
+        assert kept != owned_request_id("", request_id) == request_id
+        assert given_request_id(kept) == request_id
+        assert repr(request_id) in RequestIdReusedError.of(kept).message
+        assert marks_of(with_trailers("A subject", {"MemoTree-Request": kept})).request_id == kept
+        assert marks_of(with_trailers("A subject", {"MemoTree-Request": kept + "r" * 128})).request_id is None

@@ -57,17 +57,10 @@ def test_all_includes_every_extra_of_the_package() -> None:
     assert set(everything.removeprefix("memotree[").removesuffix("]").split(",")) >= set(extras.MODULES)
 
 
-@pytest.mark.parametrize(
-    ("words", "missing", "extra"),
-    [
-        (["serve"], "typer", "server"),
-        (["--json", "mcp"], "rich.text", "mcp"),
-        (["search", "oaks"], "typer", "cli"),
-        ([], "typer", "server"),
-        (["serve"], "psycopg.rows", "server"),
-        (["ask"], "openai", "models"),
-    ],
-)
+@pytest.mark.parametrize(("words", "missing", "extra"), [
+    (["serve"], "typer", "server"), (["--json", "mcp"], "rich.text", "mcp"), (["search", "oaks"], "typer", "cli"),
+    ([], "typer", "server"), (["serve"], "psycopg.rows", "server"), (["ask"], "openai", "models"),
+])  # fmt: skip
 def test_a_missing_module_names_the_extra_in_one_line(
     monkeypatch: pytest.MonkeyPatch, words: list[str], missing: str, extra: str
 ) -> None:

@@ -322,15 +322,10 @@ def test_settings_do_not_change_once_made(settings: Settings) -> None:
         settings.port = 1
 
 
-@pytest.mark.parametrize(
-    ("url", "fault"),
-    [
-        ("https://git.example/memory.git", "{id} or {name}"),
-        ("ext::sh -c {id}", "{id} or {name}"),
-        ("ext::{id}", "begins with"),
-        ("https://ada:secret@git.example/{id}.git", "leave the name and password out"),
-    ],
-)
+@pytest.mark.parametrize(("url", "fault"), [
+    ("https://git.example/memory.git", "{id} or {name}"), ("ext::sh -c {id}", "{id} or {name}"),
+    ("ext::{id}", "begins with"), ("https://ada:secret@git.example/{id}.git", "leave the name and password out"),
+])  # fmt: skip
 def test_a_remote_is_a_url_for_each_workspace_without_a_password(url: str, fault: str) -> None:
     with pytest.raises(InvalidSettingsError, match=fault) as caught:
         load_settings(git_remote_url=url)

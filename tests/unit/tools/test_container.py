@@ -73,12 +73,14 @@ async def test_services_are_built_from_what_they_need_once() -> None:
     assert await container.tools(Reader)[0].function() == "kep"
 
 
-def test_a_value_that_is_provided_is_given() -> None:
+def test_a_value_that_is_provided_is_given_and_a_type_has_one_service() -> None:
     container = Container()
     container.provide(2)
     container.provide(Memory(), Store)
     container.register(Reader)
     assert container.get(Reader).limit == 2
+    with pytest.raises(DependencyError, match="two services of the type Store"):
+        container.provide(Memory(), Store)
 
 
 def test_services_that_need_each_other_are_named() -> None:
@@ -99,10 +101,3 @@ def test_what_is_missing_is_named_with_who_needs_it() -> None:
     container.register(Untyped)
     with pytest.raises(DependencyError, match="The argument store of Untyped has no type"):
         container.get(Untyped)
-
-
-def test_a_type_has_one_service() -> None:
-    container = Container()
-    container.register(Memory, Store)
-    with pytest.raises(DependencyError, match="two services of the type Store"):
-        container.provide(Memory(), Store)

@@ -109,17 +109,12 @@ async def test_a_url_with_two_readings_is_no_url(url: str) -> None:
     assert names.asked == [], "no name was looked up"
 
 
-@pytest.mark.parametrize(
-    ("text", "host", "port", "target"),
-    [
-        ("HTTP://A.Test", "a.test", 80, "/"),
-        ("https://a.test.?q=1", "a.test", 443, "/?q=1"),
-        ("https://a.test:8443/x/../y#z", "a.test", 8443, "/x/../y"),
-        ("http://[2001:DB8:0:0::1]:80/", "2001:db8::1", 80, "/"),
-        ("http://8.8.8.8/%0d%0a", "8.8.8.8", 80, "/%0d%0a"),
-        ("http://xn--bcher-kva.test/", "xn--bcher-kva.test", 80, "/"),
-    ],
-)
+@pytest.mark.parametrize(("text", "host", "port", "target"), [
+    ("HTTP://A.Test", "a.test", 80, "/"), ("https://a.test.?q=1", "a.test", 443, "/?q=1"),
+    ("https://a.test:8443/x/../y#z", "a.test", 8443, "/x/../y"),
+    ("http://[2001:DB8:0:0::1]:80/", "2001:db8::1", 80, "/"), ("http://8.8.8.8/%0d%0a", "8.8.8.8", 80, "/%0d%0a"),
+    ("http://xn--bcher-kva.test/", "xn--bcher-kva.test", 80, "/"),
+])  # fmt: skip
 def test_a_url_has_one_reading(text: str, host: str, port: int, target: str) -> None:
     place = place_of(text)
     assert (place.host, place.port, place.target) == (host, port, target)
@@ -297,18 +292,15 @@ async def test_the_end_of_a_long_answer_is_not_read_and_a_compressed_one_not_unp
     assert "body_base64" in await fetched(said("200 OK", b"\x1f\x8b\x08\0\0\0\0\0", content_encoding="gzip"))
 
 
-@pytest.mark.parametrize(
-    ("content", "kind", "body"),
-    [
-        (b"\x00\x01", "application/octet-stream", {"body_base64": "AAE="}),
-        (b"\xff\xfe\xfd\xfc\xfb", "", {"body_base64": "//79/Ps="}),
-        (b"\xe9", "text/plain; charset=ISO-8859-1", {"body": "é"}),
-        (b"\xe9a", "text/plain; charset=utf-8", {"body": "\ufffda"}),
-        (b"QUFB", "text/plain; charset=idna", {"body_base64": "UVVGQg=="}),
-        (b"x", "text/plain; charset=unicode_escape", {"body_base64": "eA=="}),
-        ("é€".encode()[:4], "application/json", {"body": "é"}),
-    ],
-)
+@pytest.mark.parametrize(("content", "kind", "body"), [
+    (b"\x00\x01", "application/octet-stream", {"body_base64": "AAE="}),
+    (b"\xff\xfe\xfd\xfc\xfb", "", {"body_base64": "//79/Ps="}),
+    (b"\xe9", "text/plain; charset=ISO-8859-1", {"body": "é"}),
+    (b"\xe9a", "text/plain; charset=utf-8", {"body": "\ufffda"}),
+    (b"QUFB", "text/plain; charset=idna", {"body_base64": "UVVGQg=="}),
+    (b"x", "text/plain; charset=unicode_escape", {"body_base64": "eA=="}),
+    ("é€".encode()[:4], "application/json", {"body": "é"}),
+])  # fmt: skip
 async def test_a_body_is_text_or_base_64(content: bytes, kind: str, body: dict[str, str]) -> None:
     found = await fetched(said("200 OK", content, content_type=kind))
     assert {name: value for name, value in found.items() if name.startswith("body")} == body
