@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pytest
 from campaigns import effort
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     initialize,
@@ -26,6 +27,7 @@ from memotree_storage.model.node import Archive, Entry, Node, Relation
 from property.drafted_states import PLACES, START, DraftedStates, Wanted, childless
 from property.store_harness import StoreHarness, numbered_id, pick
 
+from memotree.forest.recall.ancestry import Hit, representatives
 from memotree.forest.recall.recall import Recall
 from memotree.request.limits import ServiceLimits
 from memotree.v1 import forest_service_pb2 as pb
@@ -254,3 +256,38 @@ class Recalls(DraftedStates):
 @pytest.mark.requirement("FOREST-6", "FOREST-8", "STORE-5", "GIT-4")
 def test_a_recall_returns_exactly_the_alive_leaves_of_its_state(harness: StoreHarness) -> None:
     run_state_machine_as_test(lambda: Recalls(harness), settings=effort(3, steps=12, shrink=False))
+
+
+# --- The lowest common ancestor, which is above or is every hit of a tree ---------------------------------------------
+
+forests = st.lists(st.integers(-1, 30), min_size=1, max_size=32).map(
+    lambda wanted: [min(parent, number - 1) for number, parent in enumerate(wanted)]
+)
+"""Trees as the number of each node's parent, which has a lower number; -1 for a root."""
+
+
+def way_to(parents: list[int], number: int) -> tuple[str, ...]:
+    above = way_to(parents, parents[number]) if parents[number] >= 0 else ()
+    return (*above, str(number))
+
+
+def model(parents: list[int], numbers: set[int]) -> int:
+    """Computed by sets of ancestors: the common ancestor with most nodes above it."""
+    common = set.intersection(*({int(step) for step in way_to(parents, number)} for number in numbers))
+    return max(common, key=lambda number: len(way_to(parents, number)))
+
+
+@pytest.mark.requirement("FOREST-6")
+@given(forests, st.data())
+def test_hits_of_one_root_become_their_deepest_common_ancestor_with_the_best_score(
+    parents: list[int], data: st.DataObject
+) -> None:
+    numbers = data.draw(st.sets(st.integers(0, len(parents) - 1), min_size=1))
+    scores = {number: data.draw(st.sampled_from([0.2, 0.4, 0.6, 0.8])) for number in sorted(numbers)}
+    found = representatives([Hit(way_to(parents, number), scores[number]) for number in sorted(numbers)])
+    expected = []
+    for root in {way_to(parents, number)[0] for number in numbers}:
+        tree = {number for number in numbers if way_to(parents, number)[0] == root}
+        expected.append((str(model(parents, tree)), max(scores[number] for number in tree), len(tree)))
+    assert sorted((one.node_id, one.score, len(one.hits)) for one in found) == sorted(expected)
+    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
