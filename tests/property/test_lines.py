@@ -6,7 +6,7 @@ The model is a commit as a dictionary of entries. Branches, tags and merges only
 import random
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, cast
 
 import pytest
@@ -20,33 +20,26 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from memotree_storage.erasure.rewriting import Order, rewrite_history
-from memotree_storage.git.entry_files import entry_files
 from memotree_storage.git.erasures import rewritten_commits
 from memotree_storage.maintenance.line_collection import collect_unreachable_lines
 from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.erasure import ERASED, ErasureTarget
-from memotree_storage.model.node import Archive, Entry, Node, Relation
+from memotree_storage.model.node import Archive, Entry, Node
 from memotree_storage.model.paths import entry_path
 from memotree_storage.model.workspace import KEEP_PREFIX
-from memotree_storage.ports import CommitDraft, Signature, TagDraft
+from memotree_storage.ports import CommitDraft, TagDraft
 from memotree_storage.postgres import archive_trees, misplaced, projector, registry, tree
 from memotree_storage.postgres.tree import Snapshot, State
-from property.history_rules import MergeRules, changes, choices
+from property.history_rules import MergeRules, Wanted, changes, choices
 from property.line_histories import (
     BRANCHES,
-    PLACES,
-    START,
     TAGS,
     Files,
-    Model,
     Point,
     check_merge_bases,
     columns,
-    join,
-    path_of,
     row,
     shuffled,
-    sorting_after,
 )
 from property.store_harness import StoreHarness, numbered_id, pick
 from property.trees import ancestors, archive_tree, check_tree, children, shown, subtree
@@ -57,14 +50,8 @@ from property.trees import ancestors, archive_tree, check_tree, children, shown,
 class Histories(MergeRules):
     """Random changes of one repository with git's own commands; the mirror catches up."""
 
-    def __init__(self, harness: StoreHarness) -> None:
-        super().__init__(harness)
-        self.model = Model()
-        self.behind = False
-
     @initialize()
     def make(self) -> None:
-        self.repository = self.harness.store.repositories.get(self.workspace)
         first = self.repository.refs()["refs/heads/main"]
         when = self.repository.commit_info(first).committer.when
         self.model.points[first] = Point(first, (), when, {}, {})
@@ -74,7 +61,7 @@ class Histories(MergeRules):
 
     @precondition(lambda self: self._branches())
     @rule(branch=choices, wanted=changes, quiet=st.booleans(), names=choices)
-    def commit(self, branch: int, wanted: list[tuple[str, int, int]], quiet: bool, names: int = 0) -> None:
+    def commit(self, branch: int, wanted: Wanted, quiet: bool, names: int = 0) -> None:
         ref = pick(self._branches(), branch)
         point = self._write(self._at(ref), (), self._changed(self._at(ref).files, wanted), names)
         self._move(ref, point.commit_id)
@@ -108,7 +95,7 @@ class Histories(MergeRules):
 
     @precondition(lambda self: self._branches())
     @rule(branch=choices, other=choices, takes=st.integers(0, 2**12), wanted=st.none() | changes, names=choices)
-    def merge(self, branch: int, other: int, takes: int, wanted: list[tuple[str, int, int]] | None, names: int) -> None:
+    def merge(self, branch: int, other: int, takes: int, wanted: Wanted | None, names: int) -> None:
         """Commit with two parents and any tree, as after a merge resolved by hand."""
         ref = pick(self._branches(), branch)
         ours, theirs = self._at(ref), self.model.points[pick(list(self.model.points), other)]
@@ -212,29 +199,6 @@ class Histories(MergeRules):
 
     # --- by hand ---
 
-    def _branches(self) -> list[str]:
-        return sorted(ref for ref in self.model.refs if ref.startswith("refs/heads/"))
-
-    def _at(self, ref: str) -> Point:
-        return self.model.points[self.model.refs[ref]]
-
-    def _by(self) -> Signature:
-        self.count += 1
-        return Signature("A person", "person@example.org", START + timedelta(minutes=self.count))
-
-    def _move(self, ref: str, commit_id: str | None) -> None:
-        assert self.repository.move_ref(ref, self.repository.refs().get(ref), commit_id)
-        if commit_id is None:
-            self.model.refs.pop(ref, None)
-        else:
-            self.model.refs[ref] = commit_id
-
-    def _follow(self, *, quiet: bool = False) -> None:
-        """Let the mirror catch up, unless the step asks to leave that to a later one."""
-        if not quiet:
-            self.harness.run(self.harness.store.catch_up(self.workspace))
-        self.behind = quiet
-
     async def _collect(self) -> None:
         store = self.harness.store
         lock = store.locks.workspaces.of(self.workspace)
@@ -244,111 +208,6 @@ class Histories(MergeRules):
         async with self.harness.store.database.connection() as conn:
             cursor = await conn.execute("select path, description from mirror.fault where commit_id = %s", (commit_id,))
             return await cursor.fetchall()
-
-    def _changed(self, before: Files, wanted: list[tuple[str, int, int]]) -> Files:
-        files = dict(before)
-        for kind, first, second in wanted:
-            self._change(files, kind, first, second)
-        return files
-
-    def _change(self, files: Files, kind: str, first: int, second: int) -> None:
-        nodes = sorted(key for key, entry in files.items() if isinstance(entry, Node))
-        archives = sorted(key for key, entry in files.items() if isinstance(entry, Archive))
-        if kind == "archive" or not archives:
-            entry_id = pick(archives, first) if len(archives) > 1 else self._new_id()
-            files[entry_id] = Archive(entry_id, f"archive {first} {second}", "model", f"described {second}")
-        elif kind == "create" or not nodes:
-            self._create(files, self._new_id(), pick(archives, first), nodes, second)
-        elif kind == "again":
-            gone = sorted({*self._ever()} - {*files})
-            if gone:
-                self._create(files, pick(gone, first), pick(archives, first), nodes, second)
-        elif kind == "move":
-            node = files[pick(nodes, first)]
-            assert isinstance(node, Node)
-            parent = pick([None, *(key for key in nodes if key != node.id)], second)
-            files[node.id] = replace(node, parent_id=parent, position=pick(PLACES, first + second))
-        elif kind == "edit":
-            node = files[pick(nodes, first)]
-            assert isinstance(node, Node)
-            target = pick([key for key in nodes if key != node.id] or [numbered_id(0)], second)
-            files[node.id] = replace(
-                node,
-                title=f"title {second}",
-                brief=f"brief {second}",
-                summary=f"sum {first}\nmary",
-                content=f"content {second}\n" * (second % 3),
-                tags=tuple(sorted({f"t{first % 3}", f"t{second % 3}"})),
-                attributes={f"key{first % 2}": str(second)},
-                relations=(Relation("REFERENCES", target, f"because {second}"),),
-            )
-        elif kind == "spoil":
-            files[pick(nodes, first)] = None
-        elif kind == "delete":
-            del files[pick(nodes, first)]
-        elif kind == "drop":
-            del files[pick(archives, first)]
-
-    def _create(self, files: Files, entry_id: str, archive: str, nodes: list[str], number: int) -> None:
-        parent = pick([None, *(key for key in nodes if key != entry_id)], number)
-        files[entry_id] = Node(entry_id, archive, parent, pick(PLACES, number), title=f"node {number}")
-
-    def _ever(self) -> set[str]:
-        return {
-            key for point in self.model.points.values() for key, entry in point.files.items() if isinstance(entry, Node)
-        }
-
-    def _paths(self, parent: Point, files: Files, names: int) -> dict[str, bytes | None]:
-        """Paths with their new bytes; an unreadable file has a text that is no node.
-
-        Unchanged files get another name now and then, and some entries a second file, which is no entry.
-        """
-        paths: dict[str, bytes | None] = {}
-        for number, key in enumerate(sorted({*parent.files, *files}), names):
-            present = entry_files(self.repository, parent.commit_id, [key])[key]
-            entry = files.get(key)
-            stays = key in files and key in parent.files and parent.files[key] == entry
-            if stays and (number % 4 or len(present) > 1):
-                continue
-            paths |= dict.fromkeys(file.path for file in present)
-            if key in files:
-                path = path_of(key, entry, number // 4)
-                paths[path] = b"what is this?\n" if entry is None else encode_entry(entry)
-                second = sorting_after(path, key)
-                if number % 3 == 0 and second != path:
-                    paths[second] = encode_entry(Node(key, key, None, "a0", title="second"))
-        return paths
-
-    def _new_id(self) -> str:
-        self.count += 1
-        return numbered_id(self.count)
-
-    def _write(self, parent: Point, others: tuple[str, ...], files: Files, names: int = 0) -> Point:
-        """A commit with these files; with further parents it is a merge."""
-        by = self._by()
-        draft = CommitDraft(parent.commit_id, self._paths(parent, files, names), f"Commit {self.count}\n", by, by)
-        commit_id = self.repository.write_commit(draft).commit_id
-        if others:
-            info = self.repository.commit_info(commit_id)
-            commit_id = join(self.repository, info, (parent.commit_id, *others))
-        return self._note(commit_id, (parent.commit_id, *others), by, parent, files)
-
-    def _note(self, commit_id: str, parents: tuple[str, ...], by: Signature, parent: Point, files: Files) -> Point:
-        """Add a commit to the model."""
-        return self._add(commit_id, parents, by.when, parent, files)
-
-    def _add(
-        self, commit_id: str, parents: tuple[str, ...], when: datetime, parent: Point | None, files: Files
-    ) -> Point:
-        there = Point("", (), when, {}, {}) if parent is None else parent
-        written = {
-            key: there.written[key] if there.files.get(key) == entry and key in there.written else commit_id
-            for key, entry in files.items()
-            if entry is not None
-        }
-        point = Point(commit_id, parents, when, files, written)
-        self.model.points[commit_id] = point
-        return point
 
     async def _erase(self, text: str) -> None:
         self.count += 1
