@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -287,6 +288,20 @@ async def test_a_search_holds_no_connection_while_the_index_is_asked(
     finally:
         await database.close()
     assert [hit.version.title for hit in found] == ["zebra"]
+
+
+@pytest.mark.requirement("STORE-5")
+async def test_a_version_that_the_index_does_not_yet_know_to_have_ended_is_no_hit(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = State(world.workspace, await world.put(world.node("zebra")))
+    ask = world.store.index.best_terms
+
+    async def earlier(query: IndexQuery, terms: TermVector) -> list[IndexHit]:
+        return [replace(hit, from_seq=hit.from_seq - 1) for hit in await ask(query, terms)]
+
+    monkeypatch.setattr(world.store.index, "best_terms", earlier)
+    assert await world.store.search.find(state, SearchQuery("zebra", 10)) == []
 
 
 @pytest.mark.requirement("CANVAS-5")

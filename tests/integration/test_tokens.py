@@ -169,6 +169,16 @@ def test_a_token_makes_no_key_that_outlives_it(served: tuple[Announcement, Clien
         assert client.principal().name == "oidc:ada"
 
 
+async def test_an_address_is_that_of_the_user_only_if_the_provider_has_verified_it(login: Login) -> None:
+    tokens = Tokens(Provider(login.url), AUDIENCE, "sub")
+    for address, verified in (
+        *(("ada@example.org", each) for each in (None, False, "true", 1)),
+        *((each, True) for each in ("Ada <ada@example.org>", "ada@example.org\n", 5, None)),
+    ):
+        bearer = await tokens.bearer(login.token(email=address, email_verified=verified))
+        assert bearer.email == "", (address, verified)
+
+
 async def test_a_call_that_waited_past_the_end_of_its_token_is_refused(own_login: Login) -> None:
     tokens = Tokens(Provider(own_login.url), AUDIENCE, "sub")
     bearer = await tokens.bearer(own_login.token(exp=int(time.time()) - 15))  # within the leeway
