@@ -23,7 +23,7 @@ from memotree.server.starting import serve
 from memotree.settings import load_settings
 from memotree.v1 import maintenance_service_pb2, maintenance_service_pb2_grpc
 
-DEADLINE: Final = 60.0
+DEADLINE: Final = 180.0
 """Seconds after which a wait has failed."""
 
 POLL: Final = 0.005

@@ -30,7 +30,7 @@ settings = load_settings(data_folder=Path(sys.argv[1]), host="127.0.0.1", port=0
 starting.serve(settings, lambda _: print("up", flush=True), lambda: HttpServer)
 """
 _SHARED: Final = pytest.StashKey["Served"]()
-_DEADLINE: Final = 60.0
+_DEADLINE: Final = 180.0
 
 
 @contextmanager

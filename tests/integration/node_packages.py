@@ -33,7 +33,7 @@ def node_modules(folder: Path = FOLDER) -> Path:
                 capture_output=True,
                 text=True,
                 check=False,
-                timeout=150,
+                timeout=500,
             )
             assert done.returncode == 0, done.stderr
     return modules

@@ -29,7 +29,7 @@ def _environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str,
 
 def _run(command: str, environment: Mapping[str, str], folder: Path) -> "subprocess.CompletedProcess[str]":
     done = subprocess.run(  # noqa: S602 - lines for a shell
-        command, shell=True, capture_output=True, text=True, check=False, timeout=150, env=environment, cwd=folder
+        command, shell=True, capture_output=True, text=True, check=False, timeout=500, env=environment, cwd=folder
     )
     assert done.returncode == 0, done.stderr
     return done

@@ -221,7 +221,7 @@ class Reader:
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
-            timeout=60,
+            timeout=500,
         )
         return done.returncode, done.stdout
 

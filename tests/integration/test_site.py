@@ -73,7 +73,7 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         capture_output=True,
         text=True,
         check=False,
-        timeout=170,
+        timeout=500,
     )
     assert done.returncode == 0, done.stderr
     return Site(docs, out)
@@ -146,7 +146,7 @@ def test_the_example_of_the_readme_does_what_it_shows(tmp_path: Path) -> None:
     code = re.search(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     assert code is not None
     done = subprocess.run(  # noqa: S603 - the example
-        [sys.executable, "-c", code[1]], capture_output=True, text=True, check=False, timeout=150, cwd=tmp_path
+        [sys.executable, "-c", code[1]], capture_output=True, text=True, check=False, timeout=500, cwd=tmp_path
     )
     assert done.stderr == ""
     *recalled, before = done.stdout.splitlines()

@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-DEADLINE = 60.0
+DEADLINE = 180.0
 
 
 async def until(condition: Callable[[], object], what: str) -> None:
