@@ -69,19 +69,15 @@ async def build(world: World, scores: Sequence[float]) -> tuple[Node, list[Node]
 async def test_children_above_the_threshold_are_sorted_by_score_and_the_rest_are_counted(
     world: World, drilling: DrillDown
 ) -> None:
-    top, leaves = await build(world, [0.6, 0.2, 0.9, 0.5])
+    top, leaves = await build(world, [0.6, 0.2, 0.91, 0.5, 0.91, 0.6, 0.0])
     answer = await drill(world, drilling, top)
-    assert ids(answer) == [leaves[2].id, leaves[0].id, leaves[3].id]
-    assert [round(found.score, 2) for found in answer.nodes] == [0.9, 0.6, 0.5]
-    assert answer.below_threshold == 1
-    assert answer.commit_id == await world.head()
-    assert not answer.warnings
-
-
-async def test_equal_scores_stay_in_document_order(world: World, drilling: DrillDown) -> None:
-    top, leaves = await build(world, [0.6, 0.7, 0.6, 0.7, 0.6])
-    answer = await drill(world, drilling, top)
-    assert ids(answer) == [leaves[place].id for place in (1, 3, 0, 2, 4)]
+    assert ids(answer) == [leaves[place].id for place in (2, 4, 0, 5, 3)], "equal ones in the order of the document"
+    assert [round(found.score, 2) for found in answer.nodes] == [0.91, 0.91, 0.6, 0.6, 0.5]
+    assert (answer.below_threshold, answer.commit_id, list(answer.warnings)) == (2, await world.head(), [])
+    assert set(ids(await drill(world, drilling, top, threshold=0.0))) == {leaf.id for leaf in leaves}
+    answer = await drill(world, drilling, top, threshold=0.95)
+    assert (ids(answer), answer.below_threshold) == ([], 7)
+    assert "0.91" in answer.warnings[0], "the best score"
 
 
 @pytest.mark.requirement("FOREST-7")
@@ -95,50 +91,20 @@ async def test_a_leaf_returns_itself_with_score_1(world: World, drilling: DrillD
     assert not marked.read, "nothing is reranked"
 
 
-async def test_only_one_level_is_ranked(world: World, drilling: DrillDown) -> None:
-    top = world.node("Top", type="summary_node", content="")
-    middle = world.node("Middle", parent=top, type="summary_node", content="", summary="score=0.8")
-    deep = world.node("Deep", parent=middle, content="score=1.0")
-    await world.put(top, middle, deep)
-    answer = await drill(world, drilling, top)
-    assert ids(answer) == [middle.id]
-    assert answer.nodes[0].node.level == SUMMARY
-    assert answer.nodes[0].node.summary == "score=0.8"
-    assert answer.nodes[0].node.child_count == 1
-
-
-async def test_nodes_that_are_no_summaries_have_children_too(world: World, drilling: DrillDown) -> None:
-    project = world.node("Project", type="project", content="Own words.")
-    task = world.node("Task", parent=project, type="task", content="score=0.9")
-    await world.put(project, task)
-    assert ids(await drill(world, drilling, project)) == [task.id]
-
-
-async def test_if_no_child_reaches_the_threshold_a_warning_gives_the_best_score(
-    world: World, drilling: DrillDown
-) -> None:
-    top, _ = await build(world, [0.1, 0.41, 0.3])
-    answer = await drill(world, drilling, top)
-    assert not answer.nodes
-    assert answer.below_threshold == 3
-    assert "0.41" in answer.warnings[0]
-
-
-async def test_a_threshold_of_0_gives_all_children(world: World, drilling: DrillDown) -> None:
-    top, leaves = await build(world, [0.0, 0.4])
-    answer = await drill(world, drilling, top, threshold=0.0)
-    assert set(ids(answer)) == {leaf.id for leaf in leaves}
-
-
-async def test_the_content_of_leaves_is_ranked_and_not_that_of_others(
+async def test_one_level_is_ranked_by_the_content_of_leaves_and_the_summaries_of_others(
     world: World, drilling: DrillDown, marked: Marked
 ) -> None:
     top = world.node("Top", type="summary_node", content="")
     leaf = world.node("Leaf", parent=top, summary="In short.", content="The words themselves.")
-    inner = world.node("Inner", parent=top, summary="About more.", content="Own words.", position="a1")
-    await world.put(top, leaf, inner, world.node("Deep", parent=inner))
-    await drill(world, drilling, top)
-    assert marked.read == ["Leaf\nIn short.\nThe words themselves.", "Inner\nAbout more."]
+    inner = world.node("Inner", parent=top, summary="score=0.8", content="Own words.", position="a1")
+    deep = world.node("Deep", parent=inner, content="score=1.0")
+    await world.put(top, leaf, inner, deep)
+    answer = await drill(world, drilling, top)
+    assert marked.read == ["Leaf\nIn short.\nThe words themselves.", "Inner\nscore=0.8"]
+    (found,) = answer.nodes
+    assert (found.node.id, found.node.level, found.node.child_count) == (inner.id, SUMMARY, 1)
+    assert found.node.summary == "score=0.8"
+    assert ids(await drill(world, drilling, inner)) == [deep.id], "children of a node that is no summary"
 
 
 @pytest.mark.requirement("FOREST-4")
