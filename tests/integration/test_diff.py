@@ -63,6 +63,16 @@ async def test_a_diff_lists_each_changed_field(world: World, history: HistoryOpe
     assert change.summary == (
         f"Changed title, summary, tags, attributes, relations and content. Moved below {other.id}."
     )
+    (change,) = await diff(history, world, old_revision=first, include_fields=True, by_words=True)
+    by_words = {field.field: field for field in change.fields}
+    kept, removed, added, omitted = list(pb.TextPartKind.values())[1:]
+    parts = [(part.kind, part.text) for part in by_words["content"].parts]
+    assert [kind for kind, _ in parts] == [omitted, kept, removed, added, kept, omitted]
+    assert parts[2:4] == [(removed, "20"), (added, "twenty")]
+    assert [part.kind for part in by_words["title"].parts] == [removed, added]
+    assert (by_words["summary"].old_value, by_words["summary"].new_value) == ("Old.", "New.")
+    assert (list(by_words["tags"].parts), by_words["tags"].new_value) == ([], "one, two")
+    assert not any(field.diff for field in change.fields)
 
 
 async def test_by_default_a_diff_compares_with_the_state_that_the_newer_one_is_based_on(
@@ -266,21 +276,3 @@ async def test_every_diff_equals_the_difference_of_the_two_trees(
         expected |= {entry: UPDATED for entry in before.keys() & after.keys() if before[entry] != after[entry]}
         size = chance.choice([0, 1, 2])
         assert kinds(await diff(history, world, old_revision=old, new_revision=new, page_size=size)) == expected
-
-
-@pytest.mark.requirement("GIT-5")
-async def test_texts_are_compared_by_words_when_asked(world: World, history: HistoryOperations) -> None:
-    node = world.node("Five loaves", content="Bake at five. Sell it.", tags=("one",), summary="Bake.")
-    await world.put(node)
-    await world.put(
-        replace(node, title="Six loaves", content="Bake at six. Sell it.", tags=("two",), summary="Bake bread.")
-    )
-    (change,) = await diff(history, world, include_fields=True, by_words=True)
-    fields = {field.field: field for field in change.fields}
-    parts = {name: [(part.kind, part.text) for part in field.parts] for name, field in fields.items()}
-    kept, removed, added = pb.TEXT_PART_KIND_KEPT, pb.TEXT_PART_KIND_REMOVED, pb.TEXT_PART_KIND_ADDED
-    assert parts["content"] == [(kept, "Bake at "), (removed, "five"), (added, "six"), (kept, ". Sell it.")]
-    assert parts["title"] == [(removed, "Five"), (added, "Six"), (kept, " loaves")]
-    assert (fields["summary"].old_value, fields["summary"].new_value) == ("Bake.", "Bake bread.")
-    assert (parts["tags"], fields["tags"].new_value) == ([], "two")
-    assert not any(field.diff for field in change.fields)
