@@ -68,6 +68,8 @@ async def test_git_log_shows_the_titles_of_the_changed_nodes(world: World) -> No
     assert "-上下文管理器.md" in stat
     assert git(world, "ls-tree", "--name-only", "-r", "main", "archives") == entry_path(world.archive) + "\n"
     assert entry_path(world.archive).endswith("-notes.md")
+    renamed = replace(world.archive, name="Old decisions")
+    assert names(world, await world.put(renamed), renamed) == [archive_path(world.archive.id, "old-decisions")]
 
 
 async def test_a_new_title_moves_the_file_in_the_same_commit(world: World) -> None:
@@ -95,13 +97,6 @@ async def test_the_life_of_a_node_can_be_followed_by_its_id(world: World, histor
     revisions = (await history.list_node_revisions(request)).revisions
     assert [one.commit.id for one in revisions] == commits[::-1]
     assert names(world, gone, node) == []
-
-
-async def test_an_archive_is_named_by_its_name(world: World) -> None:
-    renamed = replace(world.archive, name="Old decisions")
-    commit_id = await world.put(renamed)
-    assert names(world, commit_id, renamed) == [archive_path(world.archive.id, "old-decisions")]
-    assert await differences(world.store, world.workspace) == []
 
 
 # --- what people write -----------------------------------------------------------------------------------------------
@@ -157,17 +152,6 @@ async def test_of_two_files_with_one_id_the_first_is_the_node_and_the_other_is_r
 
     commit_id = await world.put(replace(node, title="C title"))
     assert names(world, commit_id, node) == [node_path(node.id, "c-title")], "a change leaves one file"
-    assert await differences(world.store, world.workspace) == []
-
-
-async def test_the_second_file_is_the_node_once_the_first_is_gone(world: World) -> None:
-    node = world.node("A title")
-    await world.put(node)
-    by_hand(world, {node_path(node.id): encode_entry(replace(node, title="Plain"))})
-    await world.store.catch_up(world.workspace)
-    by_hand(world, {entry_path(node): None})
-    await world.store.catch_up(world.workspace)
-    assert await title(world, node) == "Plain"
     assert await differences(world.store, world.workspace) == []
 
 
