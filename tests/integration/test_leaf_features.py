@@ -13,7 +13,6 @@ from memotree_storage.index.leaf_features import LeafFeatures
 from memotree_storage.model.node import Archive, Node, new_id
 from memotree_storage.postgres import archive_trees, tree
 from memotree_storage.postgres.archive_trees import TreeNode
-from memotree_storage.postgres.database import put_setting
 from memotree_storage.postgres.tree import Snapshot, State
 
 from memotree.forest.recall.recall import Recall
@@ -71,12 +70,6 @@ async def test_the_stored_features_of_every_committed_content_equal_those_of_its
     assert np.all(np.diff(few.terms.astype(np.int64)) > 0)
 
 
-async def test_no_features_are_loaded_for_missing_versions(world: World) -> None:
-    async with world.store.database.connection() as conn:
-        assert await leaf_features.load(conn, 1, [1, 2, 3]) == {}
-        assert (await leaf_features.load_block(conn, 1, [])).vectors.shape[0] == 0
-
-
 async def test_each_version_keeps_its_own_features(world: World) -> None:
     node = world.node("A", content="first")
     before = await world.put(node)
@@ -85,28 +78,8 @@ async def test_each_version_keeps_its_own_features(world: World) -> None:
     assert (await loaded(world, await listed(world, after)))[node.id].length == len(["a", "second", "and", "longer"])
 
 
-@pytest.mark.requirement("STORE-4")
-async def test_lost_features_are_named_and_computed_again(world: World) -> None:
-    node = world.node("A", content="first")
-    commit = await world.put(node)
-    assert await differences(world) == []
-    async with world.store.database.transaction() as conn:
-        await conn.execute("delete from mirror.passage")
-    found = await differences(world)
-    assert [(one.store, one.what, one.node_id, one.commit_id) for one in found] == [
-        ("postgres", "passage", node.id, commit)
-    ]
-    await world.store.reindex(world.workspace)
-    assert await differences(world) == []
-    async with world.store.database.transaction() as conn:
-        await conn.execute("delete from mirror.passage")
-    recalling = Recall(world.store, world.limits, Models(world.store.embedder))
-    await recalling.recall(forest_service_pb2.RecallRequest(workspace=world.workspace, query="first"))
-    await world.store.background.finish()
-    assert set(await loaded(world, await listed(world, commit))) == {node.id}
-
-
 _GARBAGE = {
+    "none": "delete from mirror.passage",
     "no whole numbers": "update mirror.passage set terms = '\\x010203', vector = '\\xff'",
     "no numbers at all": "update mirror.passage set vector = decode(repeat('ff', length(vector)), 'hex')",
     "the features of other leaves": (
@@ -120,15 +93,15 @@ _GARBAGE = {
 async def test_damaged_features_are_never_used_and_mended_by_the_first_recall_that_misses_them(world: World) -> None:
     """A recall makes those of the leaves that it misses from their texts, and has them stored again."""
     nodes = [world.node("A", content="A red fox."), world.node("B", content="Two grey wolves.")]
-    await world.put(*nodes)
+    head = await world.put(*nodes)
     assert await differences(world) == []
     for garbage, statement in _GARBAGE.items():
         async with world.store.database.transaction() as conn:
             await conn.execute(statement)
         told = await differences(world)
-        assert sorted((one.what, one.node_id) for one in told) == sorted(("passage", node.id) for node in nodes), (
-            garbage
-        )
+        assert sorted((one.store, one.what, one.node_id, one.commit_id) for one in told) == sorted(
+            ("postgres", "passage", node.id, head) for node in nodes
+        ), garbage
         recalling = Recall(world.store, world.limits, Models(world.store.embedder))
         found = await recalling.recall(forest_service_pb2.RecallRequest(workspace=world.workspace, query="red fox"))
         assert found.passages[0].nodes[0].node.id == nodes[0].id, garbage
@@ -140,9 +113,7 @@ async def test_damaged_features_are_never_used_and_mended_by_the_first_recall_th
 async def test_a_point_that_is_applied_again_has_its_features_once(world: World) -> None:
     commit = await world.put(world.node("A"))
     await world.store.indexer.current(world.workspace)
-    await world.store.indexer.forget_applied()
-    async with world.store.database.transaction() as conn:
-        await world.store.indexer.enqueue_all(conn, world.workspace)
+    await world.store.reindex(world.workspace)
     assert len(await loaded(world, await listed(world, commit))) == 1
     assert await differences(world) == []
 
@@ -225,20 +196,6 @@ async def test_changed_archives_are_those_that_differ(world: World) -> None:
     assert await changed(second, side) == {other.id}
     assert await changed(third, side) is None, "neither came out of the other"
     assert await changed("0" * 40, side) is None
-
-
-@pytest.mark.requirement("STORE-3")
-async def test_a_mirror_of_an_earlier_format_is_rebuilt_with_its_features(world: World, again: OpenAgain) -> None:
-    node = world.node("A")
-    commit = await world.put(node)
-    await world.store.close()
-    async with again() as store, store.database.transaction() as conn:
-        await conn.execute("drop table mirror.passage")
-        await put_setting(conn, "mirror_format", "2")
-    async with again() as store:
-        reopened = replace(world, store=store)
-        assert set(await loaded(reopened, await listed(reopened, commit))) == {node.id}
-        assert await differences(reopened) == []
 
 
 @pytest.mark.requirement("STORE-3")

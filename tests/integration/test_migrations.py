@@ -197,13 +197,14 @@ def test_the_digest_of_a_definition_changes_with_its_code_alone() -> None:
     assert definition_digest("create table a (b integer, c integer);") != one
 
 
-async def test_a_mirror_of_another_definition_is_rebuilt(deployment: Deployment) -> None:
-    """As of a version that had other columns, whose authors forgot to give the format another number."""
+@pytest.mark.parametrize("setting", ["mirror_definition", "mirror_format"])
+async def test_a_mirror_of_another_definition_or_format_is_rebuilt(deployment: Deployment, setting: str) -> None:
+    """Another definition is one of other columns, whose authors forgot to give the format another number."""
     async with deployment.opened():
         pass
     async with await psycopg.AsyncConnection.connect(deployment.url, autocommit=True) as conn:
         await conn.execute("alter table mirror.version drop column tokens")
-        await conn.execute("update work.setting set value = 'another' where name = 'mirror_definition'")
+        await conn.execute("update work.setting set value = 'another' where name = %s", (setting,))
     async with deployment.opened():
         pass
     found = await deployment.ask(
