@@ -18,7 +18,6 @@ from memotree_storage.mirror.state_merge import FileConflictError
 from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Archive, Node, new_id
 from memotree_storage.model.paths import entry_path
-from memotree_storage.model.text_merge import parts_of
 
 from memotree.v1 import history_service_pb2 as history
 from memotree.v1 import session_service_pb2 as pb
@@ -90,13 +89,6 @@ async def test_our_value_is_the_one_that_the_session_has(world: World, sides: Si
     assert len(await conflicts(world, session_id)) == 1, "an edit of another field is no choice"
     with pytest.raises(ConflictError):
         await world.commit(session_id)
-
-
-async def test_a_conflict_ends_when_the_branch_gets_the_same_value(world: World, sides: Sides) -> None:
-    one = world.node("Base")
-    session_id = await merging(sides, titled(one))
-    await world.put(replace(one, title="Theirs"))
-    assert (await rebase(world, session_id)).conflict_count == 0
 
 
 async def test_a_node_in_conflict_that_the_branch_deletes_meanwhile(world: World, sides: Sides) -> None:
@@ -228,16 +220,6 @@ async def test_no_choice_gives_a_time_that_ends_before_it_begins(world: World, s
     await world.commit(session_id)
     times = [found.attributes.get("valid_to") for each in nodes if isinstance(found := sides.at(each.id), Node)]
     assert times == [None, "2025-01-01"]
-
-
-@pytest.mark.requirement("GIT-7")
-async def test_a_revert_of_the_changes_of_one_agent(world: World, sides: Sides) -> None:
-    one, two = world.nodes(2)
-    await world.put(one, author="alice")
-    commit = await world.put(replace(one, title="Of bob"), two, author="bob")
-    made = await sides.revert(commit, only={"agents": ["bob"]})
-    assert made.change_count == 2
-    assert (sides.at(one.id), sides.at(two.id)) == (one, None)
 
 
 async def test_a_change_in_conflict_lets_nothing_more_in_and_is_discarded_without_a_staged_row(sides: Sides) -> None:
@@ -422,7 +404,11 @@ async def test_a_stale_session_follows_the_branch(world: World) -> None:
     assert (await rebase(world, session_id)).conflict_count == 0
 
 
-@pytest.mark.parametrize("texts", [("a\nb", "a\nb", "a\nc"), ("a\nb", "a\nc", "a\nb"), ("a", "a", "a"), ("", "", "x")])
-def test_texts_that_merge_have_parts_and_no_hunk(texts: tuple[str, str, str]) -> None:
-    base, ours, theirs = texts
-    assert "".join(str(part) for part in parts_of(base, ours, theirs)) == (theirs if ours == base else ours) + "\n"
+@pytest.mark.requirement("GIT-7")
+async def test_a_revert_of_the_changes_of_one_agent(world: World, sides: Sides) -> None:
+    one, two = world.nodes(2)
+    await world.put(one, author="alice")
+    commit = await world.put(replace(one, title="Of bob"), two, author="bob")
+    made = await sides.revert(commit, only={"agents": ["bob"]})
+    assert made.change_count == 2
+    assert (sides.at(one.id), sides.at(two.id)) == (one, None)
