@@ -13,8 +13,6 @@ from memotree.v1 import node_service_pb2 as pb
 from memotree.v1 import types_pb2
 
 SUMMARY = types_pb2.LEVEL_OF_DETAIL_SUMMARY
-DETAIL = types_pb2.LEVEL_OF_DETAIL_DETAIL
-REFERENCES = types_pb2.RELATION_TYPE_REFERENCES
 EXTENDS = types_pb2.RELATION_TYPE_EXTENDS
 
 
