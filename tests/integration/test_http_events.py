@@ -81,6 +81,8 @@ async def test_a_call_streams_its_progress_and_then_the_result_of_the_plain_call
     answer = await http.post(path, json=arguments, headers=EVENTS)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream")
     assert answer.headers["cache-control"] == "no-store"
+    both = {"accept": "application/json, text/event-stream"}
+    assert (await http.post(path, json=arguments, headers=both)).json()["success"], "who takes JSON gets that"
     *progress, (name, result) = events_of(answer.text)
     assert progress[-1] == ("progress", {"progress": 2.0, "message": "explore: It looks near."})
     assert name == "result"
@@ -127,12 +129,6 @@ async def test_what_reaches_no_tool_is_refused_as_without_events(http: httpx2.As
         assert answer.json()["error"]["message"]
 
 
-@pytest.mark.parametrize("accept", ["*/*", "application/json, text/event-stream", "application/json", ""])
-async def test_a_client_that_takes_json_gets_that(http: httpx2.AsyncClient, accept: str) -> None:
-    answer = await http.post("/api/tools/list_workspaces/execute", json={}, headers={"accept": accept})
-    assert answer.json()["success"]
-
-
 @pytest.mark.parametrize("accept", ["*/*", "text/event-stream"])
 async def test_requests_that_are_sent_before_the_first_answer_are_all_answered(server: Server, accept: str) -> None:
     place = urlsplit(server.url)
@@ -148,25 +144,23 @@ async def test_requests_that_are_sent_before_the_first_answer_are_all_answered(s
 
 
 @pytest.mark.requirement("CANVAS-8")
-@pytest.mark.parametrize("accept", ["*/*", "text/event-stream"])
-async def test_a_client_that_goes_away_ends_its_call(server: Server, scripted: ScriptedForest, accept: str) -> None:
-    scripted.hold = asyncio.Event()
-    connection = begun(server, "/api/tools/ask/execute", b'{"question": "x"}', accept)
-    await asyncio.wait_for(scripted.begun.wait(), 60)
-    connection.close()
-    await asyncio.wait_for(scripted.cancelled.wait(), 60)
-
-
-@pytest.mark.requirement("CANVAS-8")
-async def test_a_client_of_the_endpoint_for_exploring_that_goes_away_ends_its_call(
-    server: Server, scripted: ScriptedForest
+@pytest.mark.parametrize(
+    ("path", "body", "accept"),
+    [
+        ("/api/tools/ask/execute", b'{"question": "x"}', "*/*"),
+        ("/api/tools/ask/execute", b'{"question": "x"}', "text/event-stream"),
+        (f"/tools/explore_memory_node?node_id={INNER.id}&query=b", None, "*/*"),
+    ],
+)
+async def test_a_client_that_goes_away_ends_its_call(
+    server: Server, scripted: ScriptedForest, path: str, body: bytes | None, accept: str
 ) -> None:
     async def endless(_request: Any) -> None:
-        scripted.hold = asyncio.Event()
         await scripted._wait()
 
     scripted.drill_down = endless  # type: ignore[method-assign, assignment] # never answers
-    connection = begun(server, f"/tools/explore_memory_node?node_id={INNER.id}&query=b")
+    scripted.hold = asyncio.Event()
+    connection = begun(server, path, body, accept)
     await asyncio.wait_for(scripted.begun.wait(), 60)
     connection.close()
     await asyncio.wait_for(scripted.cancelled.wait(), 60)
