@@ -122,6 +122,13 @@ async def test_python_reverts_and_picks(place: Place) -> None:
     assert (picked.branch, await place.content()) == ("main", THEIRS)
     with pytest.raises(FailedPreconditionError):
         await workspace.cherry_pick("idea")
+    async with await workspace.session() as session:
+        assert (await session.revert("main")).change_count == 1
+        await session.commit("Take it back")
+        assert await place.content() == TEXT
+        assert (await session.cherry_pick("idea")).change_count == 1
+        await session.commit("Take it in")
+    assert await place.content() == THEIRS
 
 
 async def test_the_terminal_previews_and_merges(place: Place) -> None:
@@ -172,6 +179,12 @@ async def test_the_terminal_reverts_and_picks(place: Place) -> None:
     await place.run("cherry-pick", "idea")
     assert await place.content() == THEIRS
     assert out
+    _, err = await place.run("revert", "main", "--resolve")
+    assert "The revert of" in err
+    assert "No conflict is left" in err
+    await place.run("session", "resolve", "--all", "--take", "theirs")
+    await place.run("commit", "-m", "Take it back")
+    assert await place.content() == TEXT
 
 
 async def test_python_has_the_conflicts_of_a_merge_and_resolves_them_in_a_session(place: Place) -> None:
@@ -197,16 +210,6 @@ async def test_python_has_the_conflicts_of_a_merge_and_resolves_them_in_a_sessio
 def test_a_resolution_has_one_choice(given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"exactly one|ConflictSide"):
         Resolution("node", "title", **given).to_wire()
-
-
-async def test_python_reverts_and_picks_in_a_session(place: Place) -> None:
-    await place.change("main", OURS.replace("Nobody", "Bob"))
-    async with await place.workspace.session() as session:
-        assert (await session.revert("main")).change_count == 1
-        await session.commit("Take it back")
-        assert (await session.cherry_pick("idea")).change_count == 1
-        await session.commit("Take it in")
-    assert await place.content() == OURS.replace("Nobody", "Anna")
 
 
 async def test_python_keeps_the_conflicts_of_a_stale_session(place: Place) -> None:
@@ -253,16 +256,6 @@ async def test_the_terminal_shows_both_sides_of_a_conflict_and_resolves_it_in_a_
     await place.run("commit", "-m", "Take the idea in")
     assert await place.content() == "Both are right."
     await place.run("session", "use", "--none")
-
-
-async def test_the_terminal_reverts_in_a_session(place: Place) -> None:
-    await place.change("main", OURS.replace("five", "six"))
-    _, err = await place.run("revert", "main", "--resolve")
-    assert "The revert of" in err
-    assert "No conflict is left" in err
-    await place.run("session", "resolve", "--all", "--take", "theirs")
-    await place.run("commit", "-m", "Take it back")
-    assert await place.content() == OURS
 
 
 async def test_the_summary_follows_a_content_that_a_commit_has_merged(place: Place) -> None:
