@@ -201,7 +201,8 @@ async def test_the_message_of_a_tag_is_cut_in_answers_and_a_page_of_tags_ends_ea
 async def test_a_commit_that_postgresql_refuses_sets_only_its_workspace_aside(world: World, again: OpenAgain) -> None:
     """Whatever the next unforeseen value is: the others go on, and the way out is told."""
     other = await World.create(world.store, world.pages, world.limits, name="other")
-    await refuse_messages(world.store, "Bad%")
+    async with world.store.database.connection() as conn:
+        await conn.execute("alter table mirror.commit add constraint unforeseen check (message not like 'Bad%')")
     before = world.repository.refs()["refs/heads/main"]
     bad = commit_by_hand(world.repository, "Bad luck\n")
     with pytest.raises(CommitNotMirroredError, match=f"Commit {bad} cannot be mirrored") as refused:
@@ -224,19 +225,15 @@ async def test_a_small_tree_that_stands_for_a_thousand_million_files_is_walked_o
     Not even the million folders are gone through: each commit of a push of many would take seconds.
     """
     monkeypatch.setattr(diff, "MOST_NAMES", 10_000)
+    push_tree(world.repository, "x", nested_trees(*[[f"{each:x}" for each in range(100)]] * 50))
     node = world.node()
+    assert await world.put(world.node())
+    assert await differences(world.store, world.workspace) == [], "outside the folders of entries it costs nothing"
     made = push_tree(world.repository, "nodes", nested_trees(TWO, TWO, [f"{each:016}.md" for each in range(1_000)]))
     assert await world.put(node)
     assert await world.alive(await world.head()) == {node.id: ANY, world.archive.id: ANY}
     assert await rows(world.store, "select 1 from mirror.version v join mirror.commit c using (line_id)"
                       " where c.commit_id = %s and v.from_seq = c.seq and not v.dead", made) == []  # fmt: skip
-
-
-async def test_a_deep_tree_outside_the_folders_of_entries_costs_nothing(world: World) -> None:
-    names = [f"{each:x}" for each in range(100)]
-    push_tree(world.repository, "x", nested_trees(*[names] * 50))
-    assert await world.put(world.node())
-    assert await differences(world.store, world.workspace) == []
 
 
 @pytest.mark.requirement("GIT-8", "SERVE-2")
@@ -389,50 +386,30 @@ async def test_a_push_while_refs_are_followed_hides_no_branch(world: World, monk
     node = world.node()
     await world.put(node)
     session_id = await world.open()
-    during = PushDuring(monkeypatch, world)
+    pushed, due, history = list[str](), [True], GitRepository.history
+
+    def listed(repository: GitRepository, *arguments: Any) -> list[CommitInfo]:
+        """The commits to mirror; if it is due, somebody pushes after they were listed, before refs are followed."""
+        found = history(repository, *arguments)
+        if due:
+            due.clear()
+            pushed.append(push(world, "main", world.node()))
+        return found
+
+    monkeypatch.setattr(GitRepository, "history", listed)
     push(world, "main", world.node())
     await world.store.catch_up(world.workspace)
-    assert during.pushed == 1
+    assert len(pushed) == 1
     assert await world.head()
     assert (await session_of(world, session_id)).state == "open", "its branch is still there"
     assert await world.put(world.node())  # mirrors what was pushed, and goes on from there
-    during.again()
+    due.append(True)
     await world.store.rebuild(world.workspace)
-    assert during.pushed == 2
+    assert len(pushed) == 2
     assert node.id in await world.alive(await world.head())
     await world.stage(session_id, world.node())
     assert await world.commit(session_id) == await world.head()
     assert await differences(world.store, world.workspace) == []
-
-
-class PushDuring:
-    """Pushes to main once after the commits to mirror were listed, and before the refs are followed."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, world: World) -> None:
-        self.pushed = 0
-        self._due = True
-        history = GitRepository.history
-
-        def listed(repository: GitRepository, *arguments: Any) -> list[CommitInfo]:
-            found = history(repository, *arguments)
-            if self._due:
-                self._due = False
-                self.pushed += 1
-                push(world, "main", world.node())
-            return found
-
-        monkeypatch.setattr(GitRepository, "history", listed)
-
-    def again(self) -> None:
-        """Push once more."""
-        self._due = True
-
-
-async def refuse_messages(store: Store, pattern: str) -> None:
-    async with store.database.connection() as conn:
-        await conn.execute(
-            f"alter table mirror.commit add constraint unforeseen check (message not like '{pattern}')".encode()
-        )
 
 
 async def test_only_a_lost_connection_is_called_one(world: World) -> None:
