@@ -91,9 +91,7 @@ async def test_by_default_a_diff_compares_with_the_state_that_the_newer_one_is_b
     assert await diff(history, world, new_revision=root) == []
 
 
-async def test_a_diff_between_sessions_includes_the_staged_changes_of_both(
-    world: World, history: HistoryOperations
-) -> None:
+async def test_a_diff_between_sessions_has_the_staged_changes_of_both(world: World, history: HistoryOperations) -> None:
     node, other = world.nodes(2)
     await world.put(node, other)
     one, two = await world.open(), await world.open()
@@ -131,9 +129,7 @@ async def test_one_sentence_counts_all_differences_on_every_page(world: World, h
     assert (await history.diff_revisions(request)).summary == response.summary
 
 
-async def test_files_that_only_look_otherwise_are_told_and_their_pages_end(
-    world: World, history: HistoryOperations
-) -> None:
+async def test_files_that_only_look_otherwise_are_told_in_pages(world: World, history: HistoryOperations) -> None:
     nodes = sorted(world.nodes(4), key=lambda node: node.id)
     first = await world.put(*nodes)
     head = await world.put(replace(nodes[3], title="Else"))

@@ -66,9 +66,7 @@ async def build(world: World, scores: Sequence[float]) -> tuple[Node, list[Node]
 
 
 @pytest.mark.requirement("FOREST-7")
-async def test_children_above_the_threshold_are_sorted_by_score_and_the_rest_are_counted(
-    world: World, drilling: DrillDown
-) -> None:
+async def test_children_above_the_threshold_come_by_score_others_are_counted(world: World, drilling: DrillDown) -> None:
     top, leaves = await build(world, [0.6, 0.2, 0.91, 0.5, 0.91, 0.6, 0.0])
     answer = await drill(world, drilling, top)
     assert ids(answer) == [leaves[place].id for place in (2, 4, 0, 5, 3)], "equal ones in the order of the document"
@@ -119,9 +117,7 @@ async def test_every_node_is_cited_with_its_source_and_hash(world: World, drilli
     assert cited.content_sha256 == content_hash(leaf.content)
 
 
-async def test_a_session_sees_its_own_children_and_an_old_commit_the_old_ones(
-    world: World, drilling: DrillDown
-) -> None:
+async def test_a_session_sees_its_children_and_an_old_commit_the_old_ones(world: World, drilling: DrillDown) -> None:
     top, (first, second) = await build(world, [0.6, 0.7])
     before = await world.head()
     session = await world.open()
@@ -133,9 +129,7 @@ async def test_a_session_sees_its_own_children_and_an_old_commit_the_old_ones(
     assert ids(await drill(world, drilling, top, revision=before)) == [second.id, first.id]
 
 
-async def test_of_very_many_children_only_the_best_by_words_and_meaning_are_ranked(
-    world: World, drilling: DrillDown, marked: Marked
-) -> None:
+async def test_of_very_many_children_the_best_are_ranked(world: World, drilling: DrillDown, marked: Marked) -> None:
     count = 3 * MOST_RERANKED
     top, leaves = await build(world, [0.1] * count)
     wanted = replace(leaves[-1], content="score=0.9 the bridge", title="Bridge", summary="What is said of the bridge.")
@@ -157,9 +151,7 @@ INVALID: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-async def test_an_invalid_argument_is_refused_by_its_field(
-    world: World, drilling: DrillDown, subtests: pytest.Subtests
-) -> None:
+async def test_an_invalid_argument_is_refused(world: World, drilling: DrillDown, subtests: pytest.Subtests) -> None:
     for fields, field in INVALID:
         with subtests.test(fields=fields, field=field):
             top, _ = await build(world, [0.1])

@@ -80,9 +80,7 @@ async def test_a_renewal_that_fails_again_changes_nothing(world: World, endpoint
 
 @pytest.mark.requirement("FOREST-12")
 @pytest.mark.parametrize("fault", [Fault.BROKEN, Fault.CLOSED, Fault.NAN])
-async def test_an_embedding_model_that_is_down_stops_the_job_which_is_resumed(
-    world: World, endpoint: ModelEndpoint, fault: Fault
-) -> None:
+async def test_an_embedding_model_that_fails_stops_its_job(world: World, endpoint: ModelEndpoint, fault: Fault) -> None:
     async with forest_of(world, endpoint, ("embedding",)) as forest:
         endpoint.fail_always(fault, on="embeddings")
         head = await forest.world.head()
@@ -108,9 +106,7 @@ async def test_vectors_of_a_wrong_length_end_the_job_with_a_reason(world: World,
 
 
 @pytest.mark.requirement("FOREST-12")
-async def test_a_budget_stops_the_job_cleanly_and_a_greater_one_finishes_it(
-    world: World, endpoint: ModelEndpoint
-) -> None:
+async def test_a_budget_stops_the_job_and_a_greater_one_finishes_it(world: World, endpoint: ModelEndpoint) -> None:
     async with forest_of(world, endpoint) as forest:
         head = await forest.world.head()
         told = await forest.try_ingest(TEXT, name="x.md", chunk_size=400, max_model_tokens=3000)

@@ -103,9 +103,7 @@ async def test_the_life_of_a_node_can_be_followed_by_its_id(world: World, histor
 
 
 @pytest.mark.parametrize("rest", ["", "-", "-the old title", "-Größe (1)"])
-async def test_a_file_with_any_slug_is_the_node_and_gets_its_title_with_the_next_change(
-    world: World, rest: str
-) -> None:
+async def test_a_file_with_any_slug_is_the_node_and_gets_its_title_at_the_next_change(world: World, rest: str) -> None:
     node = world.node("A title", content="Text.")
     path = node_path(node.id).removesuffix(".md") + rest + ".md"
     by_hand(world, {path: encode_entry(node)})

@@ -107,9 +107,7 @@ def cursor(call: Call, head: str) -> dict[str, str]:
     return dict.fromkeys(call.names, "") | ({"tests": head} if "tests" in call.names else {})
 
 
-async def test_a_token_with_a_session_that_the_request_does_not_name_is_refused(
-    world: World, subtests: pytest.Subtests
-) -> None:
+async def test_a_token_with_a_session_of_another_request_is_refused(world: World, subtests: pytest.Subtests) -> None:
     node = world.node("Public")
     head = await world.put(node)
     session_id, other = await world.open(), await world.open()

@@ -60,9 +60,7 @@ def pushed(clone: Clone, before: str) -> tuple[str, bytes]:
 
 
 @pytest.mark.requirement("TOOL-12")
-def test_a_push_over_http_is_there_at_once_its_faults_are_told_and_it_is_recorded(
-    served: Served, notes: Workspace, clone: Clone
-) -> None:
+def test_a_push_is_there_at_once_its_faults_told_and_recorded(served: Served, notes: Workspace, clone: Clone) -> None:
     node = new_node(notes, "Pushed", "By a person. " * 20_000)
     lost = lost_node(notes)
     clone.commit(node)
@@ -84,9 +82,7 @@ def test_what_the_service_commits_is_fetched_in_each_version_of_the_protocol(not
         assert clone.head == refs(notes)["main"], f"version {version}"
 
 
-def test_a_workspace_is_found_by_its_id_and_a_missing_one_is_told(
-    served: Served, notes: Workspace, tmp_path: Path
-) -> None:
+def test_a_workspace_is_found_by_its_id_a_missing_one_is_told(served: Served, notes: Workspace, tmp_path: Path) -> None:
     Clone(tmp_path / "clone", f"{served.announced.url}/git/{notes.info().id}")
     with pytest.raises(subprocess.CalledProcessError) as failed:
         Clone(tmp_path / "none", f"{served.announced.url}/git/nowhere")
@@ -135,9 +131,7 @@ def test_requests_that_are_not_gits_are_refused_and_no_file_is_served(url: str) 
 
 
 @pytest.mark.requirement("TOOL-12")
-def test_a_body_that_git_does_not_get_or_does_not_understand_moves_nothing_and_is_recorded_as_a_failure(
-    served: Served, notes: Workspace, url: str
-) -> None:
+def test_a_body_that_git_cannot_use_moves_nothing_and_is_recorded(served: Served, notes: Workspace, url: str) -> None:
     before = refs(notes)
     for body in (b"not gzip", gzip.compress(b"0000" * 9)[:-9]):
         assert httpx2.post(f"{url}/{METHOD}", headers=GZIPPED, content=body, timeout=60).status_code == 400
@@ -162,9 +156,7 @@ def test_a_push_that_is_cut_off_moves_nothing(notes: Workspace, url: str, clone:
 
 
 @pytest.mark.requirement("TOOL-12")
-def test_a_push_so_long_that_git_asks_first_arrives_and_is_recorded_once(
-    served: Served, notes: Workspace, clone: Clone
-) -> None:
+def test_a_push_so_long_that_git_asks_first_is_recorded_once(served: Served, notes: Workspace, clone: Clone) -> None:
     clone.run("config", "http.postBuffer", "65536")  # longer ones come in parts, after an empty push
     new, _ = pushed(clone, refs(notes)["main"])
     clone.run("push", "-q", "origin", "main")
@@ -237,9 +229,7 @@ async def test_each_part_of_a_push_that_arrives_gives_git_its_time_again(tmp_pat
     assert deadlines == sorted(deadlines)
 
 
-def test_requests_beyond_the_limit_are_told_to_come_again_and_the_others_end(
-    served: Served, notes: Workspace, url: str, clone: Clone
-) -> None:
+def test_too_many_requests_are_told_to_come_again(served: Served, notes: Workspace, url: str, clone: Clone) -> None:
     advertised = f"{url}/info/refs?service={METHOD}"
     with ExitStack() as stack:
 
@@ -290,9 +280,7 @@ def test_a_push_that_a_hook_or_git_refuses_is_recorded_with_the_reason_and_leave
 
 
 @pytest.mark.requirement("TOOL-12")
-def test_a_push_with_faults_to_a_strict_workspace_is_recorded_as_refused_in_whole_or_in_part(
-    served: Served, notes: Workspace, clone: Clone
-) -> None:
+def test_a_push_with_faults_to_a_strict_workspace_is_recorded(served: Served, notes: Workspace, clone: Clone) -> None:
     notes.set_push_policy(strict=True)
     clone.run("branch", "good")
     clone.commit(lost_node(notes))

@@ -103,9 +103,7 @@ def parents_of(world: World, commit_id: str, count: int) -> list[str]:
     return found
 
 
-async def test_commits_that_wait_share_a_pack_and_each_is_a_commit_of_its_own(
-    world: World, finished: list[int]
-) -> None:
+async def test_commits_that_wait_share_a_pack_and_stay_commits_of_their_own(world: World, finished: list[int]) -> None:
     nodes = world.nodes(8)
     sessions = await staged_sessions(world, nodes)
     before = await world.head()
@@ -169,9 +167,7 @@ async def test_one_that_is_refused_is_rolled_back_alone(world: World, finished: 
     assert isinstance(await world.commit(nothing, request_id="r-2" * request_ids), str)
 
 
-async def test_a_push_meanwhile_makes_all_of_them_again_on_top_of_it(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_after_a_push_meanwhile_all_are_made_again_on_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = world.nodes(5)
     sessions = await staged_sessions(world, nodes)
     move, pushed = GitRepository.move_ref, list[str]()
@@ -200,9 +196,7 @@ async def test_what_stands_nowhere_is_mended_by_any_commit_of_a_group(world: Wor
     assert await differences(world.store, world.workspace) == []
 
 
-async def test_a_branch_that_keeps_moving_ends_all_of_them_and_nothing_is_written(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_branch_that_keeps_moving_ends_all_of_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     sessions = await staged_sessions(world, world.nodes(2))
     monkeypatch.setattr(GitRepository, "move_ref", lambda *_: False)
     before = await world.head()
@@ -265,9 +259,7 @@ async def test_one_that_is_refused_while_its_objects_are_written_is_left_out_alo
     assert await differences(world.store, world.workspace) == []
 
 
-async def test_rows_that_cannot_be_written_after_the_branch_has_moved_follow_soon_after(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_rows_that_could_not_be_written_follow_later(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = world.nodes(3)
     sessions = await staged_sessions(world, nodes)
     publish = write_path.PendingCommits.publish
@@ -308,9 +300,7 @@ async def test_a_caller_that_leaves_while_it_waits_commits_nothing(world: World)
     assert isinstance(await world.commit(sessions[1]), str)
 
 
-async def test_the_commit_of_a_caller_that_leaves_after_its_work_began_is_made_and_told(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_commit_of_a_caller_that_leaves_late_is_made(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = world.nodes(2)
     sessions = await staged_sessions(world, [first, second])
     noticed: list[str] = []
@@ -393,9 +383,7 @@ async def test_a_session_that_is_always_edited_is_waited_for_in_the_end(world: W
         assert [len(group_commit._taken(world.store, queue)) for _ in range(4)] == [1, 1, 1, 2], "together"
 
 
-async def test_what_was_written_for_a_commit_that_is_not_made_is_read_by_nobody(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_a_failed_commit_wrote_is_read_by_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     [session] = await staged_sessions(world, [world.node()])
     add, noted = write_path.PendingCommits.add, list[str]()
 

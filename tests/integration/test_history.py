@@ -33,9 +33,7 @@ async def test_a_commit_has_its_author_time_reason_and_session(world: World, his
     assert commit.commit_time.seconds == int(git(world, "log", "-1", "--format=%ct", commit_id))
 
 
-async def test_a_log_in_pages_equals_the_whole_log_also_if_the_branch_moves(
-    world: World, history: HistoryOperations
-) -> None:
+async def test_a_log_in_pages_is_the_whole_log_even_if_it_grows(world: World, history: HistoryOperations) -> None:
     await world.put_all(world.nodes(4))
     whole = await log(history, world)
     for size in (1, 3, 1_000_000):
@@ -126,9 +124,7 @@ async def test_a_log_is_limited_in_time(world: World, history: HistoryOperations
 
 
 @pytest.mark.requirement("GIT-4")
-async def test_a_log_takes_a_branch_a_tag_a_commit_a_prefix_and_a_session_and_has_the_tags_of_commits(
-    world: World, history: HistoryOperations
-) -> None:
+async def test_a_log_takes_each_kind_of_revision_and_has_the_tags(world: World, history: HistoryOperations) -> None:
     first = await world.put(world.node(), tag="v2")
     await history.create_tag(pb.CreateTagRequest(workspace=world.workspace, name="v1", revision=first))
     whole = await log(history, world)
@@ -223,7 +219,7 @@ async def test_the_revisions_of_a_node_cover_its_whole_history(world: World, his
     assert [one.commit.id for one in await life(history, world, node, revision=grown)] == [grown, born]
 
 
-async def test_revisions_made_on_another_branch_after_the_fork_are_not_listed(
+async def test_revisions_of_another_branch_after_the_fork_are_not_listed(
     world: World, history: HistoryOperations
 ) -> None:
     node = world.node("Zero")
@@ -246,9 +242,7 @@ async def test_revisions_made_on_another_branch_after_the_fork_are_not_listed(
         assert await log(history, world, revision=name) == git(world, "rev-list", "--first-parent", name).split()
 
 
-async def test_revisions_with_large_texts_come_in_pages_within_the_size_limit(
-    world: World, history: HistoryOperations
-) -> None:
+async def test_revisions_with_large_texts_come_in_small_pages(world: World, history: HistoryOperations) -> None:
     node = world.node()
     await world.put_all([replace(node, content=f"{number}" + "x" * 800_000) for number in range(5)])
     request = pb.ListNodeRevisionsRequest(workspace=world.workspace, node_id=node.id, level=DETAIL)
@@ -257,9 +251,7 @@ async def test_revisions_with_large_texts_come_in_pages_within_the_size_limit(
     assert [one.node.content[0] for one in await life(history, world, node, level=DETAIL)] == list("43210")
 
 
-async def test_the_log_and_revisions_of_a_node_that_never_existed_are_refused(
-    world: World, history: HistoryOperations
-) -> None:
+async def test_the_log_and_revisions_of_no_node_are_refused(world: World, history: HistoryOperations) -> None:
     for fields in ({"node_id": new_id()}, {"subtree_id": new_id()}, {"node_id": "zzzz"}):
         with pytest.raises(NodeNotFoundError):
             await log(history, world, **fields)

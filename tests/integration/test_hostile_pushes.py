@@ -179,9 +179,7 @@ async def test_tags_that_lead_to_no_commit_are_followed_once(world: World, monke
     assert read == []
 
 
-async def test_the_message_of_a_tag_is_cut_in_answers_and_a_page_of_tags_ends_early(
-    world: World, history: HistoryOperations
-) -> None:
+async def test_messages_of_tags_are_cut_and_a_page_of_tags_ends_early(world: World, history: HistoryOperations) -> None:
     head = world.repository.refs()["refs/heads/main"]
     for number in range(40):
         tag = TagDraft(f"tag-{number:02}", f"{number} says {'x' * 100_000}\n", service_signature())
@@ -245,9 +243,7 @@ async def test_a_file_where_the_nodes_are_kept_is_told_as_a_state_to_be_mended(w
     await mend(world, made, head)
 
 
-async def test_folders_that_list_too_much_set_the_workspace_aside(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_folders_that_list_too_much_set_a_workspace_aside(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diff, "MOST_NAMES", 1_000)
     head = world.repository.refs()["refs/heads/main"]
     made = push_tree(world.repository, "nodes", nested_trees(TWO, TWO, ["a.md"]))
@@ -297,9 +293,7 @@ def push_tree(
     return made
 
 
-async def test_a_file_that_is_too_large_is_a_fault_and_is_never_unpacked(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_file_that_is_too_large_is_never_unpacked(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     large, small = world.node("Large", content="x" * 20_000), world.node("Small")
     push(world, "main", large, small)
     monkeypatch.setattr(packfile, "LARGEST_OBJECT", 10_000)
@@ -346,9 +340,7 @@ async def test_a_text_under_many_names_sets_the_workspace_aside(world: World, mo
     await mend(world, made, before)
 
 
-async def test_the_tokens_of_a_long_text_are_counted_outside_the_event_loop(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_tokens_of_a_long_text_are_counted_beside_the_loop(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[int] = []
     count = version_rows.count_tokens
 

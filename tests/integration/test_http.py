@@ -57,9 +57,7 @@ async def own(world: World, tmp_path: Path) -> AsyncIterator[tuple[Server, Scrip
 
 
 @pytest.mark.requirement("FOREST-14")
-async def test_exploring_a_node_answers_the_list_of_the_design(
-    client: httpx2.AsyncClient, scripted: ScriptedForest
-) -> None:
+async def test_exploring_a_node_answers_as_designed(client: httpx2.AsyncClient, scripted: ScriptedForest) -> None:
     answer = await client.get(PATH, params={"node_id": INNER.id, "query": "what is it?"})
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
@@ -111,9 +109,7 @@ async def test_a_refused_call_returns_the_error_code_and_every_violation(client:
         assert error["message"], query
 
 
-async def test_the_details_of_an_internal_error_are_not_shown(
-    client: httpx2.AsyncClient, scripted: ScriptedForest
-) -> None:
+async def test_an_internal_error_shows_no_details(client: httpx2.AsyncClient, scripted: ScriptedForest) -> None:
     async def broken(_request: object) -> None:
         raise RuntimeError("the secret path")
 
@@ -256,7 +252,7 @@ async def test_a_body_over_the_limit_is_refused_as_json_with_the_limit(world: Wo
     assert "100001 bytes" in declared.json()["error"]["message"]
 
 
-async def test_a_stop_ends_an_http_call_after_its_grace_period(
+async def test_a_stop_ends_an_http_call_after_its_grace(
     own: tuple[Server, ScriptedForest, httpx2.AsyncClient],
 ) -> None:
     server, scripted, client = own

@@ -183,7 +183,7 @@ async def test_an_id_of_no_job_or_of_several_is_refused_with_advice(stage: Servi
         await stage.job("abcd")
 
 
-async def test_a_rebuild_job_rewrites_every_row_and_a_repeated_request_returns_the_same_job(
+async def test_a_rebuild_job_rewrites_every_row_and_a_repeated_request_has_the_same_job(
     stage: ServiceStage,
 ) -> None:
     world = stage.world

@@ -183,9 +183,7 @@ async def test_nodes_keep_their_ids_texts_and_history_and_archives_the_attribute
 
 
 @pytest.mark.usefixtures("library")
-async def test_a_joined_archive_can_have_the_name_of_one_of_them_and_be_joined_again(
-    world: World, joining: ArchiveJoin
-) -> None:
+async def test_a_joined_archive_has_the_name_of_one_or_is_joined_again(world: World, joining: ArchiveJoin) -> None:
     answer = await join(world, joining, "stone.md", "wood.md", name="stone.md")
     assert answer.archive.name == "stone.md"
     with pytest.raises(AlreadyExistsError) as refused:
@@ -227,9 +225,7 @@ async def test_an_impossible_join_is_refused_and_nothing_is_committed(
 
 @pytest.mark.requirement("STORE-2")
 @pytest.mark.usefixtures("library")
-async def test_a_repeated_request_is_answered_by_the_first_result_or_if_that_was_lost_from_its_commit(
-    world: World, joining: ArchiveJoin
-) -> None:
+async def test_a_repeated_request_is_answered_by_its_result_or_its_commit(world: World, joining: ArchiveJoin) -> None:
     first, second = await asyncio.gather(
         *(join(world, joining, "stone.md", "wood.md", request_id="r1") for _ in range(2))
     )

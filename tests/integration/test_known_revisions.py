@@ -81,9 +81,7 @@ async def test_a_read_after_a_commit_or_a_push_shows_it(world: World, nodes: Nod
     assert await title(nodes, node.id) == "pushed"
 
 
-async def test_a_read_that_was_under_way_during_a_commit_is_not_kept(
-    world: World, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_read_during_a_commit_is_not_kept(world: World, nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     node = world.node("before")
     await world.put(node)
     resolve = registry.resolve
@@ -114,9 +112,7 @@ async def test_while_a_workspace_is_held_its_branches_are_looked_up(world: World
     assert sent == [], "another workspace may be held"
 
 
-async def test_what_is_deleted_or_renamed_is_not_found_under_its_name(
-    world: World, nodes: Nodes, history: HistoryOperations
-) -> None:
+async def test_what_is_deleted_or_renamed_is_not_found(world: World, nodes: Nodes, history: HistoryOperations) -> None:
     node = world.node("first")
     commit_id = await world.put(node)
     workspaces = WorkspaceOperations(world.store, world.pages, world.limits)

@@ -102,9 +102,7 @@ async def test_a_branch_whose_line_goes_on_elsewhere_is_not_joined(world: World,
 
 
 @pytest.mark.own_store
-async def test_each_row_is_moved_once(
-    world: World, history: HistoryOperations, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_row_is_moved_once(world: World, history: HistoryOperations, monkeypatch: pytest.MonkeyPatch) -> None:
     """A join costs what the fast-forward brought, whatever there was before."""
     moved: list[int] = []
     fetched = line_joins.fetched

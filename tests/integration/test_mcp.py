@@ -149,9 +149,7 @@ async def test_a_refusal_of_an_operation_has_its_code_and_names_a_tool_that_help
 
 
 @pytest.mark.requirement("USE-10")
-async def test_a_note_is_named_by_its_title_or_its_path_in_every_tool_of_the_day(
-    everyday: Server, world: World
-) -> None:
+async def test_a_note_is_named_by_its_title_or_path_in_every_tool_of_the_day(everyday: Server, world: World) -> None:
     async with over_http(everyday) as client:
         made = (await done(client, "remember", text="The budget is 40k.", title="Budget"))["node"]["id"]
         about = await done(client, "remember", text="It was agreed.", title="Agreed", about=["Budget"])

@@ -119,9 +119,7 @@ async def test_names_of_characters_that_resemble_digits_are_allowed(wire: Wire) 
 
 
 @pytest.mark.requirement("GIT-3", "GIT-4")
-async def test_a_name_of_both_a_branch_and_a_tag_must_be_given_as_a_full_ref_name(
-    wire: Wire, wire_server: Server
-) -> None:
+async def test_a_name_of_both_a_branch_and_a_tag_must_be_a_full_ref_name(wire: Wire, wire_server: Server) -> None:
     first, head = await two_commits(wire)
     await git(wire, wire_server, "branch", "v1", head)
     await git(wire, wire_server, "tag", "v1", first)
