@@ -17,6 +17,7 @@ import tomllib
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
 import psycopg
 import pytest
@@ -208,7 +209,7 @@ class Reader:
 
     def _run(self, text: str) -> tuple[int, str]:
         if text.startswith("memotree ") and not _SHELL.search(_QUOTED.sub("", text)):
-            with contextlib.chdir(self.folder), _environment(self.environment):
+            with contextlib.chdir(self.folder), patch.dict(os.environ, self.environment, clear=True):
                 result = CliRunner().invoke(app, shlex.split(text)[1:])
             if result.exception is not None and not isinstance(result.exception, SystemExit):
                 raise result.exception
@@ -279,18 +280,6 @@ class Reader:
         told = re.sub(r"(?m)^(remote: .*?) +$", r"\1", told)  # git pads what a hook says
         told = re.sub(r'(?m)^\{.*"level": "warning".*\}\n', "", told)  # of the workspaces of other pages
         return told.replace(str(self.home), HOME)
-
-
-@contextlib.contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    before = dict(os.environ)
-    os.environ.clear()
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
 
 
 @pytest.fixture(scope="module")
