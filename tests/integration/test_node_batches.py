@@ -60,22 +60,6 @@ async def test_after_an_edit_is_undone_within_a_batch_the_next_edit_is_derived_f
     assert (await wire.get(node.id)).title == "final"
 
 
-@pytest.mark.requirement("CANVAS-9", "CANVAS-7")
-async def test_a_batch_with_one_wrong_change_changes_nothing_and_names_it(wire: Wire) -> None:
-    root, child, _ = await family(wire)
-    before = await wire.snapshot()
-    batch = [
-        pb.NodeChange(create=pb.CreateNodeRequest(archive_id="notes", title="Fine")),
-        pb.NodeChange(update=pb.UpdateNodeRequest(node_id=root.id, title="Also fine")),
-        pb.NodeChange(move=pb.MoveNodeRequest(node_id=root.id, parent_id=child.id)),
-    ]
-    refusal = await wire.refused("BatchChangeNodes", changes=batch)
-    assert (refusal.code, refusal.reason) == ("INVALID_ARGUMENT", "CYCLE")
-    assert refusal.message.startswith("changes[2]: ")
-    assert refusal.fields == ("changes[2].move.parent_id",)
-    assert await wire.snapshot() == before
-
-
 @pytest.mark.requirement("CANVAS-9")
 @pytest.mark.parametrize("field", ["workspace", "session_id"])
 async def test_a_change_of_a_batch_cannot_be_of_another_workspace_or_session(wire: Wire, field: str) -> None:
