@@ -56,6 +56,11 @@ async def test_a_chat_model_that_fails_leaves_pending_summaries_that_are_finishe
         assert pending == {node_id for node_id, reason in told.items() if reason == PENDING} | (
             pending & {node_id for node_id, reason in told.items() if reason == CHILDREN}
         )
+        head = await world.head()
+        job = await forest.renew()
+        assert (job.state, job.renewal.commit_id, job.renewal.renewed) == (SUCCEEDED, "", 0), "it fails again"
+        assert job.renewal.pending == len(await forest.stale()) > 0
+        assert await world.head() == head
         endpoint.recover()
         job = await forest.renew()
         assert (job.state, job.renewal.pending) == (SUCCEEDED, 0)
@@ -66,43 +71,21 @@ async def test_a_chat_model_that_fails_leaves_pending_summaries_that_are_finishe
 
 
 @pytest.mark.requirement("FOREST-12")
-async def test_a_renewal_that_fails_again_changes_nothing(world: World, endpoint: ModelEndpoint) -> None:
-    async with forest_of(world, endpoint) as forest:
-        endpoint.fail_always(Fault.BROKEN, on="chat")
-        await forest.ingest(TEXT, name="x.md", chunk_size=400)
-        head = await forest.world.head()
-        job = await forest.renew()
-        assert (job.state, job.renewal.commit_id, job.renewal.renewed) == (SUCCEEDED, "", 0)
-        assert job.renewal.pending == len(await forest.stale())
-        assert await forest.world.head() == head
-        assert await forest.stale()
-
-
-@pytest.mark.requirement("FOREST-12")
-@pytest.mark.parametrize("fault", [Fault.BROKEN, Fault.CLOSED, Fault.NAN])
+@pytest.mark.parametrize("fault", [Fault.BROKEN, Fault.CLOSED, Fault.NAN, Fault.WRONG_DIMENSION])
 async def test_an_embedding_model_that_fails_stops_its_job(world: World, endpoint: ModelEndpoint, fault: Fault) -> None:
     async with forest_of(world, endpoint, ("embedding",)) as forest:
         endpoint.fail_always(fault, on="embeddings")
         head = await forest.world.head()
         told = await forest.try_ingest(TEXT, name="x.md", chunk_size=400)
-        assert (told.last.state, told.last.reason) == (STOPPED, "MODEL_UNAVAILABLE")
+        of_fault = {Fault.WRONG_DIMENSION: "EMBEDDING_DIMENSION_MISMATCH"}.get(fault, "MODEL_UNAVAILABLE")
+        assert told.last.reason == of_fault
+        assert told.last.state in ({STOPPED, FAILED} if fault is Fault.WRONG_DIMENSION else {STOPPED})
         assert told.last.message.endswith(".")
         assert await forest.world.head() == head, "the branch is as it was"
         endpoint.recover()
         job = await forest.resume(told.last.id)
         assert job.state == SUCCEEDED
         assert await forest.text(job.ingestion.archive_id) == TEXT
-
-
-@pytest.mark.requirement("FOREST-12")
-async def test_vectors_of_a_wrong_length_end_the_job_with_a_reason(world: World, endpoint: ModelEndpoint) -> None:
-    async with forest_of(world, endpoint, ("embedding",)) as forest:
-        endpoint.fail_always(Fault.WRONG_DIMENSION, on="embeddings")
-        told = await forest.try_ingest(TEXT, name="x.md", chunk_size=400)
-        assert told.last.state in {FAILED, STOPPED}
-        assert told.last.reason == "EMBEDDING_DIMENSION_MISMATCH"
-        endpoint.recover()
-        assert (await forest.resume(told.last.id)).state == SUCCEEDED
 
 
 @pytest.mark.requirement("FOREST-12")
