@@ -110,15 +110,6 @@ async def test_archives_of_one_model_with_similar_roots_are_suggested(
     assert len(await suggested(world, joining, revision=before)) == 1
 
 
-async def test_the_most_similar_archives_come_first(world: World, library: Library, joining: ArchiveJoin) -> None:
-    twins = [Archive(new_id(), f"twin {number}", "scout") for number in range(2)]
-    roots = [replace(library.bread_root, id=new_id(), archive_id=twin.id) for twin in twins]
-    await world.put(*twins, *roots)
-    found = await suggested(world, joining)
-    assert [names for names, _ in found] == [["bread.md", "twin 0", "twin 1"], ["stone.md", "wood.md"]]
-    assert found[0][1] > found[1][1]
-
-
 # --- Joining ---
 
 

@@ -56,6 +56,8 @@ async def test_a_tool_counts_once_for_each_interface_and_its_rpcs_are_told_apart
 ) -> None:
     async with AsyncClient(server.address) as client:
         await client.run_tool("list_archives", {})
+        with pytest.raises(NotFoundError):
+            [archive async for archive in client.workspace("nowhere").archives()]
     async with httpx2.AsyncClient(base_url=server.url, timeout=60) as http:
         await http.post("/api/tools/list_archives/execute", content="{}", headers={"content-type": "application/json"})
         refused = await http.post(
@@ -74,16 +76,9 @@ async def test_a_tool_counts_once_for_each_interface_and_its_rpcs_are_told_apart
     calls = counted(registry, "memotree_calls_total")
     assert calls.pop(("OK", "grpc", "memotree.v1.ToolService/ExecuteTool")) == 1
     assert calls.pop(("OK", "tool", "memotree.v1.WorkspaceService/ListArchives")) == 3
+    assert calls.pop(("NOT_FOUND", "grpc", "memotree.v1.WorkspaceService/ListArchives")) == 1
     assert calls.pop(("OK", "local", "memotree.v1.ToolService/ListTools"), 1) == 1  # MCP asks which functions there are
     assert not calls
-
-
-async def test_refused_and_unknown_calls_count_by_their_code(server: Server, registry: CollectorRegistry) -> None:
-    async with AsyncClient(server.address) as client:
-        with pytest.raises(NotFoundError):
-            [archive async for archive in client.workspace("nowhere").archives()]
-    calls = counted(registry, "memotree_calls_total")
-    assert calls == {("NOT_FOUND", "grpc", "memotree.v1.WorkspaceService/ListArchives"): 1}
 
 
 def sources_of(world: World, **given: Any) -> Sources:
