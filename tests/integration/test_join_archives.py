@@ -38,6 +38,8 @@ class Library:
 
     def __init__(self, world: World) -> None:
         self.world = world
+        models = loaded(Models(AnswerCache(world.store.database)), world)
+        self._joining = ArchiveJoin(world.store, models, world.limits)
         self.stone = Archive(new_id(), "stone.md", "scout", "About stone.", {"document_id": "d-stone", "sha256": "ab"})
         self.wood = Archive(new_id(), "wood.md", "scout", "", {"document_id": "d-wood"})
         self.bread = Archive(new_id(), "bread.md", "scout")
@@ -60,26 +62,20 @@ class Library:
         await self.world.put(self.stone, self.wood, self.bread, self.other, *nodes)
         return self
 
+    async def join(self, *archives: str, name: str = "bridges", **fields: Any) -> pb.MergeArchivesResponse:
+        named = {"workspace": self.world.workspace, "archives": archives, "name": name}
+        return await self._joining.merge_archives(pb.MergeArchivesRequest(**named, **fields))
+
+    async def suggested(self, **fields: Any) -> list[tuple[list[str], float]]:
+        request = pb.SuggestArchiveMergesRequest(workspace=self.world.workspace, **fields)
+        answer = await self._joining.suggest_archive_merges(request)
+        assert all(found.reason for found in answer.suggestions)
+        return [([archive.name for archive in found.archives], found.similarity) for found in answer.suggestions]
+
 
 @pytest.fixture
 async def library(world: World) -> Library:
     return await Library(world).put()
-
-
-@pytest.fixture
-def joining(world: World) -> ArchiveJoin:
-    return ArchiveJoin(world.store, loaded(Models(AnswerCache(world.store.database)), world), world.limits)
-
-
-async def join(world: World, joining: ArchiveJoin, *archives: str, **fields: Any) -> pb.MergeArchivesResponse:
-    fields.setdefault("name", "bridges")
-    return await joining.merge_archives(pb.MergeArchivesRequest(workspace=world.workspace, archives=archives, **fields))
-
-
-async def suggested(world: World, joining: ArchiveJoin, **fields: Any) -> list[tuple[list[str], float]]:
-    answer = await joining.suggest_archive_merges(pb.SuggestArchiveMergesRequest(workspace=world.workspace, **fields))
-    assert all(found.reason for found in answer.suggestions)
-    return [([archive.name for archive in found.archives], found.similarity) for found in answer.suggestions]
 
 
 async def entries(world: World, branch: str = "main") -> dict[str, Version]:
@@ -92,33 +88,29 @@ async def entries(world: World, branch: str = "main") -> dict[str, Version]:
 
 
 @pytest.mark.requirement("FOREST-11")
-async def test_archives_of_one_model_with_similar_roots_are_suggested(
-    world: World, library: Library, joining: ArchiveJoin
-) -> None:
-    ((names, similarity),) = await suggested(world, joining)
+async def test_archives_of_one_model_with_similar_roots_are_suggested(world: World, library: Library) -> None:
+    ((names, similarity),) = await library.suggested()
     assert names == ["stone.md", "wood.md"], "not the one of another model, nor what is about something else"
     assert 0.6 <= similarity <= 1.0
-    assert await suggested(world, joining, threshold=0.999) == []
-    assert await suggested(world, joining, model_id="another") == []
-    assert len(await suggested(world, joining, model_id="scout")) == 1
+    assert await library.suggested(threshold=0.999) == []
+    assert await library.suggested(model_id="another") == []
+    assert len(await library.suggested(model_id="scout")) == 1
     for wrong in (-0.1, 1.1, float("nan")):
         with pytest.raises(InvalidInputError):
-            await suggested(world, joining, threshold=wrong)
+            await library.suggested(threshold=wrong)
     before = await world.head()
     await world.put(delete=[library.wood, library.wood_root, library.wood_second])
-    assert await suggested(world, joining) == []
-    assert len(await suggested(world, joining, revision=before)) == 1
+    assert await library.suggested() == []
+    assert len(await library.suggested(revision=before)) == 1
 
 
 # --- Joining ---
 
 
 @pytest.mark.requirement("FOREST-11")
-async def test_joined_archives_stand_below_a_new_root_in_one_commit(
-    world: World, library: Library, joining: ArchiveJoin
-) -> None:
+async def test_joined_archives_stand_below_a_new_root_in_one_commit(world: World, library: Library) -> None:
     before = await world.head()
-    answer = await join(world, joining, "stone.md", library.wood.id)
+    answer = await library.join("stone.md", library.wood.id)
     now = await entries(world)
     assert answer.commit_id == await world.head()
     assert world.repository.commit_info(answer.commit_id).parents == (before,)
@@ -146,10 +138,10 @@ async def test_joined_archives_stand_below_a_new_root_in_one_commit(
 
 
 @pytest.mark.requirement("FOREST-11", "FOREST-5", "GIT-5")
-async def test_nodes_keep_their_ids_texts_and_history_and_archives_the_attributes_of_their_documents(
-    world: World, library: Library, joining: ArchiveJoin
+async def test_nodes_keep_ids_texts_and_history_and_archives_the_attributes_of_documents(
+    world: World, library: Library
 ) -> None:
-    answer = await join(world, joining, "stone.md", "wood.md", author=types_pb2.CommitAuthor(name="Ann"))
+    answer = await library.join("stone.md", "wood.md", author=types_pb2.CommitAuthor(name="Ann"))
     found = {each.title: each.attributes for each in (await entries(world)).values() if not each.is_archive}
     assert found["stone.md"]["document_id"] == "d-stone"
     assert found["stone.md"]["sha256"] == "ab"
@@ -173,68 +165,60 @@ async def test_nodes_keep_their_ids_texts_and_history_and_archives_the_attribute
     assert not [one async for one in verify(world.store, world.workspace) if isinstance(one, Difference)]
 
 
-@pytest.mark.usefixtures("library")
-async def test_a_joined_archive_has_the_name_of_one_or_is_joined_again(world: World, joining: ArchiveJoin) -> None:
-    answer = await join(world, joining, "stone.md", "wood.md", name="stone.md")
+async def test_a_joined_archive_has_the_name_of_one_or_is_joined_again(world: World, library: Library) -> None:
+    answer = await library.join("stone.md", "wood.md", name="stone.md")
     assert answer.archive.name == "stone.md"
     with pytest.raises(AlreadyExistsError) as refused:
-        await join(world, joining, "stone.md", "bread.md", name="notes")
+        await library.join("stone.md", "bread.md", name="notes")
     assert refused.value.reason == "ARCHIVE_NAME_TAKEN"
-    answer = await join(world, joining, answer.archive.id, "bread.md", name="town")
+    answer = await library.join(answer.archive.id, "bread.md", name="town")
     assert answer.moved_nodes == 1 + 2 + 4 + 1
     titles = {each.title for each in (await entries(world)).values()}
     assert {"town", "stone.md", "wood.md", "bread.md"} <= titles
 
 
-async def test_archives_without_nodes_are_joined_too(world: World, joining: ArchiveJoin) -> None:
+async def test_archives_without_nodes_are_joined_too(world: World, library: Library) -> None:
     empty = [Archive(new_id(), f"empty {number}", "scout") for number in range(2)]
     await world.put(*empty)
-    answer = await join(world, joining, "empty 0", "empty 1")
+    answer = await library.join("empty 0", "empty 1")
     assert answer.moved_nodes == 0
     assert answer.root.child_count == 2
 
 
 @pytest.mark.requirement("FOREST-11")
-async def test_an_impossible_join_is_refused_and_nothing_is_committed(
-    world: World, library: Library, joining: ArchiveJoin
-) -> None:
+async def test_an_impossible_join_is_refused_and_nothing_is_committed(world: World, library: Library) -> None:
     before = await world.head()
     with pytest.raises(FailedPreconditionError) as refused:
-        await join(world, joining, "stone.md", "stone copy")
+        await library.join("stone.md", "stone copy")
     assert refused.value.reason == "ARCHIVES_OF_DIFFERENT_MODELS"
     for archives in ((), ("stone.md",), ("stone.md", library.stone.id)):
         with pytest.raises(InvalidInputError):
-            await join(world, joining, *archives)
+            await library.join(*archives)
     with pytest.raises(InvalidInputError):
-        await join(world, joining, "stone.md", "wood.md", name=" ")
+        await library.join("stone.md", "wood.md", name=" ")
     with pytest.raises(NotFoundError):
-        await join(world, joining, "stone.md", "nowhere")
+        await library.join("stone.md", "nowhere")
     with pytest.raises(NotFoundError):
-        await join(world, joining, "stone.md", "wood.md", branch="nowhere")
+        await library.join("stone.md", "wood.md", branch="nowhere")
     assert await world.head() == before
 
 
 @pytest.mark.requirement("STORE-2")
-@pytest.mark.usefixtures("library")
-async def test_a_repeated_request_is_answered_by_its_result_or_its_commit(world: World, joining: ArchiveJoin) -> None:
-    first, second = await asyncio.gather(
-        *(join(world, joining, "stone.md", "wood.md", request_id="r1") for _ in range(2))
-    )
-    assert first == second == await join(world, joining, "stone.md", "wood.md", request_id="r1")
+async def test_a_repeated_request_is_answered_by_its_result_or_its_commit(world: World, library: Library) -> None:
+    first, second = await asyncio.gather(*(library.join("stone.md", "wood.md", request_id="r1") for _ in range(2)))
+    assert first == second == await library.join("stone.md", "wood.md", request_id="r1")
     with pytest.raises(RequestIdReusedError):
-        await join(world, joining, "bread.md", "wood.md", request_id="r1")
+        await library.join("bread.md", "wood.md", request_id="r1")
     async with world.store.database.transaction() as conn:
         await conn.execute("delete from work.request")
     with pytest.raises(RequestIdReusedError):
-        await join(world, joining, "stone.md", "bread.md", request_id="r1")
-    assert await join(world, joining, "stone.md", "wood.md", request_id="r1") == first
+        await library.join("stone.md", "bread.md", request_id="r1")
+    assert await library.join("stone.md", "wood.md", request_id="r1") == first
     assert await world.head() == first.commit_id
 
 
 @pytest.mark.requirement("STORE-2")
-async def test_an_edit_made_meanwhile_is_never_lost(
-    world: World, library: Library, joining: ArchiveJoin, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_edit_made_meanwhile_stays(world: World, library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     real, edits = joining_module.commit_entries, 0
 
     async def raced(*args: Any, **fields: Any) -> str:
@@ -246,20 +230,20 @@ async def test_an_edit_made_meanwhile_is_never_lost(
         return await real(*args, **fields)
 
     monkeypatch.setattr(joining_module, "commit_entries", raced)
-    answer = await join(world, joining, "stone.md", "wood.md")
+    answer = await library.join("stone.md", "wood.md")
     assert answer.moved_nodes == 5
     now = await entries(world)
     read = (await world.store.entries.load(world.workspace, [now[library.stone_leaf.id]])).values()
     assert [entry.content for entry in read if isinstance(entry, Node)] == ["Eight arches."]
 
 
-async def test_a_session_commits_an_edit_in_the_joined_archive_and_is_refused_a_new_root_in_one_that_is_gone(
-    world: World, library: Library, joining: ArchiveJoin
+async def test_a_session_edits_nodes_in_the_joined_archive_and_makes_none_in_the_old_one(
+    world: World, library: Library
 ) -> None:
     session, other = await world.open(), await world.open()
     await world.stage(session, replace(library.stone_leaf, content="Nine arches."))
     await world.stage(other, world.node("New", archive_id=library.stone.id, position="a7"))
-    answer = await join(world, joining, "stone.md", "wood.md")
+    answer = await library.join("stone.md", "wood.md")
     await world.commit(session)
     now = (await entries(world))[library.stone_leaf.id]
     assert now.archive_id == answer.archive.id
@@ -270,9 +254,9 @@ async def test_a_session_commits_an_edit_in_the_joined_archive_and_is_refused_a_
     assert any("archive" in conflict.description for conflict in refused.value.conflicts)
 
 
-async def test_joining_does_not_change_other_branches(world: World, library: Library, joining: ArchiveJoin) -> None:
+async def test_joining_does_not_change_other_branches(world: World, library: Library) -> None:
     history = HistoryOperations(world.store, world.pages, world.limits)
     await branch(history, world, "side")
-    answer = await join(world, joining, "stone.md", "wood.md", branch="side")
+    answer = await library.join("stone.md", "wood.md", branch="side")
     assert library.stone.id in await entries(world)
     assert answer.archive.id in await entries(world, "side")
