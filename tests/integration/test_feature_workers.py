@@ -17,14 +17,16 @@ from memotree_storage.postgres import outbox
 from memotree_storage.postgres.pending import Pending
 from memotree_storage.postgres.tree import State
 
+Slices = list[EncodedSlice | None]
+
 
 @pytest.fixture
-def slices(monkeypatch: pytest.MonkeyPatch) -> list[EncodedSlice | None]:
+def slices(monkeypatch: pytest.MonkeyPatch) -> Slices:
     """Let workers process all versions, however few, in small slices; the slices that they return."""
     monkeypatch.setattr(feature_worker, "_MANY", 1)
     monkeypatch.setattr(indexer, "_SLICE", 20)
     made = FeatureWorkers.made
-    found: list[EncodedSlice | None] = []
+    found: Slices = []
 
     async def noted(
         self: FeatureWorkers, index: int, workspace_id: str, rows: Sequence[Pending], useful: int
@@ -61,7 +63,7 @@ async def found(world: World, commit: str, words: str) -> set[str]:
 
 
 async def test_workers_write_what_the_service_would_have_written(
-    world: World, slices: list[EncodedSlice | None], monkeypatch: pytest.MonkeyPatch
+    world: World, slices: Slices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     top = world.node("Top", content="", type="summary_node")
     nodes = [top, *(world.node(f"Leaf {number}", parent=top, content="words " * number) for number in range(30))]
@@ -78,7 +80,7 @@ async def test_workers_write_what_the_service_would_have_written(
 
 
 async def test_a_version_that_ends_while_a_worker_has_it_is_indexed_as_ended(
-    world: World, slices: list[EncodedSlice | None], monkeypatch: pytest.MonkeyPatch
+    world: World, slices: Slices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node, other = world.node("Beetroot", content="red"), world.node("Other", content="stays")
     first = await bring(world, [node, other])
@@ -102,7 +104,7 @@ async def test_a_version_that_ends_while_a_worker_has_it_is_indexed_as_ended(
 
 
 async def test_a_worker_that_is_killed_loses_no_version(
-    world: World, slices: list[EncodedSlice | None], monkeypatch: pytest.MonkeyPatch
+    world: World, slices: Slices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = FeatureWorkers.made
 
@@ -124,7 +126,7 @@ async def test_a_worker_that_is_killed_loses_no_version(
 
 
 async def test_batches_follow_each_other_and_the_next_one_begins_before_the_last_is_written(
-    world: World, slices: list[EncodedSlice | None], monkeypatch: pytest.MonkeyPatch
+    world: World, slices: Slices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(indexer, "_BATCH", 10)
     monkeypatch.setattr(indexer, "_SLICE", 4)
@@ -147,7 +149,7 @@ async def test_batches_follow_each_other_and_the_next_one_begins_before_the_last
 
 
 async def test_a_drain_that_fails_leaves_no_batch_behind(
-    world: World, slices: list[EncodedSlice | None], monkeypatch: pytest.MonkeyPatch
+    world: World, slices: Slices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(indexer, "_BATCH", 10)
     add = frequencies.add

@@ -35,17 +35,15 @@ pytestmark = pytest.mark.requirement("SERVE-1", "SERVE-3")
 
 @dataclass(frozen=True)
 class Call:
-    """A call that lists something of a revision, and the names in its cursor beside the revision."""
+    """A call that lists something of a revision (of what), and the names in its cursor beside the revision."""
 
     make: Callable[[World], Callable[[Any], Awaitable[Any]]]
     request: Callable[..., Any]
     names: tuple[str, ...]
-    archive: bool = False
-    node: bool = False
+    of: str = ""
 
     def asked(self, world: World, node: Node) -> Any:
-        fields: dict[str, Any] = {"archive": world.archive.id} if self.archive else {}
-        fields |= {"node_id": node.id} if self.node else {}
+        fields = {self.of: {"archive": world.archive.id, "node_id": node.id}[self.of]} if self.of else {}
         return self.request(workspace=world.workspace, page_size=1, **fields)
 
 
@@ -67,9 +65,9 @@ CALLS: Mapping[str, Call] = {
         lambda world: _nodes(world).list_children,
         node_service_pb2.ListChildrenRequest,
         ("position", "id"),
-        archive=True,
+        "archive",
     ),
-    "GetTree": Call(lambda world: _nodes(world).get_tree, node_service_pb2.GetTreeRequest, tuple(CURSOR), archive=True),
+    "GetTree": Call(lambda world: _nodes(world).get_tree, node_service_pb2.GetTreeRequest, tuple(CURSOR), "archive"),
     "ListArchives": Call(
         lambda world: WorkspaceOperations(world.store, world.pages, world.limits).list_archives,
         workspace_service_pb2.ListArchivesRequest,
@@ -80,10 +78,10 @@ CALLS: Mapping[str, Call] = {
         lambda world: _history(world).list_node_revisions,
         history_service_pb2.ListNodeRevisionsRequest,
         ("after",),
-        node=True,
+        "node_id",
     ),
     "BisectNode": Call(
-        lambda world: _history(world).bisect_node, history_service_pb2.BisectNodeRequest, ("after",), node=True
+        lambda world: _history(world).bisect_node, history_service_pb2.BisectNodeRequest, ("after",), "node_id"
     ),
     "CheckMemory": Call(
         lambda world: _review(world).check_memory, review_service_pb2.CheckMemoryRequest, ("after", "tests")
