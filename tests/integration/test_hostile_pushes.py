@@ -1,7 +1,6 @@
 """What anybody can push: values that no store can take stop neither their workspace nor another one, and are told."""
 
 import secrets
-import threading
 from collections.abc import Callable
 from typing import Any
 from unittest.mock import ANY
@@ -27,7 +26,6 @@ from memotree_storage.model.paths import node_path
 from memotree_storage.model.workspace import service_signature
 from memotree_storage.ports import CommitDraft, CommitInfo, Signature, TagDraft
 from memotree_storage.postgres import archive_versions
-from memotree_storage.postgres import rows as version_rows
 from memotree_storage.postgres.database import DatabaseFailedError, DatabaseFullError
 from memotree_storage.postgres.reach import DatabaseUnavailableError
 from memotree_storage.postgres.tree import Snapshot, State
@@ -338,22 +336,6 @@ async def test_a_text_under_many_names_sets_the_workspace_aside(world: World, mo
         await world.put(world.node())
     assert set(await reasons(world.store, world.limits)) == {world.workspace}
     await mend(world, made, before)
-
-
-async def test_tokens_of_a_long_text_are_counted_beside_the_loop(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    counted: list[int] = []
-    count = version_rows.count_tokens
-
-    def noted(text: str) -> int:
-        if len(text) > 200_000:
-            counted.append(threading.get_ident())
-        return count(text)
-
-    monkeypatch.setattr(version_rows, "count_tokens", noted)
-    push(world, "main", world.node(content="word " * 50_000))
-    assert await world.put(world.node())
-    assert counted
-    assert threading.get_ident() not in counted
 
 
 async def test_a_file_of_many_megabytes_is_indexed_by_its_beginning_and_search_goes_on(world: World) -> None:
