@@ -143,7 +143,8 @@ async def test_the_terminal_previews_and_merges(place: Place) -> None:
     assert "has all of idea already" in err
 
 
-async def test_the_terminal_undoes_the_last_commit_of_an_agent(place: Place) -> None:
+async def test_the_terminal_undoes_the_last_commit_of_an_agent_or_a_session(place: Place) -> None:
+    first = (await place.workspace.show("main")).commit
     _, err = await place.run("undo", code=2)
     assert "anna has no commit" in err
     _, err = await place.run("undo", "--agent", "bob", code=2)
@@ -154,10 +155,6 @@ async def test_the_terminal_undoes_the_last_commit_of_an_agent(place: Place) -> 
     _, err = await place.run("undo", "--yes")
     assert "is undone on main" in err
     assert await place.content() == OURS
-
-
-async def test_the_terminal_undoes_the_last_commit_of_a_session(place: Place) -> None:
-    first = (await place.workspace.show("main")).commit
     await place.change("main", "Nothing of it is left.")
     last = (await place.workspace.show("main")).commit
     _, err = await place.run("undo", "--session", last.session_id, "--agent", "bob", code=2)
