@@ -136,7 +136,7 @@ async def targets(world: World, node_id: str) -> list[str]:
 
 
 @pytest.mark.requirement("USE-10")
-async def test_a_name_of_no_node_or_of_several_says_so_and_lists_these(server: Server, world: World) -> None:
+async def test_a_name_of_no_node_or_of_several_says_so_and_a_page_how_to_go_on(server: Server, world: World) -> None:
     await world.put(*(twins := [world.node("Twin", tags=(f"t{number}",)) for number in range(2)]))
     place = {"workspace": world.workspace}
     ids = sorted(node.id for node in twins)
@@ -151,22 +151,15 @@ async def test_a_name_of_no_node_or_of_several_says_so_and_lists_these(server: S
         found = await client.call_tool("resolve_node", {"name": "notes/Twin", **place})
         assert [each["node"]["id"] for each in found.structured_content["data"]["candidates"]] == ids
         assert "could be each of these nodes" in found.content[0].text
+        page = await client.call_tool("get_tree", {"archive": "notes", "page_size": 1, **place})
+        token = page.structured_content["data"]["next_page_token"]
+        assert f"More: page_token {token}" in page.content[0].text
+        rest = await done(client, "get_tree", archive="notes", page_size=1, page_token=token, **place)
+        assert [each["node"]["title"] for each in rest["nodes"]] == ["Twin"]
         one, _ = await refused(client, "forget", node_id=ids[0][:3], **place)
         assert one["code"] == "NO_NODE_NAMED", "an id needs four characters"
         await done(client, "forget", node_id=ids[0], **place)
         assert (await done(client, "forget", node_id="Twin", **place))["node"]["id"] == ids[1]
-
-
-@pytest.mark.requirement("USE-10")
-async def test_a_page_of_a_tree_tells_a_model_how_to_go_on(server: Server, world: World) -> None:
-    await world.put(*world.nodes(3))
-    where = {"workspace": world.workspace, "archive": "notes"}
-    async with over_http(server) as client:
-        page = await client.call_tool("get_tree", {"page_size": 2, **where})
-        token = page.structured_content["data"]["next_page_token"]
-        assert f"More: page_token {token}" in page.content[0].text
-        rest = await done(client, "get_tree", page_size=2, page_token=token, **where)
-    assert [each["node"]["title"] for each in rest["nodes"]] == ["Node 2"]
 
 
 @pytest.mark.requirement("USE-5")
