@@ -76,6 +76,9 @@ async def test_each_version_keeps_its_own_features(world: World) -> None:
     after = await world.put(replace(node, content="second and longer"))
     assert (await loaded(world, await listed(world, before)))[node.id].length == len(["a", "first"])
     assert (await loaded(world, await listed(world, after)))[node.id].length == len(["a", "second", "and", "longer"])
+    await world.store.reindex(world.workspace)
+    assert len(await loaded(world, await listed(world, after))) == 1, "once, though the point is applied again"
+    assert await differences(world) == []
 
 
 _GARBAGE = {
@@ -108,14 +111,6 @@ async def test_damaged_features_are_never_used_and_mended_by_the_first_recall_th
         await world.store.background.finish()
         await world.store.indexer.current(world.workspace)
         assert await differences(world) == [], garbage
-
-
-async def test_a_point_that_is_applied_again_has_its_features_once(world: World) -> None:
-    commit = await world.put(world.node("A"))
-    await world.store.indexer.current(world.workspace)
-    await world.store.reindex(world.workspace)
-    assert len(await loaded(world, await listed(world, commit))) == 1
-    assert await differences(world) == []
 
 
 async def forest(world: World) -> tuple[Archive, list[Node]]:
