@@ -177,12 +177,14 @@ async def test_a_joined_archive_has_the_name_of_one_or_is_joined_again(world: Wo
     assert {"town", "stone.md", "wood.md", "bread.md"} <= titles
 
 
-async def test_archives_without_nodes_are_joined_too(world: World, library: Library) -> None:
+async def test_archives_without_nodes_are_joined_too_and_not_on_other_branches(world: World, library: Library) -> None:
     empty = [Archive(new_id(), f"empty {number}", "scout") for number in range(2)]
     await world.put(*empty)
-    answer = await library.join("empty 0", "empty 1")
-    assert answer.moved_nodes == 0
-    assert answer.root.child_count == 2
+    await branch(HistoryOperations(world.store, world.pages, world.limits), world, "side")
+    answer = await library.join("empty 0", "empty 1", branch="side")
+    assert (answer.moved_nodes, answer.root.child_count) == (0, 2)
+    assert answer.archive.id in await entries(world, "side")
+    assert {archive.id for archive in empty} <= (await entries(world)).keys()
 
 
 @pytest.mark.requirement("FOREST-11")
@@ -252,11 +254,3 @@ async def test_a_session_edits_nodes_in_the_joined_archive_and_makes_none_in_the
     with pytest.raises(AbortedError) as refused:
         await world.commit(other)
     assert any("archive" in conflict.description for conflict in refused.value.conflicts)
-
-
-async def test_joining_does_not_change_other_branches(world: World, library: Library) -> None:
-    history = HistoryOperations(world.store, world.pages, world.limits)
-    await branch(history, world, "side")
-    answer = await library.join("stone.md", "wood.md", branch="side")
-    assert library.stone.id in await entries(world)
-    assert answer.archive.id in await entries(world, "side")

@@ -15,7 +15,7 @@ from memotree_storage.commit.session_merge import UnresolvedConflictsError
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.mirror.entries import EntryReader
 from memotree_storage.mirror.state_merge import FileConflictError
-from memotree_storage.model.node import Archive, Node, new_id
+from memotree_storage.model.node import Archive, Entry, Node, new_id
 
 from memotree.v1 import history_service_pb2 as history
 from memotree.v1 import session_service_pb2 as pb
@@ -29,15 +29,15 @@ SQUASH = history.MERGE_STYLE_SQUASH
 LINES = "one\ntwo\nthree\nfour\nfive"
 
 
-async def merging(sides: Sides, *nodes: tuple[Node, Node, Node], **fields: Any) -> str:
-    """A session that merges ``side``; both sides have changed each node: as it was, ours, and theirs."""
+async def merging(sides: Sides, *entries: tuple[Entry, Entry, Entry]) -> str:
+    """A session that merges ``side``; both sides have changed each entry: as it was, ours, and theirs."""
     world = sides.world
-    base, ours, theirs = zip(*nodes, strict=True)
+    base, ours, theirs = zip(*entries, strict=True)
     await sides.fork(*base)
     await world.put(*ours)
     await world.put(*theirs, branch="side")
     session_id = await world.open()
-    await sides.merge(session_id=session_id, **fields)
+    await sides.merge(session_id=session_id)
     return session_id
 
 
@@ -359,12 +359,8 @@ async def test_a_missing_parent_is_restored_into_the_session(world: World, sides
 
 async def test_an_archive_in_conflict_that_the_branch_deletes_meanwhile(world: World, sides: Sides) -> None:
     archive = Archive(new_id(), "plans", "an-agent", attributes={"colour": "red"})
-    await sides.fork(archive)
-    await world.put(replace(archive, attributes={"colour": "blue"}))
-    theirs = replace(archive, attributes={"colour": "green"})
-    await world.put(theirs, branch="side")
-    session_id = await world.open()
-    await sides.merge(session_id=session_id)
+    ours, theirs = (replace(archive, attributes={"colour": colour}) for colour in ("blue", "green"))
+    session_id = await merging(sides, (archive, ours, theirs))
     await world.put(delete=[archive])
     world.store.entries = EntryReader(world.store.repositories)
     await rebase(world, session_id)
