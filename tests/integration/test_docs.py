@@ -345,19 +345,14 @@ def test_every_example_of_a_page_gives_the_output_on_the_page(reader: Reader, pa
 
 
 @pytest.mark.parametrize("page", pages())
-def test_every_block_is_run_or_of_a_kind_that_cannot_be_run(page: str) -> None:
+def test_every_block_is_run_or_cannot_be_run_and_every_link_has_a_target(page: str) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")
     languages = {language for language, *_ in blocks(text)}
     assert languages <= RUN | SHOWN, f"name the language of each block; {languages - RUN - SHOWN} is none of ours"
     assert not re.search(r"^[ \t]+```", text, re.MULTILINE), "a block inside a list is not run; put it at the margin"
-
-
-@pytest.mark.parametrize("page", pages())
-def test_every_link_has_a_target(page: str) -> None:
-    path = DOCS / page
-    targets = [target.partition("#")[0] for target in _LINK.findall(path.read_text(encoding="utf-8"))]
+    targets = [target.partition("#")[0] for target in _LINK.findall(text)]
     local = [target for target in targets if target and "://" not in target]
-    missing = [target for target in local if not (path.parent / target).exists()]
+    missing = [target for target in local if not ((DOCS / page).parent / target).exists()]
     assert not missing, f"{page} links to {missing}"
 
 

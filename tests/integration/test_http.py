@@ -143,21 +143,15 @@ async def test_an_announcement_of_an_earlier_version_is_still_read(tmp_path: Pat
     assert announced.url == ""
 
 
-@pytest.mark.parametrize(
-    ("given", "port"),
-    [
+def test_http_listens_beside_grpc_unless_it_is_disabled() -> None:
+    for given, port in (
         ({"port": 7319}, 7320),
         ({"port": 0}, 0),
         ({"port": 65_535}, 0),
         ({"port": 7319, "http_port": 0}, 0),
         ({"port": 0, "http_port": 9}, 9),
-    ],
-)
-def test_http_listens_beside_grpc_unless_it_is_disabled(given: dict[str, int], port: int) -> None:
-    assert Settings(**given).port_for_http == port
-
-
-def test_grpc_and_http_on_one_port_are_refused_before_the_start() -> None:
+    ):
+        assert Settings(**given).port_for_http == port, given
     with pytest.raises(InvalidSettingsError, match="http_port"):
         load_settings(port=7000, http_port=7000)
 
