@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 from by_hand import file_changes
-from integration.pushes import PERSON, differences, push
+from integration.histories import git
+from integration.pushes import differences, push, push_files, rows
 from integration.worlds import World
 from memotree_storage.git.entry_files import entry_files
 from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Archive, Entry, Node, new_id
 from memotree_storage.model.paths import archive_path, entry_path, node_path
 from memotree_storage.model.readme import FORMAT_VERSION, README_PATH, describe_layout, read_format_version
-from memotree_storage.ports import CommitDraft
 from memotree_storage.postgres import tree
 from memotree_storage.postgres.tree import Snapshot, State
 
@@ -23,32 +23,16 @@ from memotree.v1 import history_service_pb2 as pb
 pytestmark = pytest.mark.requirement("GIT-2")
 
 
-def git(world: World, *arguments: str, given: bytes = b"") -> str:
-    command = ["git", "-C", str(world.repository.path), *arguments]
-    return subprocess.run(command, check=True, capture_output=True, input=given).stdout.decode()  # noqa: S603 - our own
-
-
 def names(world: World, commit_id: str, *entries: Entry) -> list[str]:
     """The paths of all files of entries in a commit."""
     found = entry_files(world.repository, commit_id, [entry.id for entry in entries])
     return [file.path for entry in entries for file in found[entry.id]]
 
 
-def by_hand(world: World, changes: dict[str, bytes | None]) -> str:
-    """Commit files with git alone."""
-    head = world.repository.refs()["refs/heads/main"]
-    commit_id = world.repository.write_commit(CommitDraft(head, changes, "By hand\n", PERSON, PERSON)).commit_id
-    assert world.repository.move_ref("refs/heads/main", head, commit_id)
-    return commit_id
-
-
 async def told(world: World) -> list[str]:
     """The paths of the faults in the mirror."""
-    async with world.store.database.connection() as conn:
-        cursor = await conn.execute(
-            "select path from mirror.fault where workspace_id = %s order by path", (world.workspace,)
-        )
-        return [row[0] for row in await cursor.fetchall()]
+    faults = "select path from mirror.fault where workspace_id = %s order by path"
+    return [path for (path,) in await rows(world.store, faults, world.workspace)]
 
 
 async def title(world: World, node: Node) -> str:
@@ -106,7 +90,7 @@ async def test_the_life_of_a_node_can_be_followed_by_its_id(world: World, histor
 async def test_a_file_with_any_slug_is_the_node_and_gets_its_title_at_the_next_change(world: World, rest: str) -> None:
     node = world.node("A title", content="Text.")
     path = node_path(node.id).removesuffix(".md") + rest + ".md"
-    by_hand(world, {path: encode_entry(node)})
+    push_files(world, {path: encode_entry(node)})
     await world.store.catch_up(world.workspace)
     assert await title(world, node) == "A title"
     assert await differences(world.store, world.workspace) == []
@@ -118,11 +102,9 @@ async def test_a_file_with_any_slug_is_the_node_and_gets_its_title_at_the_next_c
 async def test_a_file_that_got_another_name_is_no_change_of_the_node(world: World) -> None:
     node = world.node("A title")
     commit_id = await world.put(node)
-    by_hand(world, {entry_path(node): None, node_path(node.id, "another name"): encode_entry(node)})
+    push_files(world, {entry_path(node): None, node_path(node.id, "another name"): encode_entry(node)})
     await world.store.catch_up(world.workspace)
-    async with world.store.database.connection() as conn:
-        cursor = await conn.execute("select count(*) from mirror.version where entry_id = %s", (node.id,))
-        assert await cursor.fetchone() == (1,)
+    assert await rows(world.store, "select count(*) from mirror.version where entry_id = %s", node.id) == [(1,)]
     assert await world.alive(await world.head()) == await world.alive(commit_id)
     assert await differences(world.store, world.workspace) == []
     assert names(world, await world.put(delete=[node]), node) == [], "it is removed under the name that it has"
@@ -132,7 +114,7 @@ async def test_of_two_files_with_one_id_the_first_is_the_node_and_the_other_is_r
     node = world.node("B title", content="The node.")
     await world.put(node)
     second, first = node_path(node.id), node_path(node.id, "a title")
-    by_hand(world, {second: encode_entry(replace(node, title="Plain"))})
+    push_files(world, {second: encode_entry(replace(node, title="Plain"))})
     await world.store.catch_up(world.workspace)
     assert await title(world, node) == "B title"
     assert await told(world) == [second]
@@ -140,7 +122,7 @@ async def test_of_two_files_with_one_id_the_first_is_the_node_and_the_other_is_r
     assert "is not read" in sentence
     assert node.id in sentence
 
-    by_hand(world, {first: encode_entry(replace(node, title="A title"))})
+    push_files(world, {first: encode_entry(replace(node, title="A title"))})
     await world.store.catch_up(world.workspace)
     assert await title(world, node) == "A title", "whatever was there before, the state follows from the commit"
     before = await world.alive(await world.head())
@@ -155,9 +137,9 @@ async def test_of_two_files_with_one_id_the_first_is_the_node_and_the_other_is_r
 
 async def test_a_renamed_file_that_cannot_be_read_is_reported_under_its_present_name(world: World) -> None:
     node_id = new_id()
-    by_hand(world, {node_path(node_id, "a"): b"nothing"})
+    push_files(world, {node_path(node_id, "a"): b"nothing"})
     await world.store.catch_up(world.workspace)
-    by_hand(world, {node_path(node_id, "a"): None, node_path(node_id, "b"): b"nothing"})
+    push_files(world, {node_path(node_id, "a"): None, node_path(node_id, "b"): b"nothing"})
     await world.store.catch_up(world.workspace)
     (sentence,) = await differences(world.store, world.workspace)
     assert node_path(node_id, "b") in sentence
@@ -170,7 +152,8 @@ async def test_names_that_are_no_text_or_very_long_are_read_and_reported_like_ot
     parts = [b"commit refs/heads/main\ncommitter P <p> 1 +0000\ndata 1\nx\nfrom refs/heads/main^0\n"]
     for path, text in ((odd, encode_entry(node)), (long, b"no")):
         parts.append(b"M 644 inline %s\ndata %d\n%s\n" % (path, len(text), text))
-    git(world, "fast-import", "--quiet", given=b"".join(parts))
+    command = ["git", "-C", str(world.repository.path), "fast-import", "--quiet"]
+    subprocess.run(command, check=True, input=b"".join(parts))  # noqa: ASYNC221, S603 - our own
     await world.store.catch_up(world.workspace)
     assert await title(world, node) == "A title"
     (path_told,) = await told(world)
@@ -226,7 +209,7 @@ async def of_version_1(world: World, *entries: Entry, readme: bytes | None = Non
         {entry.id: entry for entry in (world.archive, *entries)},
         lambda entry: archive_path(entry.id) if isinstance(entry, Archive) else node_path(entry.id),
     )
-    commit_id = by_hand(world, {**changes, README_PATH: readme or old})
+    commit_id = push_files(world, {**changes, README_PATH: readme or old})
     await world.store.catch_up(world.workspace)
     return commit_id
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import pytest
+from integration.histories import branch
 from integration.worlds import World
 from memotree_storage.git.repository import GitRepository
 from memotree_storage.mirror import tree_faults
@@ -16,7 +17,7 @@ from memotree_storage.postgres.views import ViewKey
 from memotree.canvas import view_rendering
 from memotree.history import HistoryOperations
 from memotree.request import lookup
-from memotree.v1 import history_service_pb2, session_service_pb2, workspace_service_pb2
+from memotree.v1 import session_service_pb2, workspace_service_pb2
 from memotree.workspaces import WorkspaceOperations
 
 pytestmark = pytest.mark.requirement("STORE-9")
@@ -113,7 +114,7 @@ async def test_later_commits_and_forks_of_few_changes_cost_the_reads_of_a_state_
     history = HistoryOperations(world.store, world.pages, world.limits)
     for number in range(_FORKS):
         fork = f"fork-{number}"
-        await history.create_branch(history_service_pb2.CreateBranchRequest(workspace=world.workspace, name=fork))
+        await branch(history, world, fork)
         await world.put(replace(nodes[0], title=f"Of fork {number}"), world.node(), branch=fork)
         await world.put(replace(nodes[1], title=f"Step {number}"), world.node())
     await _analyze(world)

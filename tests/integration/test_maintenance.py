@@ -1,17 +1,16 @@
 """The operations of maintenance: verification and rebuild as streams, and the status."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from integration.damage import change, differences
+from integration.sides import rebase
 from integration.worlds import World
 from memotree_storage.errors import NotFoundError
 from memotree_storage.postgres import registry
 
 from memotree.maintenance import MaintenanceOperations
 from memotree.v1 import maintenance_service_pb2 as pb
-from memotree.v1 import session_service_pb2
 
 
 @pytest.fixture
@@ -65,17 +64,13 @@ async def test_a_rebuild_keeps_the_edits_that_undo_what_their_session_committed(
         await world.stage(session, replace(node, title=title))
         await world.commit(session)
     await world.put(world.node("By another session"))
-    await world.sessions.rebase_session(_rebase(world, session))
+    await rebase(world, session)
     await world.stage(session, replace(node, title="Two"))
     expected = await _seen(world, session)
     await world.store.rebuild(world.workspace)
     assert await _seen(world, session) == expected
     await world.commit(session)
     assert (await world.alive(await world.head())) == expected
-
-
-def _rebase(world: World, session: str) -> Any:
-    return session_service_pb2.RebaseSessionRequest(workspace=world.workspace, session_id=session)
 
 
 async def _seen(world: World, session: str) -> dict[str, str]:
