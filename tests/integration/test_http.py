@@ -1,4 +1,4 @@
-"""The HTTP server: the forest's own endpoint, health, and the origins that may call."""
+"""The HTTP server: the forest's own endpoint, health, the origins that may call, events, and clients that go away."""
 
 import asyncio
 import json
@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
@@ -13,19 +14,23 @@ from integration.mcp_clients import over_http
 from integration.scripted_server import INNER, LEAF, MISSING, ScriptedForest, served
 from integration.shared_servers import SharedServer, shared_server
 from integration.worlds import World
+from jsonschema import Draft202012Validator
 from memotree_storage.store import Store
 
+from memotree.gateways.json_schema import OUTPUT
 from memotree.server.announcement import read_announcement
 from memotree.server.app import Server
 from memotree.server.listen import PortTakenError
 from memotree.settings import InvalidSettingsError, Settings, load_settings
 
 PATH = "/tools/explore_memory_node"
+EVENTS = {"accept": "text/event-stream"}
 
 
 @pytest.fixture(scope="module")
 async def shared(shared_store: Store, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SharedServer]:
-    async with shared_server(shared_store, tmp_path_factory.mktemp("http"), default_workspace="main") as running:
+    limits = {"max_message_bytes": 100_000, "max_content_bytes": 50_000}
+    async with shared_server(shared_store, tmp_path_factory.mktemp("http"), **limits) as running:
         yield running
 
 
@@ -41,7 +46,7 @@ def server(shared: SharedServer) -> Server:
 
 @pytest.fixture(scope="module")
 async def client(shared: SharedServer) -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(base_url=shared.server.url) as found:
+    async with httpx2.AsyncClient(base_url=shared.server.url, timeout=60) as found:
         yield found
 
 
@@ -57,7 +62,9 @@ async def own(world: World, tmp_path: Path) -> AsyncIterator[tuple[Server, Scrip
 
 
 @pytest.mark.requirement("FOREST-14")
-async def test_exploring_a_node_answers_as_designed(client: httpx2.AsyncClient, scripted: ScriptedForest) -> None:
+async def test_exploring_a_node_answers_as_designed(
+    shared: SharedServer, client: httpx2.AsyncClient, scripted: ScriptedForest
+) -> None:
     answer = await client.get(PATH, params={"node_id": INNER.id, "query": "what is it?"})
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
@@ -78,7 +85,7 @@ async def test_exploring_a_node_answers_as_designed(client: httpx2.AsyncClient, 
         },
     ]
     (request,) = scripted.requests
-    assert (request.workspace, request.node_id, request.query) == ("main", INNER.id, "what is it?")
+    assert (request.workspace, request.node_id, request.query) == (shared.world.workspace, INNER.id, "what is it?")
     assert not request.HasField("threshold")
     given = {"node_id": "1234567890123456", "query": "7", "workspace": "42", "revision": "v1", "threshold": "0.25"}
     assert (await client.get(PATH, params=given)).status_code == 200
@@ -224,20 +231,15 @@ async def test_a_call_above_the_limit_of_calls_is_refused_as_json_and_to_mcp(wor
 
 
 @pytest.mark.requirement("SERVE-1", "SERVE-2")
-async def test_a_body_over_the_limit_is_refused_as_json_with_the_limit(world: World, tmp_path: Path) -> None:
-    limits = {"max_message_bytes": 100_000, "max_content_bytes": 50_000}
+async def test_a_body_over_the_limit_is_refused_as_json_with_the_limit(client: httpx2.AsyncClient) -> None:
     headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(11):
             yield b" " * 10_000
 
-    async with (
-        served(world, ScriptedForest(), tmp_path / "http", **limits) as server,
-        httpx2.AsyncClient(base_url=server.url, timeout=60) as client,
-    ):
-        declared = await client.post("/mcp", content=b" " * 100_001, headers=headers)
-        streamed = await client.post("/mcp", content=pieces(), headers=headers)
+    declared = await client.post("/mcp", content=b" " * 100_001, headers=headers)
+    streamed = await client.post("/mcp", content=pieces(), headers=headers)
     for answer in (declared, streamed):
         assert answer.status_code == 413
         error = answer.json()["error"]
@@ -266,3 +268,157 @@ async def test_a_stop_ends_an_http_call_after_its_grace(
     assert cancelled.is_set()
     with pytest.raises((httpx2.HTTPError, AssertionError)):
         assert (await call).status_code == 200
+
+
+# --- Calls of tools with server-sent events, and calls whose client goes away -----------------------------------------
+
+
+def events_of(text: str) -> list[tuple[str, Any]]:
+    """The events of a stream, with their data."""
+    found = []
+    for block in text.split("\n\n")[:-1]:
+        head, _, data = block.partition("\n")
+        assert head.startswith("event: ")
+        assert data.startswith("data: ")
+        found.append((head.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    assert text.endswith("\n\n")
+    return found
+
+
+def untimed(result: dict[str, Any]) -> dict[str, Any]:
+    Draft202012Validator(OUTPUT).validate(result)
+    return {name: value for name, value in result.items() if name != "elapsed_ms"}
+
+
+def begun(server: Server, path: str, body: bytes | None = None, accept: str = "*/*") -> socket.socket:
+    """Send a request over a connection of its own."""
+    place = urlsplit(server.url)
+    connection = socket.create_connection((str(place.hostname), int(place.port or 0)))
+    head = f"{'GET' if body is None else 'POST'} {path} HTTP/1.1\r\nHost: {place.netloc}\r\nAccept: {accept}\r\n"
+    if body is not None:
+        head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    connection.sendall(f"{head}\r\n".encode() + (body or b""))
+    return connection
+
+
+@pytest.mark.requirement("TOOL-10")
+async def test_a_call_streams_its_progress_and_then_the_result_of_the_plain_call(client: httpx2.AsyncClient) -> None:
+    path, arguments = "/api/tools/ask/execute", {"question": "What is it?"}
+    plain = await client.post(path, json=arguments)
+    answer = await client.post(path, json=arguments, headers=EVENTS)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/event-stream")
+    assert answer.headers["cache-control"] == "no-store"
+    both = {"accept": "application/json, text/event-stream"}
+    assert (await client.post(path, json=arguments, headers=both)).json()["success"], "who takes JSON gets that"
+    *progress, (name, result) = events_of(answer.text)
+    assert progress[-1] == ("progress", {"progress": 2.0, "message": "explore: It looks near."})
+    assert name == "result"
+    assert untimed(result) == untimed(plain.json())
+
+
+@pytest.mark.requirement("TOOL-10")
+async def test_progress_is_sent_while_the_tool_works(client: httpx2.AsyncClient, scripted: ScriptedForest) -> None:
+    scripted.hold = asyncio.Event()
+    seen = ""
+    async with client.stream("POST", "/api/tools/ask/execute", json={"question": "x"}, headers=EVENTS) as answer:
+        async for text in answer.aiter_text():
+            seen += text
+            if "explore" in seen:
+                scripted.hold.set()
+    assert [name for name, _ in events_of(seen)][-1] == "result"
+
+
+@pytest.mark.requirement("TOOL-10")
+async def test_a_tool_without_progress_and_a_failure_are_a_result_alone(client: httpx2.AsyncClient) -> None:
+    for tool, arguments, success in (
+        ("list_workspaces", {}, True),
+        ("get_node", {"node_id": MISSING}, False),
+        ("get_node", {}, False),
+    ):
+        answer = await client.post(f"/api/tools/{tool}/execute", json=arguments, headers=EVENTS)
+        ((name, result),) = events_of(answer.text)
+        assert (answer.status_code, name, result["success"]) == (200, "result", success)
+
+
+@pytest.mark.requirement("TOOL-10")
+async def test_what_reaches_no_tool_is_refused_as_without_events(client: httpx2.AsyncClient) -> None:
+    for path, body, status in (
+        ("/api/tools/nothing/execute", b"{}", 404),
+        ("/api/tools/list_workspaces/execute", b"[]", 400),
+        ("/api/tools/list_workspaces/execute", b" " * 100_001, 413),
+    ):
+        answer = await client.post(path, content=body, headers={"content-type": "application/json"} | EVENTS)
+        assert answer.status_code == status
+        assert answer.json()["error"]["message"]
+
+
+@pytest.mark.requirement("TOOL-10")
+@pytest.mark.parametrize("accept", ["*/*", "text/event-stream"])
+async def test_requests_that_are_sent_before_the_first_answer_are_all_answered(server: Server, accept: str) -> None:
+    place = urlsplit(server.url)
+    reader, writer = await asyncio.open_connection(place.hostname, place.port)
+    for end in ("", "Connection: close\r\n"):
+        head = f"POST /api/tools/list_workspaces/execute HTTP/1.1\r\nHost: {place.netloc}\r\nAccept: {accept}\r\n"
+        writer.write(f"{head}Content-Type: application/json\r\nContent-Length: 2\r\n{end}\r\n{{}}".encode())
+    answers = await asyncio.wait_for(reader.read(), 60)
+    assert answers.count(b"HTTP/1.1 200 OK") == 2
+    assert answers.count(b'"success"') == 2
+    writer.close()
+    await writer.wait_closed()
+
+
+@pytest.mark.requirement("CANVAS-8", "TOOL-10")
+@pytest.mark.parametrize(
+    ("path", "body", "accept"),
+    [
+        ("/api/tools/ask/execute", b'{"question": "x"}', "*/*"),
+        ("/api/tools/ask/execute", b'{"question": "x"}', "text/event-stream"),
+        (f"/tools/explore_memory_node?node_id={INNER.id}&query=b", None, "*/*"),
+    ],
+)
+async def test_a_client_that_goes_away_ends_its_call(
+    server: Server, scripted: ScriptedForest, path: str, body: bytes | None, accept: str
+) -> None:
+    async def endless(_request: Any) -> None:
+        await scripted._wait()
+
+    scripted.drill_down = endless  # type: ignore[method-assign, assignment] # never answers
+    scripted.hold = asyncio.Event()
+    connection = begun(server, path, body, accept)
+    await asyncio.wait_for(scripted.begun.wait(), 60)
+    connection.close()
+    await asyncio.wait_for(scripted.cancelled.wait(), 60)
+
+
+@pytest.mark.requirement("CANVAS-8", "TOOL-10")
+@pytest.mark.parametrize("accept", ["*/*", "text/event-stream"])
+async def test_a_note_whose_client_went_away_is_remembered_whole_or_not_at_all(
+    server: Server, client: httpx2.AsyncClient, accept: str
+) -> None:
+    titles = [f"Goner{number}{accept[:1]}" for number in range(12)]
+    texts = [f"{title} and its text." for title in titles]
+    connections = []
+    for number, text in enumerate(texts):
+        body = json.dumps({"text": text, "title": titles[number]}).encode()
+        connections.append(begun(server, "/api/tools/remember/execute", body, accept))
+        for _ in range(number * 4):
+            await asyncio.sleep(0)  # the calls are at different points when they are cancelled
+        if number % 3:
+            connections.pop().close()
+    for connection in connections:
+        connection.close()
+
+    async def called(tool: str, **arguments: Any) -> Any:
+        answer = (await client.post(f"/api/tools/{tool}/execute", json=arguments)).json()
+        assert answer["success"], answer
+        return answer["data"]
+
+    await called("remember", text="The last.", title="The last")
+    assert (await called("list_sessions"))["sessions"] == []
+    for number, text in enumerate(texts):
+        hits = (await called("search_nodes", query=titles[number], max_results=5))["hits"]
+        found = [hit["node"] for hit in hits if hit["node"]["title"] == titles[number]]
+        for node in found:
+            read = (await called("get_node", node_id=node["id"], level="DETAIL"))["node"]
+            assert read["content"].strip() == text
+        assert len(found) <= 1

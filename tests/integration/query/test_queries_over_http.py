@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from endpoints import ModelEndpoint
 from integration.query.stage import operations_with_queries
-from integration.test_http_events import begun, events_of
+from integration.test_http import begun, events_of
 from integration.worlds import World
 from jsonschema import Draft202012Validator
 from memotree_storage.model.node import new_id
