@@ -15,7 +15,9 @@ from memotree_storage.commit.session_merge import UnresolvedConflictsError
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.mirror.entries import EntryReader
 from memotree_storage.mirror.state_merge import FileConflictError
+from memotree_storage.model.codec import encode_entry
 from memotree_storage.model.node import Archive, Entry, Node, new_id
+from memotree_storage.model.paths import entry_path
 
 from memotree.v1 import history_service_pb2 as history
 from memotree.v1 import session_service_pb2 as pb
@@ -133,6 +135,19 @@ async def test_a_side_for_all_deletes_nothing(world: World, sides: Sides) -> Non
         with pytest.raises(NothingToCommitError) if style == SQUASH else nullcontext():
             await world.commit(session_id)
         assert (sides.at(top.id), sides.at(child.id)) == (top, child)
+
+
+async def test_new_nodes_that_are_below_each_other_do_not_come_in(world: World, sides: Sides) -> None:
+    await sides.fork(world.node())
+    one, two = world.nodes(2)
+    pushed = [replace(one, parent_id=two.id), replace(two, parent_id=one.id)]
+    await sides.write({entry_path(each): encode_entry(each) for each in pushed}, onto="side")
+    for style in (SQUASH, history.MERGE_STYLE_COMMIT):
+        session_id = await world.open()
+        await sides.merge(session_id=session_id, style=style)
+        assert {each.kind for each in await conflicts(world, session_id)} == {types_pb2.CONFLICT_KIND_CYCLE}
+        with pytest.raises(ConflictError):
+            await world.commit(session_id)
 
 
 async def test_a_restore_of_what_the_session_has_deleted_is_an_edit(world: World, sides: Sides) -> None:
