@@ -105,12 +105,7 @@ class Guarded:
         return str(made.key)
 
     def _grant(
-        self,
-        name: str,
-        workspace: str,
-        role: access.Role.ValueType,
-        branches: str = "",
-        tools: Sequence[str] = (),
+        self, name: str, workspace: str, role: access.Role.ValueType, branches: str = "", tools: Sequence[str] = ()
     ) -> None:
         self._call("GrantRole", principal=name, workspace=workspace, role=role, branches=branches, tools=tools)
 

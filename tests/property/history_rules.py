@@ -6,10 +6,7 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    precondition,
-    rule,
-)
+from hypothesis.stateful import precondition, rule
 from memotree_storage.commit.branch_merge import MergeOrder, MergeStyle, merge_into_branch
 from memotree_storage.commit.commit_pick import Pick, PickOrder, pick_commit
 from memotree_storage.commit.commit_restore import RestoreOrder, restore_on_branch
@@ -391,11 +388,7 @@ class MergeRules(WorkspaceMachine):
             if merge.is_merged:
                 return None
             await stage_merge(
-                *(conn, transaction.repository, session, merge),
-                tool="merge",
-                message="",
-                merged=theirs,
-                max_depth=None,
+                *(conn, transaction.repository, session, merge), tool="merge", message="", merged=theirs, max_depth=None
             )
             kept = await conflicts_of(conn, session_id)
             chosen = [(one.conflict.node_id, one.number) for one in kept if one.conflict.kind.is_of_values]

@@ -12,13 +12,7 @@ from typing import Any, cast
 import pytest
 from campaigns import effort
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import initialize, invariant, precondition, rule, run_state_machine_as_test
 from memotree_storage.erasure.rewriting import Order, rewrite_history
 from memotree_storage.git.erasures import rewritten_commits
 from memotree_storage.maintenance.line_collection import collect_unreachable_lines
@@ -31,16 +25,7 @@ from memotree_storage.ports import CommitDraft, TagDraft
 from memotree_storage.postgres import archive_trees, misplaced, projector, registry, tree
 from memotree_storage.postgres.tree import Snapshot, State
 from property.history_rules import MergeRules, Wanted, changes, choices
-from property.line_histories import (
-    BRANCHES,
-    TAGS,
-    Files,
-    Point,
-    check_merge_bases,
-    columns,
-    row,
-    shuffled,
-)
+from property.line_histories import BRANCHES, TAGS, Files, Point, check_merge_bases, columns, row, shuffled
 from property.store_harness import StoreHarness, numbered_id, pick
 from property.trees import ancestors, archive_tree, check_tree, children, shown, subtree
 

@@ -15,13 +15,7 @@ import pytest
 from campaigns import effort
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import initialize, invariant, precondition, rule, run_state_machine_as_test
 from integration.recall.talks import Models
 from memotree_storage.model.node import Archive, Entry, Node, Relation
 from property.drafted_states import PLACES, START, DraftedStates, Wanted, childless

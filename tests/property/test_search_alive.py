@@ -17,13 +17,7 @@ import psycopg
 import pytest
 from campaigns import effort
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import initialize, invariant, precondition, rule, run_state_machine_as_test
 from memotree_storage import faults
 from memotree_storage.embedded.qdrant import EmbeddedQdrant
 from memotree_storage.index.frequencies import ALL_DOCUMENTS

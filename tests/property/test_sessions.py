@@ -14,13 +14,7 @@ import pytest
 from by_hand import file_changes
 from campaigns import effort
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import initialize, invariant, precondition, rule, run_state_machine_as_test
 from memotree_storage.errors import MemoTreeError
 from memotree_storage.model.codec import decode_entry, encode_entry
 from memotree_storage.model.node import Archive, Entry, Node, Relation

@@ -49,8 +49,7 @@ async def test_the_log_has_the_beginning_of_a_request_id_of_any_length(
     channel: aio.Channel, log_lines: list[Any]
 ) -> None:
     open_session = channel.unary_unary(
-        "/memotree.v1.SessionService/OpenSession",
-        request_serializer=sessions.OpenSessionRequest.SerializeToString,
+        "/memotree.v1.SessionService/OpenSession", request_serializer=sessions.OpenSessionRequest.SerializeToString
     )
     for text in ("short", "\x80" * 40_000):
         await refusal(open_session(sessions.OpenSessionRequest(request_id=text)))

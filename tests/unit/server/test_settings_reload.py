@@ -89,10 +89,7 @@ async def test_reloads_at_once_come_one_after_the_other(running: RunningSettings
 async def test_secrets_that_change_are_not_told(running: RunningSettings) -> None:
     written('[qdrant]\nurl = "http://me:old-secret@h:1"\napi_key = "new-secret"\n')
     found = await reloaded(running)
-    assert [(name, new) for name, _, new, *_ in found] == [
-        ("qdrant_url", "http://***@h:1"),
-        ("qdrant_api_key", "***"),
-    ]
+    assert [(name, new) for name, _, new, *_ in found] == [("qdrant_url", "http://***@h:1"), ("qdrant_api_key", "***")]
 
 
 async def test_settings_that_a_program_gave_do_not_change(part: Part) -> None:

@@ -15,13 +15,7 @@ from hypothesis import strategies as st
 from memotree_storage.errors import MemoTreeError
 
 from memotree.tools.builtin import files as module
-from memotree.tools.builtin.files import (
-    MOST_BYTES,
-    FileNotAllowedError,
-    FileNotReadableError,
-    Files,
-    NoSuchFileError,
-)
+from memotree.tools.builtin.files import MOST_BYTES, FileNotAllowedError, FileNotReadableError, Files, NoSuchFileError
 from memotree.tools.function_tool import FunctionTool
 from memotree.tools.results import as_text
 
