@@ -165,18 +165,15 @@ def test_texts_that_once_stalled_all_callers(what: str) -> None:
         check(name, STALLED[what])
 
 
-@effort(40)
-@given(blown_up(), st.sampled_from(TYPES), st.sampled_from((3, 40, 1000)))
-def test_any_bytes_are_read_or_refused_with_a_reason(document: tuple[str, bytes], media_type: str, size: int) -> None:
+@effort(50)
+@given(blown_up(), st.sampled_from(TYPES), st.sampled_from((3, 40, 1000)), st.sampled_from(NAMES))
+def test_any_bytes_and_texts_are_read_or_refused_with_a_reason(
+    document: tuple[str, bytes], media_type: str, size: int, other: str
+) -> None:
     name, data = document
     note(f"{len(data)} bytes")
     check(name, data, media_type, size)
-
-
-@effort(25)
-@given(blown_up(), st.sampled_from(NAMES))
-def test_any_text_is_read_or_refused_with_a_reason(document: tuple[str, bytes], name: str) -> None:
-    check(name, document[1].decode("utf-8", "surrogateescape"))
+    check(other, data.decode("utf-8", "surrogateescape"))
 
 
 WHOLE: Final = st.lists(st.sampled_from(PARTS), max_size=3).map(b"".join)

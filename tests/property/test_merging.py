@@ -96,11 +96,6 @@ def test_alike_leaves_do_not_merge_into_a_chain_of_any_length() -> None:
     assert max(below) == MERGED_LEVELS
 
 
-def test_zero_vectors_are_similar_to_no_vector() -> None:
-    assert similarity(np.zeros(3), np.ones(3)) == 0.0
-    assert similarity(np.zeros(3), np.zeros(3)) == 0.0
-
-
 @given(st.integers(0, 2**32 - 1), st.integers(1, 300), st.integers(0, 7))
 def test_a_similarity_has_the_same_bits_at_every_position_of_its_vectors(seed: int, width: int, shift: int) -> None:
     random = np.random.default_rng(seed)
@@ -113,7 +108,8 @@ def test_a_similarity_has_the_same_bits_at_every_position_of_its_vectors(seed: i
     assert similarity(rows[0], rows[1]) == similarity(moved[0], moved[1])
 
 
-def test_different_numbers_of_leaves_and_vectors_are_refused() -> None:
+def test_zero_vectors_are_similar_to_no_vector_and_each_leaf_needs_one() -> None:
+    assert similarity(np.zeros(3), np.ones(3)) == similarity(np.zeros(3), np.zeros(3)) == 0.0
     with pytest.raises(ValueError, match="one of each"):
         merge_now([np.ones(2)], [1, 2], lambda _l, _r: np.ones(2), threshold=0, limit=9)
 

@@ -332,8 +332,6 @@ def test_a_remote_is_a_url_for_each_workspace_without_a_password(url: str, fault
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "url", ["file:///mnt/copies/{name}.git", "ssh://git@git.example/{id}", "https://x.example/{id}"]
-)
-def test_a_remote_may_be_a_folder_a_server_or_an_ssh_account(url: str) -> None:
-    assert load_settings(git_remote_url=url).git_remote_url == url
+def test_a_remote_may_be_a_folder_a_server_or_an_ssh_account() -> None:
+    for url in ("file:///mnt/copies/{name}.git", "ssh://git@git.example/{id}", "https://x.example/{id}"):
+        assert load_settings(git_remote_url=url).git_remote_url == url

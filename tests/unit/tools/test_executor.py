@@ -93,12 +93,11 @@ async def test_a_cancelled_call_ends_its_work(executor: Executor, tmp_path: Path
     await ended(mark)
 
 
-async def test_a_function_has_a_limit_of_memory(executor: Executor) -> None:
+async def test_a_process_that_ends_or_takes_much_memory_is_told_and_its_work_is_not_done_again(
+    executor: Executor,
+) -> None:
     with pytest.raises(ToolMemoryError, match="400 MiB"):
         await run(executor, slow_tools.fill_memory)
-
-
-async def test_a_process_that_ends_is_told_and_its_work_is_not_done_again(executor: Executor) -> None:
     with pytest.raises(ToolCrashedError, match="whether its work was done is not known"):
         await run(executor, slow_tools.end_process)
     assert await run(executor, slow_tools.answer_much, size=1) == {"value": "é"}
@@ -129,6 +128,8 @@ async def test_a_process_is_kept_and_has_only_the_variables_that_it_needs(execut
     assert first["pid"] == again["pid"]
     assert {"PATH", "PYTHONPATH", "LC_TIME"} <= set(first["names"])
     assert [name for name in first["names"] if "KEY" in name or "PROXY" in name] == []
+    assert await run(executor, slow_tools.show_input) == {"value": ""}, "what it starts cannot read the requests"
+    assert await run(executor, slow_tools.answer_much, size=1) == {"value": "é"}
 
 
 async def test_so_many_calls_run_at_once_and_so_many_wait() -> None:
@@ -252,11 +253,6 @@ asyncio.run(Executor(ToolLimits()).run(tool, {"mark": sys.argv[1]}))
     server.kill()
     await server.wait()
     await ended(mark)
-
-
-async def test_what_a_function_starts_cannot_read_the_requests(executor: Executor) -> None:
-    assert await run(executor, slow_tools.show_input) == {"value": ""}
-    assert await run(executor, slow_tools.answer_much, size=1) == {"value": "é"}
 
 
 async def test_a_process_ends_although_the_call_that_ends_it_is_cancelled(

@@ -317,8 +317,8 @@ def test_a_folder_of_temporary_files_is_emptied_wherever_it_is(tmp_path: Path, m
 def test_what_is_needed_is_shown_in_the_memory_of_the_sandbox_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "site").mkdir()
     monkeypatch.setattr(module, "_MEMORY", str(tmp_path))
+    (tmp_path / "site").mkdir()
     site = str(tmp_path / "site")
     assert ("--ro-bind", site, site) in options_of(Sandbox("bwrap"), "--ro-bind", PYTHONPATH=site)
 
