@@ -57,14 +57,6 @@ def test_git_finds_nothing_wrong_with_what_is_written(store: GitRepository) -> N
     assert judge.run("show", "main:README.md") == "4"
 
 
-def test_a_reopened_repository_has_all_commits(store: GitRepository) -> None:
-    written = store.write_commit(draft(None, {"a": b"1"}))
-    assert store.move_ref(MAIN, None, written.commit_id)
-    with GitRepository.open(store.path) as again:
-        assert again.refs() == {MAIN: written.commit_id}
-        assert files(again, written.commit_id) == {"a": b"1"}
-
-
 def test_commits_of_another_open_repository_are_seen_at_once(store: GitRepository) -> None:
     with GitRepository.open(store.path) as other:
         written = other.write_commit(draft(None, {"a": b"1"}))

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from memotree_storage.git.disk import RepositoryUnavailableError
 from memotree_storage.git.layout import RepositoryExistsError, RepositoryFormatError, RepositoryMissingError
 from memotree_storage.git.repository import GitRepository
 from unit.storage.git.judge import Judge
+
+CODES = [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO]
 
 
 def names(store: GitRepository) -> list[str]:
@@ -38,18 +41,9 @@ def failing(original: Callable[..., Any], turn: int, code: int) -> Callable[...,
 
 
 @pytest.mark.requirement("STORE-1")
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO], ids=errno.errorcode.get)
-@pytest.mark.parametrize(
-    ("owner", "function", "turn"),
-    [
-        (os, "open", 1),
-        (os, "fsync", 1),
-        (os, "open", 2),
-        (os, "fsync", 2),
-        (Path, "rename", 1),
-        (Path, "rename", 2),
-    ],
-)
+@pytest.mark.parametrize("code", CODES, ids=errno.errorcode.get)
+@pytest.mark.parametrize("turn", [1, 2])
+@pytest.mark.parametrize(("owner", "function"), [(os, "open"), (os, "fsync"), (Path, "rename")])
 def test_a_failed_commit_leaves_no_files(
     store: GitRepository, monkeypatch: pytest.MonkeyPatch, owner: Any, function: str, turn: int, code: int
 ) -> None:
@@ -67,18 +61,10 @@ def test_a_failed_commit_leaves_no_files(
 
 
 @pytest.mark.requirement("STORE-1")
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO], ids=errno.errorcode.get)
+@pytest.mark.parametrize("code", CODES, ids=errno.errorcode.get)
 @pytest.mark.parametrize(
     ("owner", "function", "turn"),
-    [
-        (os, "open", 1),
-        (os, "open", 2),
-        (os, "link", 1),
-        (os, "write", 1),
-        (os, "fsync", 1),
-        (Path, "rename", 1),
-        (os, "fsync", 2),
-    ],
+    [*product([os], ["open", "fsync"], [1, 2]), (os, "link", 1), (os, "write", 1), (Path, "rename", 1)],
 )
 def test_a_failed_move_leaves_the_ref_intact(
     store: GitRepository, monkeypatch: pytest.MonkeyPatch, owner: Any, function: str, turn: int, code: int

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from memotree_storage.faults import ENVIRONMENT_VARIABLE, point
+from memotree_storage.faults import ENVIRONMENT_VARIABLE
 
 PROGRAM = """
 from memotree_storage.faults import point
@@ -31,7 +31,3 @@ def test_a_process_is_killed_at_the_named_pass_of_a_point(fault: str, printed: s
     )
     assert done.stdout.split() == printed.split()
     assert done.returncode == status
-
-
-def test_without_the_variable_nothing_happens() -> None:
-    point("git.before-pack")

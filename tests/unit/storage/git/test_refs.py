@@ -117,12 +117,8 @@ def test_a_ref_that_moves_while_refs_are_packed_keeps_its_new_value(
     monkeypatch.setattr(repository, "point", move)
     assert store.pack_refs() == 3
     assert store.refs() == {MAIN: two, "refs/heads/still": one}
-    assert judge.run("for-each-ref", "--format=%(refname) %(objectname)").split() == [
-        MAIN,
-        two,
-        "refs/heads/still",
-        one,
-    ]
+    shown = judge.run("for-each-ref", "--format=%(refname) %(objectname)").splitlines()
+    assert shown == [f"{MAIN} {two}", f"refs/heads/still {one}"]
 
 
 def test_a_lock_that_git_left_delays_neither_packing_nor_the_end_of_a_session(tmp_path: Path) -> None:
@@ -275,15 +271,27 @@ def test_recovery_removes_locks_in_the_journal_and_names_their_owners(store: Git
     assert store.recover() == []
 
 
+@pytest.mark.requirement("STORE-2")
+def test_a_ref_that_git_moves_before_its_lock_is_held_is_not_overwritten(
+    store: GitRepository, judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two, three = commits(store, 3)
+    assert store.move_ref(MAIN, None, one)
+
+    def moved(point: str) -> None:
+        if point == "git.ref-locked":
+            (store.path / MAIN).write_text(f"{two}\n")
+
+    monkeypatch.setattr(refs, "point", moved)
+    assert not store.move_ref(MAIN, one, three)
+    assert judge.run("rev-parse", MAIN).strip() == two
+
+
 places = st.sampled_from([None, 0, 1])
 
 
 @settings(max_examples=15)
-@given(
-    st.lists(
-        st.tuples(st.sampled_from("abc"), st.sampled_from([None, 0, 1]), st.sampled_from([None, 0, 1])), max_size=12
-    )
-)
+@given(st.lists(st.tuples(st.sampled_from("abc"), places, places), max_size=12))
 def test_any_sequence_of_moves_equals_a_dictionary(
     tmp_path_factory: pytest.TempPathFactory, moves: list[tuple[str, int | None, int | None]]
 ) -> None:
