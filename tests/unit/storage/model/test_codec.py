@@ -7,8 +7,8 @@ import pytest
 from memotree_storage.model.codec import InvalidFileError, decode_entry, encode_entry
 from memotree_storage.model.front_matter_parsing import MAX_FOREIGN_CHARS
 from memotree_storage.model.node import Archive, Node, Relation, Source
-from memotree_storage.model.paths import archive_path, entry_path, node_path, parse_path
-from memotree_storage.model.readme import FORMAT_VERSION, README_PATH, describe_layout, read_format_version
+from memotree_storage.model.paths import entry_path
+from memotree_storage.model.readme import describe_layout
 from memotree_storage.model.validation import Limits
 from steps import Steps
 
@@ -87,22 +87,14 @@ def test_empty_fields_are_left_out() -> None:
     )
 
 
-def test_an_archive_file_holds_name_model_and_description() -> None:
-    archive = Archive(OTHER, "My archive", "gpt: 4", "About\n\nit")
+def test_an_archive_file_holds_what_the_archive_has() -> None:
+    archive = Archive(OTHER, "My book", "gpt: 4", "About\n\nit", {"sha256": "ab", "document_id": "a: b"})
     data = encode_entry(archive)
-    assert data.decode() == f'---\nid: {OTHER}\nname: My archive\nmodel: "gpt: 4"\n---\nAbout\n\nit\n'
+    head = f'---\nid: {OTHER}\nname: My book\nmodel: "gpt: 4"\nattributes:\n  document_id: "a: b"\n  sha256: ab\n---\n'
+    assert data.decode() == f"{head}About\n\nit\n"
     assert decode_entry(entry_path(archive), data) == archive
-    assert b"model" not in encode_entry(replace(archive, model_id="", description=""))
-
-
-def test_an_archive_file_holds_attributes_when_there_are_any() -> None:
-    archive = Archive(OTHER, "Handbook", "m", "d", {"sha256": "ab", "document_id": "a: b"})
-    data = encode_entry(archive)
-    assert data.decode() == (
-        f'---\nid: {OTHER}\nname: Handbook\nmodel: m\nattributes:\n  document_id: "a: b"\n  sha256: ab\n---\nd\n'
-    )
-    assert decode_entry(entry_path(archive), data) == archive
-    assert b"attributes" not in encode_entry(replace(archive, attributes={}))
+    bare = replace(archive, model_id="", description="", attributes={})
+    assert encode_entry(bare).decode() == f"---\nid: {OTHER}\nname: My book\n---\n"
 
 
 @pytest.mark.parametrize(
@@ -251,49 +243,7 @@ def test_limits_and_registered_types_can_be_chosen() -> None:
         decode_entry(PATH, data, Limits(content_bytes=5))
 
 
-def test_paths_fan_out_by_the_first_four_characters() -> None:
-    assert node_path(ID) == PATH
-    assert parse_path(PATH) == ("node", ID)
-    assert archive_path(OTHER) == f"archives/{OTHER}.md"
-    assert parse_path(archive_path(OTHER)) == ("archive", OTHER)
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        *("", "README.md", "nodes", "nodes/7x/k2", f"nodes/{ID}.md", f"nodes/7x/k3/{ID}.md", f"nodes/7x/k2/{ID}.txt"),
-        *(
-            f"nodes/7x/k2/{ID}.md\n",
-            f"nodes/7x/k2/{ID}.md/x",
-            f"x/{PATH}",
-            f"nodes/7X/k2/{ID.upper()}.md",
-            "archives/x.md",
-        ),
-        *(
-            "nodes/../k2/7xk2m9qd4tnvw0ha.md",
-            "archives/7xk2m9qd4tnvw0hi.md",
-            f"Archives/{OTHER}.md",
-            "nodes/\n\n/\n\n/x.md",
-        ),
-    ],
-)
-def test_any_other_path_is_no_entry(path: str) -> None:
-    assert parse_path(path) is None
-    with pytest.raises(InvalidFileError):
-        decode_entry(path, MINIMAL.encode())
-
-
-def test_the_readme_explains_the_layout_and_names_the_version() -> None:
-    readme = describe_layout()
-    assert parse_path(README_PATH) is None
-    assert read_format_version(readme) == FORMAT_VERSION == 2
-    assert read_format_version(b"\xff nothing") is None
-    for word in ("nodes/", "archives/", "parent", "git log"):
-        assert word in readme.decode()
-
-
 def test_the_example_in_the_readme_is_a_valid_file() -> None:
-    text = describe_layout().decode()
-    block = [line[4:] for line in text.splitlines() if line.startswith("    ")]
-    data = "\n".join(block).encode() + b"\n"
+    block = [line[4:] for line in describe_layout().decode().splitlines() if line.startswith("    ")]
+    data = "\n".join([*block, ""]).encode()
     assert encode_entry(decode_entry(PATH, data)) == data

@@ -6,7 +6,7 @@ import pytest
 from memotree_storage.model.attribute_names import SUMMARY_BY, SUMMARY_OF, SUMMARY_PENDING
 from memotree_storage.model.merge import merge_entries
 from memotree_storage.model.node import Node
-from memotree_storage.model.provenance import PENDING_CONTENT, hash_of_content
+from memotree_storage.model.provenance import PENDING_CONTENT, PENDING_MODEL, hash_of_content
 
 pytestmark = pytest.mark.requirement("GIT-6", "USE-3")
 
@@ -32,24 +32,22 @@ def merged(base: Node | None, one: Node, other: Node) -> Node:
         assert not {conflict.field for conflict in result.conflicts} & {"summary", "brief"}
         assert isinstance(result.entry, Node)
         found.append(result.entry)
-    assert (found[0].summary, found[0].brief, found[0].attributes) == (
-        found[1].summary,
-        found[1].brief,
-        found[1].attributes,
-    )
+    one_way, other_way = ((entry.summary, entry.brief, entry.attributes) for entry in found)
+    assert one_way == other_way
     return found[0]
 
 
 def test_of_two_generated_summaries_that_of_the_changed_content_is_taken() -> None:
-    base = made(BASE, "Of the old")
     new = made(replace(BASE, content="new"), "A: of the new")
-    entry = merged(base, new, made(BASE, "Z: of the old by another model"))
-    assert (entry.summary, entry.brief) == ("A: of the new", "A: of the new, in brief")
-    assert entry.attributes[SUMMARY_OF] == hash_of_content("new")
+    for base in (made(BASE, "Of the old"), BASE):  # the second one is as a new note: it has no summary yet
+        entry = merged(base, new, made(BASE, "Z: of the old by another model"))
+        assert (entry.summary, entry.brief) == ("A: of the new", "A: of the new, in brief")
+        assert entry.attributes[SUMMARY_OF] == hash_of_content("new")
 
 
-def test_of_two_generated_summaries_of_one_content_any_fixed_one_is_taken() -> None:
-    assert merged(made(BASE, "First"), made(BASE, "Second"), made(BASE, "Third")).summary == "Third"
+@pytest.mark.parametrize("base", [made(BASE, "First"), None], ids=["changed", "created"])
+def test_of_two_generated_summaries_of_one_content_any_fixed_one_is_taken(base: Node | None) -> None:
+    assert merged(base, made(BASE, "Second"), made(BASE, "Third")).summary == "Third"
 
 
 def test_a_generated_summary_that_waits_for_renewal_keeps_its_mark() -> None:
@@ -58,8 +56,11 @@ def test_a_generated_summary_that_waits_for_renewal_keeps_its_mark() -> None:
     assert (entry.summary, entry.attributes[SUMMARY_PENDING]) == ("A", PENDING_CONTENT)
 
 
-def test_two_nodes_created_with_generated_summaries_have_one_of_them() -> None:
-    assert merged(None, made(BASE, "Second"), made(BASE, "Third")).summary == "Third"
+def test_a_changed_content_stays_marked_if_a_summary_of_the_former_one_is_merged() -> None:
+    base = made(BASE, "First", **{SUMMARY_PENDING: PENDING_MODEL})
+    changed = replace(base, content="new", attributes={**base.attributes, SUMMARY_PENDING: PENDING_CONTENT})
+    entry = merged(base, changed, made(BASE, "Finished"))
+    assert (entry.content, entry.attributes[SUMMARY_PENDING]) == ("new", PENDING_CONTENT)
 
 
 def test_a_persons_summary_wins_over_a_generated_one_and_is_marked_as_older() -> None:

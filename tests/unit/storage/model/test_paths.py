@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from memotree_storage.git.trees import split_path
-from memotree_storage.model.codec import decode_entry, encode_entry
+from memotree_storage.model.codec import InvalidFileError, decode_entry, encode_entry
 from memotree_storage.model.node import Archive, Node
 from memotree_storage.model.paths import (
     MAX_SLUG_BYTES,
@@ -18,6 +18,7 @@ from memotree_storage.model.paths import (
     shown_path,
     slug,
 )
+from memotree_storage.model.readme import README_PATH
 
 ID, ARCHIVE = "7xk2m9qd4tnvw0ha", "c41hz8rjy6ksm3pe"
 STEM = f"nodes/7x/k2/{ID}"
@@ -97,9 +98,19 @@ def test_what_follows_the_id_in_a_name_means_nothing(rest: str) -> None:
     assert parse_path(f"archives/{ID}{rest}.md") == ("archive", ID)
 
 
-@pytest.mark.parametrize("rest", ["x", "~HEAD", "-a/b", "-a.md~", " copy", "_a"])
-def test_a_name_with_an_id_that_does_not_end_there_is_no_entry(rest: str) -> None:
-    assert parse_path(f"{STEM}{rest}.md" if not rest.endswith("~") else STEM + rest) is None
+OTHER_PATHS = (
+    *(f"{STEM}{rest}" for rest in ("x.md", "~HEAD.md", "-a/b.md", "-a.md~", " copy.md", "_a.md", ".txt", ".md\n")),
+    *(f"{STEM}.md/x", f"x/{STEM}.md", f"nodes/{ID}.md", f"nodes/7x/k3/{ID}.md", f"nodes/../k2/{ID}.md"),
+    *("", README_PATH, "nodes", "nodes/7x/k2", f"nodes/7X/k2/{ID.upper()}.md", "nodes/\n\n/\n\n/x.md"),
+    *("archives/x.md", "archives/7xk2m9qd4tnvw0hi.md", f"Archives/{ARCHIVE}.md"),
+)
+
+
+@pytest.mark.parametrize("path", OTHER_PATHS)
+def test_any_other_path_is_no_entry(path: str) -> None:
+    assert parse_path(path) is None
+    with pytest.raises(InvalidFileError):
+        decode_entry(path, f"---\nid: {ID}\narchive: {ARCHIVE}\ntitle: T\n---\n".encode())
 
 
 @given(rest=st.text(st.characters()) | st.just("\udcff" * 400))

@@ -5,6 +5,8 @@ from memotree_storage.model.readme import FORMAT_VERSION, describe_layout, raise
 
 
 def test_a_readme_of_this_version_or_without_one_is_not_changed() -> None:
+    assert read_format_version(describe_layout()) == FORMAT_VERSION == 2
+    assert read_format_version(b"\xff nothing") is None
     for readme in (describe_layout(), b"", b"# Notes\n", b"Format version: 999\n", b"\xff"):
         assert raise_version(readme) is None
 

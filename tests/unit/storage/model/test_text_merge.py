@@ -12,38 +12,27 @@ def merged(base: str, ours: str, theirs: str) -> str | None:
     return found
 
 
-def test_lines_apart_merge() -> None:
-    assert merged("a\nb\nc\nd", "A\nb\nc\nd", "a\nb\nc\nD") == "A\nb\nc\nD"
-    assert merged("a\nb\nc", "a\nb\nc\nd", "new\na\nb\nc") == "new\na\nb\nc\nd"
-    assert merged("a\nb\nc\nd\ne", "a\nc\nd\ne", "a\nb\nc\nd") == "a\nc\nd"
-
-
-def test_one_side_alone_is_taken() -> None:
-    assert merged("a", "a", "b") == "b"
-    assert merged("a", "b", "b") == "b"
-    assert merged("", "", "") == ""
-
-
-def test_the_same_change_of_both_sides_is_taken_once() -> None:
-    assert merged("a\nb\nc\nd\ne", "a\nX\nc\nd\nE", "a\nX\nc\nd\ne") == "a\nX\nc\nd\nE"
-
-
-def test_two_values_for_one_line_are_a_conflict() -> None:
-    assert merged("a\nb\nc", "a\nX\nc", "a\nY\nc") is None
-
-
-def test_two_ends_are_a_conflict() -> None:
-    """Which of them comes first is not known."""
-    assert merged("a\nb", "a\nb\none", "a\nb\nother") is None
-
-
-def test_a_removed_line_that_the_other_side_changed_is_a_conflict() -> None:
-    assert merged("a\nb\nc", "a\nc", "a\nB\nc") is None
-
-
-def test_a_line_added_beside_an_equal_one_is_the_second_one() -> None:
-    """Else the two additions would be at one place."""
-    assert merged("g\ny\nq\ns", "g\ny\na\nq\ns", "g\ny\nq\nq\ns") == "g\ny\na\nq\nq\ns"
+@pytest.mark.parametrize(
+    ("base", "ours", "theirs", "both"),
+    [
+        ("a\nb\nc\nd", "A\nb\nc\nd", "a\nb\nc\nD", "A\nb\nc\nD"),
+        ("a\nb\nc", "a\nb\nc\nd", "new\na\nb\nc", "new\na\nb\nc\nd"),
+        ("a\nb\nc\nd\ne", "a\nc\nd\ne", "a\nb\nc\nd", "a\nc\nd"),
+        ("a", "a", "b", "b"),
+        ("a", "b", "b", "b"),
+        ("", "", "", ""),
+        ("a\nb\nc\nd\ne", "a\nX\nc\nd\nE", "a\nX\nc\nd\ne", "a\nX\nc\nd\nE"),  # the same change once
+        ("a\nb\nc", "a\nX\nc", "a\nY\nc", None),  # two values of one line
+        ("a\nb", "a\nb\none", "a\nb\nother", None),  # two ends: which of them comes first is not known
+        ("a\nb\nc", "a\nc", "a\nB\nc", None),  # a removed line that the other side changed
+        # A line beside an equal one is the second one; else the two additions would be at one place.
+        ("g\ny\nq\ns", "g\ny\na\nq\ns", "g\ny\nq\nq\ns", "g\ny\na\nq\nq\ns"),
+    ],
+)
+def test_lines_apart_merge_and_two_changes_of_one_place_conflict(
+    base: str, ours: str, theirs: str, both: str | None
+) -> None:
+    assert merged(base, ours, theirs) == both
 
 
 @pytest.mark.parametrize(
@@ -79,13 +68,10 @@ def test_one_sentence_changed_twice_is_a_conflict() -> None:
     assert merged("The boat is red. It sails.", "The boat is blue. It sails.", "The boat is green. It sails.") is None
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        *("```\n{}\n```", "~~~ sh\n{}\n~~~", "````\n```\n{}\n````", "```\n```py\n{}\n```"),
-        *("    {}", "| {} |", "{} | x"),
-    ],
-)
+FENCED = ("```\n{}\n```", "~~~ sh\n{}\n~~~", "````\n```\n{}\n````", "```\n```py\n{}\n```")
+
+
+@pytest.mark.parametrize("code", [*FENCED, "    {}", "| {} |", "{} | x"])
 def test_code_and_tables_have_no_sentences(code: str) -> None:
     """Two statements that touch may depend on each other, though each was changed by one side only."""
     base, ours, theirs = ("run a. run b.", "run A. run b.", "run a. run B.")

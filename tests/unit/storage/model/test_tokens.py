@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from memotree_storage.model.tokens import COUNTER_NAME, count_tokens, truncate_to_tokens
+from memotree_storage.model.tokens import count_tokens, truncate_to_tokens
 from steps import LINEAR, growth
 
 ZHONGWEN = "\u4e2d\u6587"
@@ -32,10 +32,6 @@ ZHONGWEN = "\u4e2d\u6587"
 )
 def test_unspaced_characters_count_one_and_four_others_count_one(text: str, tokens: int) -> None:
     assert count_tokens(text) == tokens
-
-
-def test_the_counter_has_a_name() -> None:
-    assert COUNTER_NAME == "memotree-approx-1"
 
 
 TEXTS = st.text(st.sampled_from("ab \n\u4e2d\u3042e\u0301\u200d\U0001f600"), max_size=60)

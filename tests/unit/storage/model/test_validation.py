@@ -41,34 +41,16 @@ def faults(node: Node, limits: Limits = DEFAULT_LIMITS, types: frozenset[str] | 
 
 
 @pytest.mark.requirement("CANVAS-3")
-def test_a_plain_node_is_accepted() -> None:
-    check_node(NODE)
-
-
-@pytest.mark.requirement("CANVAS-3")
 def test_every_fault_is_listed_at_once() -> None:
-    node = replace(
-        NODE,
-        id="x",
-        parent_id="UP",
-        position="",
-        type="?",
-        title=" ",
-        brief="a\nb",
-        summary="\0",
-        content="\x1b",
-        tags=("",),
-    )
-    assert set(faults(node)) == {
-        "id", "parent_id", "position", "type", "title", "brief", "summary", "content", "tags[0]"
-    }  # fmt: skip
-
-
-INVISIBLE = ["\u200b", "\u200b \u2060", "\ufeff", "\u00ad", "\u3164", "\u2800", "\u200d\ufe0f"]
+    faulty = {"id": "x", "parent_id": "UP", "position": "", "type": "?", "title": " ", "brief": "a\nb"}
+    faulty |= {"summary": "\0", "content": "\x1b"}
+    assert set(faults(replace(NODE, tags=("",), **faulty))) == {*faulty, "tags[0]"}  # type: ignore[arg-type]
 
 
 @pytest.mark.requirement("CANVAS-3")
-@pytest.mark.parametrize("text", INVISIBLE, ids=ascii)
+@pytest.mark.parametrize(
+    "text", ["\u200b", "\u200b \u2060", "\ufeff", "\u00ad", "\u3164", "\u2800", "\u200d\ufe0f"], ids=ascii
+)
 def test_a_text_without_visible_characters_is_no_title_and_no_name(text: str) -> None:
     assert "visible" in faults(replace(NODE, title=text))["title"]
     with pytest.raises(InvalidArchiveError, match="visible"):
@@ -118,15 +100,11 @@ def test_tabs_and_line_breaks_are_kept_in_content_and_refused_in_a_title(charact
     assert "relations[0].description" in faults(replace(NODE, relations=(Relation("EXTENDS", OTHER, text),)))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("---", "a: b", "- [x] #y", "\U0001f600\ufe0f", "\u202eabc\u202c", "\u200f\u05e9", "\ufeffa", "\ufffe"),
-        *("'\"\\", "../.."),
-    ],
-)
-def test_awkward_but_legal_text_is_accepted(text: str) -> None:
-    check_node(replace(NODE, title=text, brief=text, summary=text, content=text, tags=(text,), attributes={"k": text}))
+def test_awkward_but_legal_text_is_accepted() -> None:
+    marks = ("\U0001f600\ufe0f", "\u202eabc\u202c", "\u200f\u05e9", "\ufeffa", "\ufffe")
+    for text in ("---", "a: b", "- [x] #y", "'\"\\", "../..", *marks):
+        fields = dict.fromkeys(("title", "brief", "summary", "content"), text)
+        check_node(replace(NODE, tags=(text,), attributes={"k": text}, **fields))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -151,17 +129,9 @@ def test_a_text_at_the_limit_is_accepted() -> None:
     check_node(replace(NODE, content="\U0001f600" * (1 << 18)))
 
 
-def test_limits_can_be_chosen() -> None:
-    check_node(replace(NODE, content="x" * 10), Limits(content_bytes=10))
-    assert "limit of 9 bytes" in faults(replace(NODE, content="x" * 10), Limits(content_bytes=9))["content"]
-
-
-@pytest.mark.parametrize("tag", ["", "  ", " a", "a ", "a,b", "x" * 101])
-def test_blank_untrimmed_and_comma_tags_are_refused(tag: str) -> None:
-    assert "tags[0]" in faults(replace(NODE, tags=(tag,)))
-
-
-def test_tags_must_be_in_canonical_order() -> None:
+def test_tags_are_words_in_canonical_order() -> None:
+    for tag in ("", "  ", " a", "a ", "a,b", "x" * 101):
+        assert "tags[0]" in faults(replace(NODE, tags=(tag,))), tag
     for tags in (("b", "a"), ("a", "a")):
         assert "sorted" in faults(replace(NODE, tags=tags))["tags"]
         check_node(canonical_node(replace(NODE, tags=tags)))
@@ -174,16 +144,11 @@ def test_too_many_tags_attributes_and_relations_are_refused() -> None:
     assert "1000" in faults(replace(NODE, relations=relations))["relations"]
 
 
-@pytest.mark.parametrize("key", ["", "a b", "-a", ".a", "a\n", "a=b", "a\0", "'", "x" * 65, "\U0001f600"])
-def test_attribute_keys_are_words(key: str) -> None:
-    assert f"attributes[{key!r}]" in faults(replace(NODE, attributes={key: "v"}))
-
-
-@pytest.mark.parametrize(
-    "key", ["a", "a.b-c:d/e_f", "_x", "9", "\u4e2d\u6587", "\u0939\u093f\u0928\u094d\u0926\u0940", "x" * 64]
-)
-def test_attribute_keys_take_letters_of_any_script(key: str) -> None:
-    check_node(replace(NODE, attributes={key: ""}))
+def test_attribute_keys_are_words_of_any_script() -> None:
+    for key in ("", "a b", "-a", ".a", "a\n", "a=b", "a\0", "'", "x" * 65, "\U0001f600"):
+        assert f"attributes[{key!r}]" in faults(replace(NODE, attributes={key: "v"}))
+    for key in ("a", "a.b-c:d/e_f", "_x", "9", "\u4e2d\u6587", "\u0939\u093f\u0928\u094d\u0926\u0940", "x" * 64):
+        check_node(replace(NODE, attributes={key: ""}))
 
 
 @pytest.mark.requirement("CANVAS-10")
@@ -194,9 +159,6 @@ def test_relations_have_a_known_type_and_another_node_as_target() -> None:
     twice = (Relation("EXTENDS", OTHER, "a"), Relation("EXTENDS", OTHER, "b"))
     assert "one per type and target" in faults(replace(NODE, relations=twice))["relations"]
     assert canonical_node(replace(NODE, relations=twice)).relations == twice[1:]
-
-
-def test_a_node_cannot_be_its_own_parent() -> None:
     assert "itself" in faults(replace(NODE, parent_id=ID))["parent_id"]
 
 
@@ -229,30 +191,22 @@ def test_an_archive_is_checked() -> None:
     assert [violation.field for violation in caught.value.violations] == ["id", "name", "model_id", "description"]
 
 
-@pytest.mark.requirement("CANVAS-15")
-@pytest.mark.parametrize(
-    "name", ["a", "team-1", "v1.2_x", "\u4e2d\u6587", "\u05e9\u05dc", "9lives", "x" * 64, "console", "caf\u00e9"]
+GOOD_NAMES = ("a", "team-1", "v1.2_x", "\u4e2d\u6587", "\u05e9\u05dc", "9lives", "x" * 64, "console", "caf\u00e9")
+BAD_NAMES = (
+    *("", " ", "..", ".", "a..b", ".hidden", "-a", "_a", "a.", "/etc", "a/b", "a\\b", "C:", "c:\\x", "\\\\host", "a b"),
+    *("~", "$HOME", "con", "NUL", "com1.txt", "lpt\u00b9", "x" * 65, "a\n", "a\0", "a\ud800", "\u4e2d" * 64 + "x"),
+    *("cafe\u0301", "\U00020000" * 64, "a*b", "a\u202eb", "\U0001f600", "%2e%2e", "a:b"),
 )
-def test_good_workspace_names_are_accepted(name: str) -> None:
-    check_name("workspace", name)
 
 
 @pytest.mark.requirement("CANVAS-15")
-@pytest.mark.parametrize(
-    "name",
-    [
-        *(
-            *("", " ", "..", ".", "a..b", ".hidden", "-a", "_a", "a.", "/etc", "a/b", "a\\b", "C:", "c:\\x"),
-            *("\\\\host", "a b"),
-        ),
-        *("~", "$HOME", "con", "NUL", "com1.txt", "lpt\u00b9", "x" * 65, "a\n", "a\0", "a\ud800", "\u4e2d" * 64 + "x"),
-        *("cafe\u0301", "\U00020000" * 64, "a*b", "a\u202eb", "\U0001f600", "%2e%2e", "a:b"),
-    ],
-)
-def test_workspace_names_that_could_leave_their_folder_are_refused(name: str) -> None:
-    with pytest.raises(InvalidNameError) as caught:
+def test_workspace_names_that_could_leave_their_folder_are_refused() -> None:
+    for name in GOOD_NAMES:
         check_name("workspace", name)
-    assert {violation.field for violation in caught.value.violations} == {"workspace"}
+    for name in BAD_NAMES:
+        with pytest.raises(InvalidNameError) as caught:
+            check_name("workspace", name)
+        assert {violation.field for violation in caught.value.violations} == {"workspace"}, ascii(name)
 
 
 def test_archive_names_are_free_lines() -> None:
@@ -284,9 +238,6 @@ def test_authors_that_would_break_a_commit_are_refused(name: str, email: str, fi
     with pytest.raises(InvalidAuthorError) as caught:
         check_author(name, email)
     assert field in {violation.field for violation in caught.value.violations}
-
-
-def test_authors_of_any_script_and_without_an_address_are_accepted() -> None:
     check_author("\u5f20\u4f1f", "")
     check_author("Zo\u00eb O'Neil, Jr.", "zoe@example.org")
 
