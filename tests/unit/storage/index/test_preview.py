@@ -28,27 +28,18 @@ def test_matches_are_marked_in_the_densest_window() -> None:
     assert found.matched == ("agent", "task")
 
 
-def test_a_short_text_is_shown_in_full() -> None:
+def test_a_short_text_is_shown_in_full_and_of_a_long_one_without_a_match_the_beginning() -> None:
     assert preview("A  short\n text", "short").text == "A **short** text"
     assert preview("", "x") == Preview("", ())
     assert preview("  \n ", "x").text == ""
-
-
-def test_without_a_match_the_beginning_is_shown() -> None:
     found = preview(FILLER * 30, "absent", 40)
     assert found == Preview("Lorem ipsum dolor sit amet. Lorem ipsum" + ELLIPSIS, ())
     assert preview("text", "").text == "text"
 
 
 @pytest.mark.requirement("CANVAS-14")
-def test_overlapping_pairs_of_unspaced_text_are_one_mark() -> None:
-    assert (
-        preview("\u77e5\u8bc6\u7ba1\u7406\u7cfb\u7edf", "\u8bc6\u7ba1\u7406").text
-        == "\u77e5**\u8bc6\u7ba1\u7406**\u7cfb\u7edf"
-    )
-
-
-def test_the_part_of_an_identifier_is_marked() -> None:
+def test_overlapping_pairs_of_unspaced_text_are_one_mark_and_the_part_of_an_identifier_is_one() -> None:
+    assert preview("知识管理系统", "识管理").text == "知**识管理**系统"
     assert preview("call getUserName()", "name").text == "call getUser**Name**()"
 
 
@@ -62,18 +53,7 @@ def test_the_last_word_of_a_mebibyte_is_shown() -> None:
 
 
 UNSPACED = "\u8bb0\u5fc6\u6811\u7684\u68ee\u6797\u6ca1\u6709\u4eba\u77e5\u9053\u3002"
-WORDS = [
-    "zebra",
-    "zebras",
-    "Zebra",
-    "Z\u00e9bra",
-    "os.path",
-    "getUserName",
-    "\u6591\u9a6c",
-    "\u9a6c",
-    "\U0001f680",
-    "policies",
-]
+WORDS = ["zebra", "zebras", "Zebra", "Zébra", "os.path", "getUserName", "斑马", "马", "🚀", "policies"]
 
 
 @given(
@@ -93,9 +73,7 @@ def test_the_preview_of_a_long_text_is_that_of_looking_at_all_its_words(
 
 @pytest.mark.requirement("STORE-8", "STORE-9")
 @pytest.mark.parametrize("filler", [FILLER * 9000, UNSPACED * 20_000, "a" * 250_000, "a\u0301" * 125_000])
-def test_the_cost_of_a_preview_is_that_of_the_length_whatever_is_asked_for(
-    filler: str,
-) -> None:
+def test_the_cost_of_a_preview_is_that_of_the_length_whatever_is_asked_for(filler: str) -> None:
     """Each part of the text is read once and is short; no expression is made of the terms, which would be tried all."""
     parts: list[int] = []
 
@@ -115,16 +93,10 @@ def test_the_cost_of_a_preview_is_that_of_the_length_whatever_is_asked_for(
     assert max(parts) <= module._SHORT
 
 
-@pytest.mark.parametrize("length", [0, 1, 2, 3, 5, 10, 50, 10**9, -5])
-def test_the_length_is_kept(length: int) -> None:
-    found = preview(FILLER * 5 + "needle " + FILLER * 5, "needle", length)
-    assert len(found.text.replace(MARK, "")) <= max(length, 0)
-
-
 @given(
     st.text(st.sampled_from("ab \n\u4e2d\u6587e\u0301.*_A"), max_size=120),
     st.text(st.sampled_from("ab \u4e2d\u6587A"), max_size=6),
-    st.integers(0, 40),
+    st.integers(-5, 40),
 )
 @example("AA_A", "A", 4)
 def test_a_preview_is_a_window_of_the_text(text: str, query: str, length: int) -> None:
@@ -133,7 +105,7 @@ def test_a_preview_is_a_window_of_the_text(text: str, query: str, length: int) -
     if MARK in plain:
         return
     bare = found.text.replace(MARK, "")
-    assert len(bare) <= length
+    assert len(bare) <= max(length, 0)
     assert bare.strip(ELLIPSIS) in plain
     assert found.text.count(MARK) % 2 == 0
     if found.matched and length > 12:
@@ -188,22 +160,8 @@ def test_a_word_of_several_texts_is_split_into_terms_once(monkeypatch: pytest.Mo
 
 
 PLAIN = [
-    "cat",
-    "cats",
-    "Cat",
-    "cities",
-    "city",
-    "boxes",
-    "boxe",
-    "bus",
-    "glass",
-    "a",
-    "s",
-    "ies",
-    "port",
-    "airport",
-    "7s",
-]
+    "cat", "cats", "Cat", "cities", "city", "boxes", "boxe", "bus", "glass", "a", "s", "ies", "port", "airport", "7s"
+]  # fmt: skip
 MIXED = [*PLAIN, "CATS", "wildCat", "cat_port", "cat.port", "caf\u00e9"]
 
 

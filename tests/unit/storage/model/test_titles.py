@@ -6,36 +6,29 @@ from memotree_storage.model.titles import own_title, titled
 
 
 @pytest.mark.parametrize(
-    ("title", "content"),
+    ("title", "content", "says_more"),
     [
-        ("Retries", "At most five."),
-        ("Phone number of Anna", "0151 2345"),
-        ("Anna", "My sister is Anna."),
-        ("Retries", ""),
-        ("Ann", "Annual leave is 30 days."),
-        ("C++", "Cats are cute."),
-        ("---", "Anything."),
-        ("山", "川が流れる。"),
+        ("Retries", "At most five.", True),
+        ("Phone number of Anna", "0151 2345", True),
+        ("Anna", "My sister is Anna.", True),
+        ("Retries", "", True),
+        ("Ann", "Annual leave is 30 days.", True),
+        ("C++", "Cats are cute.", True),
+        ("---", "Anything.", True),
+        ("山", "川が流れる。", True),
+        ("Retries", "Retries are limited to five.", False),
+        ("Retries", "## Retries\n\nAt most five.", False),
+        ("retries are…", "**Retries are** limited to five.", False),
+        ("C++", "C++ is a language.", False),
+        ("Cherish the moments -…", "Cherish the moments - they are the best!", False),
+        ("山川", "山川草木", False),
+        ("", "Anything.", False),
     ],
 )
-def test_the_title_of_a_note_is_its_own(title: str, content: str) -> None:
-    assert own_title(title, "note", content) == title
-
-
-@pytest.mark.parametrize(
-    ("title", "content"),
-    [
-        ("Retries", "Retries are limited to five."),
-        ("Retries", "## Retries\n\nAt most five."),
-        ("retries are…", "**Retries are** limited to five."),
-        ("C++", "C++ is a language."),
-        ("Cherish the moments -…", "Cherish the moments - they are the best!"),
-        ("山川", "山川草木"),
-        ("", "Anything."),
-    ],
-)
-def test_a_title_that_only_repeats_the_beginning_adds_nothing(title: str, content: str) -> None:
-    assert own_title(title, "note", content) == ""
+def test_the_title_of_a_note_is_its_own_unless_it_repeats_the_beginning(
+    title: str, content: str, *, says_more: bool
+) -> None:
+    assert own_title(title, "note", content) == (title if says_more else "")
 
 
 def test_the_title_of_a_leaf_comes_from_its_text_unless_somebody_changed_it() -> None:
