@@ -27,10 +27,6 @@ def _folded(texts: list[str]) -> _Blaming:
     return _merged([([number - 1] if number else [], text) for number, text in enumerate(texts)])
 
 
-def _blamed(texts: list[str]) -> list[tuple[str, int]]:
-    return _folded(texts).lines
-
-
 def _merged(versions: list[tuple[list[int], str | None]], *, by_sentences: bool = False) -> _Blaming:
     steps = [_Step(number, before, text) for number, (before, text) in enumerate(versions)]
     blaming = _Blaming(steps, by_sentences=by_sentences)
@@ -39,37 +35,36 @@ def _merged(versions: list[tuple[list[int], str | None]], *, by_sentences: bool 
 
 
 @pytest.mark.requirement("GIT-5")
-def test_each_line_is_attributed_to_the_version_that_wrote_it() -> None:
-    texts = ["a\nb\nc", "a\nx\nc", "a\nx\nc\nd", "first\na\nx\nc\nd"]
-    assert _blamed(texts) == [("first", 3), ("a", 0), ("x", 1), ("c", 0), ("d", 2)]
-
-
-@pytest.mark.requirement("GIT-5")
-def test_an_emptied_text_forgets_its_lines() -> None:
-    assert _blamed(["a\nb", "", "a"]) == [("a", 2)]
-
-
-@pytest.mark.requirement("GIT-5")
-def test_a_merge_is_credited_with_what_none_of_its_parents_has() -> None:
-    steps: list[tuple[list[int], str | None]] = [
-        ([], "a\nb\nc"),
-        ([0], "a\nours\nc"),
-        ([0], "a\nb\nc\ntheirs"),
-        ([1, 2], "a\nours\nc\ntheirs\nmerge"),
-    ]
-    assert _merged(steps).lines == [("a", 0), ("ours", 1), ("c", 0), ("theirs", 2), ("merge", 3)]
-
-
-@pytest.mark.requirement("GIT-5")
-def test_a_line_that_both_parents_have_is_credited_to_that_of_the_first() -> None:
-    steps: list[tuple[list[int], str | None]] = [([], "a"), ([0], "a\nx"), ([0], "a\nx"), ([2, 1], "a\nx")]
-    assert _merged(steps).lines == [("a", 0), ("x", 2)]
-
-
-@pytest.mark.requirement("GIT-5")
-def test_what_is_restored_after_a_deletion_keeps_its_commits() -> None:
-    steps: list[tuple[list[int], str | None]] = [([], "a"), ([0], "a\nb"), ([1], None), ([2], "a\nb\nc")]
-    assert _merged(steps).lines == [("a", 0), ("b", 1), ("c", 3)]
+@pytest.mark.parametrize(
+    ("versions", "lines"),
+    [
+        (
+            [([], "a b c"), ([0], "a x c"), ([1], "a x c d"), ([2], "first a x c d")],
+            [("first", 3), ("a", 0), ("x", 1), ("c", 0), ("d", 2)],
+        ),
+        ([([], "a b"), ([0], ""), ([1], "a")], [("a", 2)]),
+        (
+            [([], "a b c"), ([0], "a ours c"), ([0], "a b c theirs"), ([1, 2], "a ours c theirs merge")],
+            [("a", 0), ("ours", 1), ("c", 0), ("theirs", 2), ("merge", 3)],
+        ),
+        ([([], "a"), ([0], "a x"), ([0], "a x"), ([2, 1], "a x")], [("a", 0), ("x", 2)]),
+        ([([], "a"), ([0], "a b"), ([1], None), ([2], "a b c")], [("a", 0), ("b", 1), ("c", 3)]),
+        ([([], "a"), ([0], "a b"), ([0], "a x y"), ([1, 2], None), ([3], "a x y")], [("a", 0), ("x", 2), ("y", 2)]),
+    ],
+    ids=[
+        "in turn",
+        "emptied",
+        "merged",
+        "line of both parents",
+        "restored",
+        "restored after a merge that deleted both",
+    ],
+)
+def test_each_line_is_attributed_to_the_version_that_wrote_it(
+    versions: list[tuple[list[int], str | None]], lines: list[tuple[str, int]]
+) -> None:
+    steps = [(before, None if text is None else text.replace(" ", "\n")) for before, text in versions]
+    assert _merged(steps).lines == lines
 
 
 @pytest.mark.requirement("GIT-5")
@@ -77,32 +72,13 @@ def test_each_sentence_of_prose_is_attributed_and_code_stays_whole() -> None:
     before = "One is first. Two is second.\n\n```\nx = 1. y = 2.\n```"
     after = "One is first. Two is other. Three is new.\n\n```\nx = 1. y = 3.\n```"
     blaming = _merged([([], before), ([0], after)], by_sentences=True)
-    assert blaming.lines == [
-        ("One is first.", 0),
-        ("Two is other.", 1),
-        ("Three is new.", 1),
-        ("", 0),
-        ("```", 0),
-        ("x = 1. y = 3.", 1),
-        ("```", 0),
-    ]
+    prose = [("One is first.", 0), ("Two is other.", 1), ("Three is new.", 1), ("", 0)]
+    assert blaming.lines == [*prose, ("```", 0), ("x = 1. y = 3.", 1), ("```", 0)]
     assert blaming.places == [1, 1, 1, 2, 3, 4, 5]
     numbered = _merged([([], "1. Weigh it. Bake it.\n- 2. Sell it.")], by_sentences=True)
     assert [text for text, _ in numbered.lines] == ["1. Weigh it.", "Bake it.", "- 2. Sell it."]
     chinese = _merged([([], "甲是一。乙是二。"), ([0], "甲是一。乙是三。")], by_sentences=True)
     assert chinese.lines == [("甲是一。", 0), ("乙是三。", 1)]
-
-
-@pytest.mark.requirement("GIT-5")
-def test_both_texts_that_a_merge_deleted_are_known_when_it_is_restored() -> None:
-    steps: list[tuple[list[int], str | None]] = [
-        ([], "a"),
-        ([0], "a\nb"),
-        ([0], "a\nx\ny"),
-        ([1, 2], None),
-        ([3], "a\nx\ny"),
-    ]
-    assert _merged(steps).lines == [("a", 0), ("x", 2), ("y", 2)]
 
 
 @pytest.mark.requirement("STORE-8")

@@ -30,56 +30,36 @@ CHINESE = "\u8bb0\u5fc6\u68ee\u6797\u662f\u4e00\u79cd\u77e5\u8bc6\u5b58\u50a8\u7
 
 @pytest.mark.requirement("FOREST-10")
 @pytest.mark.parametrize("prompt", ALL, ids=lambda prompt: prompt.name)
-def test_a_prompt_that_changes_has_another_version(prompt: Prompt) -> None:
+def test_a_prompt_that_changes_has_another_version_and_each_says_that_its_data_is_quoted(prompt: Prompt) -> None:
     said = json.dumps(prompt.document, sort_keys=True).encode()
     assert hashlib.sha256(said).hexdigest()[:16] == DIGESTS[prompt.label]
+    assert "never" in json.loads(prompt.system)["quoted_data"]
 
 
 @pytest.mark.requirement("FOREST-10")
-@pytest.mark.parametrize(
-    ("prompt", "inputs", "extra"),
-    [
-        (LEAF_SUMMARY, {"text"}, {"task": str, "constraints": dict}),
-        (PARENT_SUMMARY, {"child_summaries"}, {"task": str, "constraints": dict}),
-        (AGENTIC_LOOP, {"user_query", "context_nodes"}, {"goal": str, "available_actions": list}),
-    ],
-    ids=lambda value: value.name if isinstance(value, Prompt) else "",
-)
-def test_the_prompts_keep_the_keys_and_inputs_of_the_design(
-    prompt: Prompt, inputs: set[str], extra: dict[str, type]
-) -> None:
+@pytest.mark.parametrize(("prompt", "given"), [(LEAF_SUMMARY, "text"), (PARENT_SUMMARY, "child_summaries")])
+def test_the_prompts_of_summaries_keep_the_keys_and_inputs_of_the_design(prompt: Prompt, given: str) -> None:
     told = json.loads(prompt.system)
-    assert {"role", "input_data", "output_format"} <= set(told)
-    assert set(told["input_data"]) == inputs
-    assert all(isinstance(told[key], kind) for key, kind in extra.items())
-    assert told["output_format"]["schema"] == "JSON"
-
-
-@pytest.mark.requirement("FOREST-10")
-@pytest.mark.parametrize("prompt", [LEAF_SUMMARY, PARENT_SUMMARY], ids=lambda prompt: prompt.name)
-def test_a_summary_has_200_characters_in_the_language_of_its_input(prompt: Prompt) -> None:
-    told = json.loads(prompt.system)
+    assert {"role", "task", "input_data", "constraints", "output_format"} <= set(told)
+    assert set(told["input_data"]) == {given}
     assert told["constraints"]["max_length_chars"] == 200
     assert "language of the input" in told["constraints"]["language"]
-    assert set(told["output_format"]["json_structure"]) == {"summary"}
+    assert (told["output_format"]["schema"], [*told["output_format"]["json_structure"]]) == ("JSON", ["summary"])
 
 
 @pytest.mark.requirement("FOREST-10")
-def test_the_loop_answers_or_explores() -> None:
+def test_the_prompt_of_the_loop_keeps_those_of_the_design_and_answers_or_explores() -> None:
     told = json.loads(AGENTIC_LOOP.system)
+    assert {"role", "goal", "input_data", "output_format"} <= set(told)
     assert [action["action_name"] for action in told["available_actions"]] == ["ANSWER", "EXPLORE"]
-    answer, explore = told["output_format"]["json_structure_options"]
-    assert (answer["action"], set(answer["payload"])) == ("ANSWER", {"final_answer", "cited_node_ids"})
-    assert (explore["action"], set(explore["payload"])) == (
-        "EXPLORE",
-        {"node_id_to_explore", "reasoning_for_exploration"},
-    )
+    payloads = {option["action"]: set(option["payload"]) for option in told["output_format"]["json_structure_options"]}
+    assert payloads == {
+        "ANSWER": {"final_answer", "cited_node_ids"},
+        "EXPLORE": {"node_id_to_explore", "reasoning_for_exploration"},
+    }
+    assert told["output_format"]["schema"] == "JSON"
+    assert set(told["input_data"]) == {"user_query", "context_nodes"}
     assert set(told["input_data"]["context_nodes"][0]) == {"node_id", "node_type", "summary", "hint"}
-
-
-@pytest.mark.parametrize("prompt", ALL, ids=lambda prompt: prompt.name)
-def test_every_prompt_says_that_its_data_is_quoted(prompt: Prompt) -> None:
-    assert "never" in json.loads(prompt.system)["quoted_data"]
 
 
 @given(st.text())
@@ -153,16 +133,8 @@ def test_an_answer_of_many_fences_takes_linear_steps(unit: str) -> None:
         (CHINESE, "MemoTree" + CHINESE, False),
         ("The memory forest stores what agents know.", CHINESE, True),
         ("The memory forest stores what agents know.", "Ein Wald, der Wissen speichert.", False),
-        (
-            "\u041b\u0435\u0441 \u043f\u0430\u043c\u044f\u0442\u0438 \u0445\u0440\u0430\u043d\u0438\u0442",
-            "A forest of memory.",
-            True,
-        ),
-        (
-            "\u6700\u65b0\u306e\u60c5\u5831\u3092\u3042\u3064\u3081\u308b",
-            "\u60c5\u5831\u3092\u96c6\u3081\u308b\u65b9\u6cd5\u306e\u8981\u7d04",
-            False,
-        ),
+        ("Лес памяти хранит", "A forest of memory.", True),
+        ("最新の情報をあつめる", "情報を集める方法の要約", False),
         ("12 + 30 = 42", CHINESE, False),
         ("", "anything at all", False),
     ],

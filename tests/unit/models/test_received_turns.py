@@ -34,19 +34,14 @@ def received(*pieces: Any) -> ReceivedTurn:
 @pytest.mark.parametrize(
     "pieces",
     [
-        [
-            piece((0, "a", "add", "{")),
-            piece((1, "b", "sub", "[")),
-            piece((0, None, None, "}")),
-            piece((1, None, None, "]")),
-        ],
+        [piece((0, "a", "add", "{"), (1, "b", "sub", "[")), piece((0, None, None, "}")), piece((1, None, None, "]"))],
         [piece((0, "a", "add", "{}"), (1, "b", "sub", "[]"))],
         [piece((0, "a", "add", "{}")), piece((0, "b", "sub", "[]"))],  # all with one index
         [
             piece((None, "a", "add", "{")),
             piece((None, None, None, "}")),
             piece((None, "b", "sub", "[]")),
-        ],  # without any
+        ],  # without
     ],
 )
 def test_calls_are_put_together_from_their_pieces(pieces: list[Any]) -> None:
@@ -54,9 +49,10 @@ def test_calls_are_put_together_from_their_pieces(pieces: list[Any]) -> None:
     assert turn.calls == (FunctionCall("add", "{}"), FunctionCall("sub", "[]"))
 
 
-def test_what_is_no_text_is_none() -> None:
+def test_what_is_no_text_is_none_and_a_refusal_is_noted() -> None:
     turn = received(piece((0, None, None, None), text=5), piece(text=["x"], finish="stop")).turn()
     assert (turn.text, turn.calls) == ("", (FunctionCall("", ""),))
+    assert received(piece(finish="content_filter")).has_refused
 
 
 def test_a_turn_without_choices_or_without_an_end_is_broken() -> None:
@@ -72,11 +68,5 @@ def test_sizes_are_bounded() -> None:
     assert (len(long.turn().text), long.turn().is_cut) == (MOST_TEXT, True)
     many = received(*(piece((number, f"id{number}", "f", "{}")) for number in range(1000)), piece(finish="stop"))
     assert len(many.turn().calls) == MOST_CALLS
-    wide = received(
-        *(piece((0, "a" if not number else None, None, "[" * 50_000)) for number in range(9)), piece(finish="stop")
-    )
+    wide = received(*[piece((0, "a", None, "[" * 50_000))] * 9, piece(finish="stop"))
     assert len(wide.turn().calls[0].arguments) == MOST_ARGUMENTS + 1
-
-
-def test_a_refusal_is_noted() -> None:
-    assert received(piece(finish="content_filter")).has_refused

@@ -23,26 +23,19 @@ def test_the_weight_is_the_sum_of_what_is_kept_and_never_over_the_limit(steps: l
         assert all(cache.get(name) in {None, last.get(name)} for name in "abcdef")
 
 
-def test_the_least_recently_used_goes_first() -> None:
+def test_the_least_recently_used_goes_first_and_what_is_removed_no_longer_weighs() -> None:
     cache: BoundedCache[str, bytes] = BoundedCache(40, len)
     for key in "abcd":
         cache.put(key, bytes(10))
     cache.get("a")
     cache.put("e", bytes(10))
-    assert cache.get("b") is None
-    assert cache.get("a") is not None
-    cache.clear()
-    assert cache.weight == 0
-    assert cache.get("a") is None
-
-
-def test_the_values_of_unwanted_keys_are_removed_and_no_longer_weigh() -> None:
-    cache: BoundedCache[str, bytes] = BoundedCache(40, len)
-    for key in "abcd":
-        cache.put(key, bytes(10))
+    assert sorted(key for key, _ in cache.items()) == ["a", "c", "d", "e"]
     cache.remove("ac".__contains__)
-    assert [key for key, _ in cache.items()] == ["b", "d"]
-    assert cache.weight == 20
+    assert ([key for key, _ in cache.items()], cache.weight) == (["d", "e"], 20)
+    cache.put("d", bytes(11))
+    assert (cache.get("d"), cache.weight) == (None, 10), "a value too heavy removes the old value of its key"
+    cache.clear()
+    assert (cache.get("e"), cache.weight) == (None, 0)
 
 
 def test_values_are_counted_when_nothing_weighs_them() -> None:
@@ -50,14 +43,6 @@ def test_values_are_counted_when_nothing_weighs_them() -> None:
     for number in range(6):
         cache.put(number, "x" * 1000)
     assert [number for number in range(6) if cache.get(number)] == [2, 3, 4, 5]
-
-
-def test_a_value_too_heavy_for_the_cache_removes_the_old_value_of_its_key() -> None:
-    cache: BoundedCache[str, bytes] = BoundedCache(40, len)
-    cache.put("a", bytes(10))
-    cache.put("a", bytes(11))
-    assert cache.get("a") is None
-    assert cache.weight == 0
 
 
 def test_the_cache_is_thread_safe() -> None:

@@ -59,8 +59,9 @@ def weighed(query: str, vector: TermVector, frequencies: dict[int, int], count: 
 
 SPELLINGS = {
     "Stra\u00dfe": "strasse", "Caf\u00e9": "cafe", "cafe\u0301": "cafe", "\uff26\uff55\uff4c\uff4c": "full",
-    "\ufb01n": "fin", "\u0391\u03b8\u03ae\u03bd\u03b1": "\u03b1\u03b8\u03b7\u03bd\u03b1", "\u0130": "i", "co\u00adop": "coop",
+    "\ufb01n": "fin", "\u0391\u03b8\u03ae\u03bd\u03b1": "\u03b1\u03b8\u03b7\u03bd\u03b1", "\u0130": "i",
     "\u03a3\u03c2": "\u03c3\u03c3", "\u304c": "\u304c", "\uff76\uff9e": "\u30ac", "हिन्दी": "हिन्दी",
+    "co\u00adop": "coop",
 }  # fmt: skip
 
 

@@ -57,13 +57,15 @@ async def test_many_questions_are_several_requests() -> None:
     assert server.requests[2:] == [list(range(20))], "the questions of one asker stay together"
 
 
-async def test_everyone_who_asked_gets_the_failure() -> None:
+@pytest.mark.parametrize("fault", ["failing", "away"])
+async def test_everyone_who_asked_gets_the_failure(fault: str) -> None:
     server = Server()
     batches = QuestionBatches(server.send)
-    server.failing = True
+    setattr(server, fault, True)
     found = await asyncio.gather(batches.ask(questions(1)), batches.ask(questions(2)), return_exceptions=True)
-    assert [str(error) for error in found] == ["the server refuses"] * 2
-    server.failing = False
+    assert [type(error) for error in found] == [{"failing": ValueError, "away": grpc.aio.AioRpcError}[fault]] * 2
+    assert fault == "failing" or server.requests == [[1, 2]], "one that is away is not asked once more"
+    setattr(server, fault, False)
     assert limits(await batches.ask(questions(3))) == [3]
 
 
@@ -72,20 +74,8 @@ async def test_a_question_that_is_refused_fails_only_who_asked_it() -> None:
     server.refused = 2
     batches = QuestionBatches(server.send)
     found = await asyncio.gather(*(batches.ask(questions(number)) for number in (1, 2, 3)), return_exceptions=True)
-    assert [str(each) if isinstance(each, Exception) else limits(each) for each in found] == [
-        [1],
-        "the server refuses",
-        [3],
-    ]
-
-
-async def test_a_server_that_is_away_is_not_asked_once_more() -> None:
-    server = Server()
-    server.away = True
-    batches = QuestionBatches(server.send)
-    found = await asyncio.gather(*(batches.ask(questions(number)) for number in (1, 2)), return_exceptions=True)
-    assert all(isinstance(each, grpc.aio.AioRpcError) for each in found)
-    assert server.requests == [[1, 2]]
+    shown = [str(each) if isinstance(each, Exception) else limits(each) for each in found]
+    assert shown == [[1], "the server refuses", [3]]
 
 
 async def test_who_is_cancelled_takes_nothing_from_the_others() -> None:

@@ -1,6 +1,7 @@
 """Addresses, names, and a flush that waits for the disk."""
 
 from types import SimpleNamespace
+from unittest.mock import AsyncMock
 
 import grpc
 import pytest
@@ -12,27 +13,16 @@ from memotree_storage.qdrant.index import QdrantIndex, collection_name
 from qdrant_client import AsyncQdrantClient
 
 
-@pytest.mark.parametrize(
-    ("url", "port"),
-    [
-        ("http://qdrant", 6334),
-        ("http://qdrant:6333", 6334),
-        ("http://qdrant:6334", 6334),
-        ("https://qdrant.example:443", 443),
-        ("http://127.0.0.1:50123", 50123),
-    ],
-)
 @pytest.mark.requirement("STORE-6")
-async def test_the_url_names_the_grpc_port(url: str, port: int) -> None:
-    client = connect(url, "a key")
-    assert client.init_options["grpc_port"] == port
-    await client.close()
-
-
-@pytest.mark.parametrize("url", ["", "qdrant:6334", "ftp://qdrant", "http://", "/a/folder"])
-def test_a_text_that_is_no_address_is_refused(url: str) -> None:
-    with pytest.raises(InvalidInputError, match="is not an address"):
-        connect(url)
+async def test_the_url_names_the_grpc_port_and_a_text_that_is_no_address_is_refused() -> None:
+    ports = {"http://qdrant": 6334, "http://qdrant:6333": 6334, "http://qdrant:6334": 6334}
+    for url, port in (ports | {"https://qdrant.example:443": 443, "http://127.0.0.1:50123": 50123}).items():
+        client = connect(url, "a key")
+        assert client.init_options["grpc_port"] == port
+        await client.close()
+    for text in ("", "qdrant:6334", "ftp://qdrant", "http://", "/a/folder"):
+        with pytest.raises(InvalidInputError, match="is not an address"):
+            connect(text)
 
 
 def test_collections_are_named_after_their_model() -> None:
@@ -64,15 +54,11 @@ async def test_a_server_far_away_is_reached_by_the_first_call() -> None:
 
 
 async def test_flush_uses_the_given_call() -> None:
-    client, calls = AsyncQdrantClient(":memory:"), []
-
-    async def flush() -> None:
-        calls.append(1)
-
+    client, flush = AsyncQdrantClient(":memory:"), AsyncMock()
     index = QdrantIndex(client, model="test", dimensions=DIMENSIONS, flush=flush)
     await index.prepare()
     await index.flush()
-    assert calls == [1]
+    flush.assert_awaited_once_with()
     await client.close()
 
 

@@ -1,11 +1,17 @@
-"""When a collection is optimised, and why a copy is given up; the shard then stays as it is."""
+"""A collection of the engine: when it is optimised, why a copy is given up, and what a flush makes durable.
+
+If a copy is given up, the shard stays as it is. A flush makes every write durable that was answered before it, whatever
+other calls run at the same moment.
+"""
 
 import filecmp
 import logging
 import shutil
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import qdrant_client  # noqa: F401 - before the engine's own loading of its messages
@@ -116,24 +122,21 @@ def test_an_interrupted_copy_is_removed_at_the_next_start(collection: Collection
     again.close()
 
 
-def due(optimising: Optimising, collection: Collection, now: float) -> bool:
-    return optimising._is_due(collection, now)
-
-
+@pytest.mark.parametrize(
+    ("changes", "optimised_points", "now", "is_due"),
+    [
+        (19_999, 0, 9999.0, False),
+        (20_000, 0, 1004.0, False),
+        (20_000, 0, 1005.0, True),
+        (20_000, 100_000, 1005.0, False),
+        (50_000, 100_000, 1005.0, True),
+    ],
+)
 def test_a_collection_is_due_once_it_has_grown_by_half_and_writes_have_paused(
-    shards: Shards, collection: Collection
+    shards: Shards, collection: Collection, changes: int, optimised_points: int, now: float, *, is_due: bool
 ) -> None:
-    optimising = Optimising(shards)
-    collection.written_at = 1000.0
-    collection.changes = 19_999
-    assert not due(optimising, collection, 9999.0)
-    collection.changes = 20_000
-    assert not due(optimising, collection, 1004.0)
-    assert due(optimising, collection, 1005.0)
-    collection.optimised_points = 100_000
-    assert not due(optimising, collection, 1005.0)
-    collection.changes = 50_000
-    assert due(optimising, collection, 1005.0)
+    collection.written_at, collection.changes, collection.optimised_points = 1000.0, changes, optimised_points
+    assert Optimising(shards)._is_due(collection, now) is is_due
 
 
 def test_a_collection_whose_writes_never_pause_is_due_after_ten_minutes(shards: Shards, collection: Collection) -> None:
@@ -142,7 +145,7 @@ def test_a_collection_whose_writes_never_pause_is_due_after_ten_minutes(shards: 
     found = []
     for second in range(0, 700, 100):
         collection.written_at = float(second)
-        found.append(due(optimising, collection, float(second)))
+        found.append(optimising._is_due(collection, float(second)))
     assert found == [False] * 6 + [True]
 
 
@@ -151,14 +154,13 @@ def test_a_failure_is_tried_again_after_ten_minutes(
 ) -> None:
     optimising = Optimising(shards)
     monkeypatch.setattr(optimising_module, "time", SimpleNamespace(monotonic=lambda: 1000.0))
-    monkeypatch.setattr(
-        optimising_module, "shutil", SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=1), rmtree=shutil.rmtree)
-    )
+    disk = SimpleNamespace(disk_usage=lambda _: SimpleNamespace(free=1), rmtree=shutil.rmtree)
+    monkeypatch.setattr(optimising_module, "shutil", disk)
     collection.changes, collection.written_at = 20_000, 0.0
     with caplog.at_level(logging.INFO):
         assert not optimising.optimise(collection)
     assert "free space on the disk" in caplog.text
-    assert [due(optimising, collection, now) for now in (1001.0, 1599.0, 1600.0)] == [False, False, True]
+    assert [optimising._is_due(collection, now) for now in (1001.0, 1599.0, 1600.0)] == [False, False, True]
 
 
 def test_too_little_memory_is_a_reason_not_to_start(
@@ -218,3 +220,80 @@ def test_copying_ends_when_it_is_told_to(tmp_path: Path) -> None:
 
     with pytest.raises(CopyGivenUpError):
         copy_shard(tmp_path / "source", tmp_path / "copy", stop)
+
+
+# --- Flushing ---------------------------------------------------------------------------------------------------------
+
+
+class Watched:
+    """A shard that counts its flushes, and calls something just before its next write or flush."""
+
+    def __init__(self, shard: edge.EdgeShard) -> None:
+        self._shard = shard
+        self.flushes = 0
+        self.before_write: Callable[[], object] = lambda: None
+        self.before_flush: Callable[[], object] = lambda: None
+
+    def update(self, operation: edge.UpdateOperation) -> None:
+        call, self.before_write = self.before_write, lambda: None
+        call()
+        self._shard.update(operation)
+
+    def flush(self) -> None:
+        call, self.before_flush = self.before_flush, lambda: None
+        call()
+        self.flushes += 1
+        self._shard.flush()
+
+    def close(self) -> None:
+        self._shard.close()
+
+
+def watch(collection: Collection) -> Watched:
+    shard: Any = Watched(collection.shard)
+    collection.shard = shard
+    return shard  # type: ignore[no-any-return]
+
+
+def test_a_write_beside_a_flush_is_flushed_by_the_next(collection: Collection) -> None:
+    shard = watch(collection)
+    shard.before_write = collection.flush  # it comes after the call of the write has begun, before the shard has it
+    collection.update(write(1))
+    before = shard.flushes
+    collection.flush()
+    assert shard.flushes == before + 1
+    collection.flush()
+    assert shard.flushes == before + 1  # nothing was written since
+
+
+def test_a_write_that_fails_halfway_is_flushed(collection: Collection) -> None:
+    """The shard may have applied a part of it."""
+    shard = watch(collection)
+    collection.flush()
+    before = shard.flushes
+
+    def fail() -> None:
+        raise RuntimeError("halfway")
+
+    shard.before_write = fail
+    with pytest.raises(RuntimeError, match="halfway"):
+        collection.update(write(1))
+    collection.flush()
+    assert shard.flushes == before + 1
+
+
+def test_a_flush_beside_one_that_fails_is_not_answered_before_it_has_flushed(collection: Collection) -> None:
+    shard = watch(collection)
+    collection.update(write(1))
+    second = threading.Thread(target=collection.flush)
+
+    def fail_beside_another() -> None:
+        second.start()
+        second.join(0.2)  # a flush that does not wait for this one has ended by then
+        raise RuntimeError("the disk is full")
+
+    shard.before_flush = fail_beside_another
+    with pytest.raises(RuntimeError, match="disk is full"):
+        collection.flush()
+    second.join()
+    assert shard.flushes == 1  # by the second one
