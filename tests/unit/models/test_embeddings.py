@@ -12,29 +12,16 @@ pytestmark = pytest.mark.requirement("STORE-7")
 CACHE = AnswerCache(None)  # type: ignore[arg-type]  # nothing is asked for
 
 
-@pytest.mark.parametrize(
-    ("model", "dimensions", "name"),
-    [
-        ("wordllama-l2", 0, "wordllama-l2-256"),
-        ("wordllama-l2", 64, "wordllama-l2-64"),
-        ("wordllama-l2-128", 0, "wordllama-l2-128"),
-        ("wordllama-l2-128", 128, "wordllama-l2-128"),
-        ("all-minilm-l6-v2", 0, "all-minilm-l6-v2"),
-        ("all-minilm-l6-v2", 384, "all-minilm-l6-v2"),
-    ],
-)
-def test_a_model_is_found_by_its_name(model: str, dimensions: int, name: str) -> None:
+def test_a_model_is_found_by_its_name_and_length_and_another_one_is_refused() -> None:
     models = EmbeddingModels(CACHE, None, is_local=False)
-    assert models.find(model, dimensions).model == name
-
-
-@pytest.mark.parametrize(
-    ("model", "dimensions"),
-    [("wordllama-l2", 32), ("wordllama-l2-64", 256), ("wordllama-l2-32", 0), ("all-minilm-l6-v2", 256), ("", 0)],
-)
-def test_an_unknown_model_or_length_is_refused(model: str, dimensions: int) -> None:
-    with pytest.raises(UnknownEmbeddingError):
-        EmbeddingModels(CACHE, None, is_local=False).find(model, dimensions)
+    for sizes, name in (((0, 256), "wordllama-l2-256"), ((64,), "wordllama-l2-64")):
+        assert {models.find("wordllama-l2", size).model for size in sizes} == {name}
+    for name, size in (("wordllama-l2-128", 128), ("all-minilm-l6-v2", 384)):
+        assert models.find(name, 0).model == models.find(name, size).model == name
+    unknown = [("wordllama-l2", 32), ("wordllama-l2-64", 256), ("wordllama-l2-32", 0), ("all-minilm-l6-v2", 256)]
+    for name, size in [*unknown, ("", 0)]:
+        with pytest.raises(UnknownEmbeddingError):
+            models.find(name, size)
 
 
 async def test_a_start_uses_the_model_of_the_index() -> None:

@@ -30,12 +30,7 @@ print("this is code. It is no sentence.")
 - The [history](http://example.org) of a store tells who changed what. Agents read the history of their store.
 - Bread is baked in an oven.
 """
-CHINESE = (
-    "\u8bb0\u5fc6\u68ee\u6797\u662f\u4e00\u79cd\u77e5\u8bc6\u5b58\u50a8\u7cfb\u7edf\u3002"
-    "\u5b83\u7528\u63d0\u4ea4\u4fdd\u5b58\u77e5\u8bc6\uff01"
-    "\u201c\u5929\u6c14\u5f88\u597d\u3002\u201d"
-    "\u77e5\u8bc6\u5b58\u50a8\u7cfb\u7edf\u652f\u6301\u68c0\u7d22\u3002"
-)
+CHINESE = "记忆森林是一种知识存储系统。它用提交保存知识！“天气很好。”知识存储系统支持检索。"  # noqa: RUF001 - marks of Chinese
 
 
 @pytest.mark.requirement("FOREST-13")
@@ -63,24 +58,17 @@ def test_chinese_is_summarised_in_chinese() -> None:
     assert "\u3002 " not in summary
 
 
-def test_a_closing_quote_stays_with_its_sentence() -> None:
+def test_neither_a_closing_quote_nor_an_abbreviation_or_initial_ends_a_sentence() -> None:
     assert "\u5929\u6c14\u5f88\u597d\u3002\u201d" in summary_of("", CHINESE)
     assert summary_of("", 'He said "go." Then they all went home.') == 'He said "go." Then they all went home.'
-
-
-def test_abbreviations_and_initials_do_not_end_a_sentence() -> None:
     text = "We asked Dr. Smith and J. Doe, e.g. Tuesday, about trees. They agreed on everything."
     assert brief_of("", text) == "We asked Dr. Smith and J. Doe, e.g. Tuesday, about trees."
 
 
-@pytest.mark.parametrize("content", ["", " \n", "---\n", "# \n", "\u200b", "```\ncode\n```"])
-def test_a_text_without_words_gives_the_title(content: str) -> None:
-    assert brief_of("My title", content) == "My title"
-    assert summary_of("My  title", content) == "My title"
-    assert summary_of("", content) == ""
-
-
-def test_a_text_that_only_repeats_its_title_gives_the_title() -> None:
+def test_a_text_without_words_or_that_only_repeats_its_title_gives_the_title() -> None:
+    for content in ("", " \n", "---\n", "# \n", "\u200b", "```\ncode\n```"):
+        assert (brief_of("My title", content), summary_of("My  title", content)) == ("My title", "My title")
+        assert summary_of("", content) == ""
     assert summary_of("A plain title", "# A plain title\n") == "A plain title"
 
 
@@ -119,24 +107,15 @@ def test_what_only_looks_like_markup_stays(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "plain"),
     [
-        (
-            "It is *very* and **really** ***so*** _much_ __more so__ here.",
-            "It is very and really so much more so here.",
-        ),
+        ("*Very* and **really** ***so*** _much_ __more so__ here.", "Very and really so much more so here."),
         ("**Bold [link](http://a.b/c_d) and `co*de*`** were there.", "Bold link and `co*de*` were there."),
         ("We *saw **many** of* them in **two\nlines** of it.", "We saw many of them in two lines of it."),
         ("See **https://example.org/a_b** for all of it.", "See https://example.org/a_b for all of it."),
         ("See <https://example.org/?a=b> for all of it.", "See https://example.org/?a=b for all of it."),
         ("A <b>bold</b> word<br>and <a href='x'>a link</a> of it.", "A bold word and a link of it."),
         ("It took 10<sup>6</sup> steps of H<sub>2</sub>O in all.", "It took 10^6 steps of H2O in all."),
-        (
-            "The [guide][1] and the [Map] tell all of it.\n\n[1]: http://a.b\n[map]: c.md 'x'",
-            "The guide and the Map tell all of it.",
-        ),
-        (
-            "The role :meth:`~a.__enter__` of :doc:`the guide <x>` is that.",
-            "The role ~a.__enter__ of the guide is that.",
-        ),
+        ("The [guide][1] and the [Map] tell it.\n\n[1]: http://a.b\n[map]: c.md 'x'", "The guide and the Map tell it."),
+        ("Role :meth:`~a.__enter__` of :doc:`the guide <x>` is it.", "Role ~a.__enter__ of the guide is it."),
         ("\u8fd9**\u201c\u597d\uff1a\u201d**\u662f\u7684\u3002", "\u8fd9\u201c\u597d\uff1a\u201d\u662f\u7684\u3002"),
         ("An image ![of it](a.png) and [](http://b.c/d_e) alone.", "An image of it and http://b.c/d_e alone."),
         ("Before it. <!-- never\n\nshown --> Behind all of it.", "Before it. Behind all of it."),
@@ -155,22 +134,13 @@ def test_items_of_a_list_are_not_joined() -> None:
     assert summary_of("", text) == "buy milk; call Bob; done"
     assert brief_of("", "1. Open it.\n2. Close it again.\n") == "Open it."
     assert summary_of("", "1. Open it.\n2. Close it again.\n") == "Open it. Close it again."
-    assert (
-        summary_of("", "\u8ba1\u5212\uff1a\n* \u4e70\u5976\n* \u6253\u7535\u8bdd")
-        == "\u8ba1\u5212\uff1a \u4e70\u5976\uff1b\u6253\u7535\u8bdd"
-    )
+    assert summary_of("", "计划：\n* 买奶\n* 打电话") == "计划： 买奶；打电话"  # noqa: RUF001 - marks of Chinese
 
 
-def test_the_first_of_several_fragments_is_the_brief() -> None:
+def test_the_first_of_several_fragments_is_the_brief_but_not_a_heading_where_there_is_a_text() -> None:
     assert brief_of("", "line one\n\nline two") == "line one"
     assert summary_of("", "line one\n\nline two") == "line one; line two"
-    assert (
-        brief_of("", "First thing to know. Second, longer and much more telling thing to know.")
-        == "First thing to know."
-    )
-
-
-def test_a_heading_is_no_brief_where_there_is_a_text() -> None:
+    assert brief_of("", "First thing to know. Second, longer and more telling thing.") == "First thing to know."
     assert brief_of("", "# Overview of things\n\nmilk and bread") == "milk and bread"
     assert brief_of("", "Overview of things\n==================\n\nmilk and bread") == "milk and bread"
 
@@ -200,31 +170,14 @@ def test_every_topic_of_the_language_reference_gets_both() -> None:
         assert summary_of(name, text)
 
 
-@pytest.mark.parametrize(
-    "unit",
-    [
-        *(
-            *("word. ", "a", "\u4e2d", "*", "[(", "```\n", "_ ", ". ", "\n \n", "<a", "- ", "`a", "*a", "[a]("),
-            *(":a:`", ".. "),
-        ),
-        *(
-            "- a ",
-            "- - - x ",
-            "<b>",
-            "<!--",
-            "--> <!--",
-            "://",
-            "_a_",
-            "__a",
-            "*a_b*_",
-            "` `` ",
-            "[a][b]\n",
-            "\\",
-            "a<b ",
-        ),
-        *("|-", "\u0301", "# ", "> ", "a.", "\u3002", "1. ", "(", '"', "~~~\n```\n", "*a *", "**", "A. "),
-    ],
+UNITS = (
+    *("word. ", "a", "\u4e2d", "*", "[(", "```\n", "_ ", ". ", "\n \n", "<a", "- ", "`a", "*a", "[a](", ":a:`", ".. "),
+    *("- a ", "- - - x ", "<b>", "<!--", "--> <!--", "://", "_a_", "__a", "*a_b*_", "` `` ", "[a][b]\n", "\\", "a<b "),
+    *("|-", "\u0301", "# ", "> ", "a.", "\u3002", "1. ", "(", '"', "~~~\n```\n", "*a *", "**", "A. "),
 )
+
+
+@pytest.mark.parametrize("unit", UNITS)
 def test_any_text_takes_linear_steps_up_to_a_mebibyte(unit: str) -> None:
     text = unit * ((1 << 20) // len(unit.encode()))
 

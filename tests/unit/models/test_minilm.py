@@ -60,14 +60,10 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_its_cosines_are_those_that_the_model_is_known_for(model: Minilm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "connect", lambda *_: pytest.fail("a connection was opened"))
+    persons = ["That is a happy person", "That is a very happy person"]
+    machines = ["How do I fix a broken car engine?", "Repairing the motor of an automobile"]
     happy, very_happy, engine, motor, pie = model.embed_now(
-        [
-            "That is a happy person",
-            "That is a very happy person",
-            "How do I fix a broken car engine?",
-            "Repairing the motor of an automobile",
-            "A recipe for apple pie with cinnamon",
-        ]
+        [*persons, *machines, "A recipe for apple pie with cinnamon"]
     )
     assert happy @ very_happy == pytest.approx(0.943, abs=0.001)
     assert engine @ motor > engine @ pie + 0.5, "the words are different and the meaning is the same"
@@ -146,17 +142,14 @@ class Lengths:
 
 
 @pytest.fixture
-def lengths() -> Lengths:
-    return Lengths()
+def lengths(monkeypatch: pytest.MonkeyPatch) -> Lengths:
+    made = Lengths()
+    monkeypatch.setattr(minilm, "Minilm", lambda: made)
+    return made
 
 
-@pytest.fixture
-def embedder(lengths: Lengths, monkeypatch: pytest.MonkeyPatch) -> MinilmEmbedder:
-    monkeypatch.setattr(minilm, "Minilm", lambda: lengths)
-    return MinilmEmbedder(Kept())
-
-
-async def test_texts_are_embedded_in_batches_each_once_and_in_order(embedder: MinilmEmbedder, lengths: Lengths) -> None:
+async def test_texts_are_embedded_in_batches_each_once_and_in_order(lengths: Lengths) -> None:
+    embedder = MinilmEmbedder(Kept())
     texts = ["x" * (1 + number % 70) for number in range(200)]
     vectors = await embedder.embed([*texts, "", " \n"])
     assert vectors[:200, 1].tolist() == [len(text) for text in texts]
@@ -168,9 +161,8 @@ async def test_texts_are_embedded_in_batches_each_once_and_in_order(embedder: Mi
     assert (embedder.model, embedder.dimensions, embedder.is_slow) == ("all-minilm-l6-v2", DIMENSIONS, True)
 
 
-async def test_a_question_does_not_wait_for_a_document_nor_does_the_loop(
-    embedder: MinilmEmbedder, lengths: Lengths
-) -> None:
+async def test_a_question_does_not_wait_for_a_document_nor_does_the_loop(lengths: Lengths) -> None:
+    embedder = MinilmEmbedder(Kept())
     lengths.free.clear()
     document = asyncio.create_task(embedder.embed([f"{number}" * 5 for number in range(100)]))
     try:

@@ -19,24 +19,14 @@ def tensors() -> dict[str, Any]:
     def some(*shape: int) -> Any:
         return chance.normal(0, 0.5, shape).astype(np.float32)
 
-    found = {
-        "embeddings.word_embeddings.weight": some(WORDS, WIDTH),
-        "embeddings.position_embeddings.weight": some(POSITIONS, WIDTH),
-        "embeddings.token_type_embeddings.weight": some(2, WIDTH),
-        "embeddings.LayerNorm.weight": some(WIDTH),
-        "embeddings.LayerNorm.bias": some(WIDTH),
-    }
+    rows = {"word": WORDS, "position": POSITIONS, "token_type": 2}
+    found = {f"embeddings.{name}_embeddings.weight": some(count, WIDTH) for name, count in rows.items()}
+    found |= {f"embeddings.LayerNorm.{name}": some(WIDTH) for name in ("weight", "bias")}
+    square = ("self.query", "self.key", "self.value", "output.dense")
+    shapes: dict[str, tuple[int, ...]] = {f"attention.{name}": (WIDTH, WIDTH) for name in square}
+    shapes |= {"intermediate.dense": (WIDE, WIDTH), "output.dense": (WIDTH, WIDE)}
+    shapes |= dict.fromkeys(("attention.output.LayerNorm", "output.LayerNorm"), (WIDTH,))
     for number in range(LAYERS):
-        shapes = {
-            "attention.self.query": (WIDTH, WIDTH),
-            "attention.self.key": (WIDTH, WIDTH),
-            "attention.self.value": (WIDTH, WIDTH),
-            "attention.output.dense": (WIDTH, WIDTH),
-            "attention.output.LayerNorm": (WIDTH,),
-            "intermediate.dense": (WIDE, WIDTH),
-            "output.dense": (WIDTH, WIDE),
-            "output.LayerNorm": (WIDTH,),
-        }
         for name, shape in shapes.items():
             found[f"encoder.layer.{number}.{name}.weight"] = some(*shape)
             found[f"encoder.layer.{number}.{name}.bias"] = some(shape[0])
@@ -113,9 +103,6 @@ def test_a_vector_depends_on_its_batch_in_the_last_digits_only(
     together = encoder.encode(asked)
     monkeypatch.setattr(transformer, "BATCH_TOKENS", 1)
     np.testing.assert_allclose(encoder.encode(asked), together, atol=1e-5)
-
-
-def test_no_text_gives_no_vector(encoder: Encoder) -> None:
     assert encoder.encode([]).shape == (0, WIDTH)
 
 

@@ -20,9 +20,6 @@ from memotree.settings import load_settings
 
 pytestmark = pytest.mark.requirement("FOREST-13")
 
-NOWHERE = "postgresql://127.0.0.1:1/nowhere"
-"""A missing database: the built-in models do not need it."""
-
 RANKED = [
     pytest.param(
         "Who planted the apple trees?",
@@ -43,37 +40,21 @@ RANKED = [
         id="a deadline",
     ),
     pytest.param(
-        "\u679c\u56ed\u662f\u8c01\u79cd\u7684\uff1f",
-        [
-            "\u827e\u8fbe\u4e8e1931\u5e74\u79cd\u4e0b\u4e86\u8fd9\u7247\u679c\u56ed\uff0c\u5171\u6709\u56db\u5341\u884c\u82f9\u679c\u6811\u3002"
-        ],
-        [
-            "\u5468\u4e8c\u80a1\u5e02\u4e0b\u8dcc\uff0c\u6295\u8d44\u8005\u62c5\u5fe7\u901a\u80c0\u3002",
-            "\u4f1a\u8bae\u5ba4\u9884\u8ba2\u89c4\u5219\u3002",
-        ],
+        "果园是谁种的？",  # noqa: RUF001 - a mark of Chinese
+        ["艾达于1931年种下了这片果园，共有四十行苹果树。"],  # noqa: RUF001
+        ["周二股市下跌，投资者担忧通胀。", "会议室预订规则。"],  # noqa: RUF001
         id="a fact in Chinese",
     ),
     pytest.param(
-        "\u98ce\u9669\u7f13\u89e3\u7b56\u7565\u662f\u4ec0\u4e48\uff1f",
-        ["\u6280\u672f\u98ce\u9669\u7684\u8bc6\u522b\u4e0e\u7f13\u89e3\u65b9\u6848\u3002"],
-        [
-            "\u516c\u53f8\u98df\u5802\u4e94\u6708\u7684\u83dc\u5355\u3002",
-            "\u5458\u5de5\u5e74\u5047\u7533\u8bf7\u6d41\u7a0b\u3002",
-        ],
+        "风险缓解策略是什么？",  # noqa: RUF001
+        ["技术风险的识别与缓解方案。"],
+        ["公司食堂五月的菜单。", "员工年假申请流程。"],
         id="a strategy in Chinese",
     ),
     pytest.param(
-        "\u670d\u52a1\u5668\u91cd\u542f\u540e\u6570\u636e\u4f1a\u4e22\u5931\u5417",
-        [
-            (
-                "\u6bcf\u6b21\u63d0\u4ea4\u90fd\u5199\u5165\u78c1\u76d8\uff0c"
-                "\u670d\u52a1\u5668\u91cd\u542f\u540e\u6570\u636e\u4e0d\u4f1a\u4e22\u5931\u3002"
-            )
-        ],
-        [
-            "\u82f9\u679c\u6811\u7684\u4fee\u526a\u65b9\u6cd5\u3002",
-            "\u65c5\u884c\u8ba1\u5212\uff1a\u79cb\u5929\u53bb\u4eac\u90fd\u3002",
-        ],
+        "服务器重启后数据会丢失吗",
+        ["每次提交都写入磁盘，服务器重启后数据不会丢失。"],  # noqa: RUF001
+        ["苹果树的修剪方法。", "旅行计划：秋天去京都。"],  # noqa: RUF001
         id="a question in Chinese",
     ),
 ]
@@ -86,7 +67,8 @@ def embedder() -> WordllamaEmbedder:
 
 @pytest.fixture
 def models(tmp_path: Path) -> Models:
-    return Models.from_settings(load_settings(data_folder=tmp_path), Database(NOWHERE))
+    # There is no database here: the built-in models do not need it.
+    return Models.from_settings(load_settings(data_folder=tmp_path), Database("postgresql://127.0.0.1:1/nowhere"))
 
 
 async def test_everything_but_the_loop_works_without_a_model_and_without_a_database(models: Models) -> None:
@@ -116,14 +98,12 @@ def test_a_score_of_one_half_separates_relevant_from_irrelevant_texts(
     assert max(scores[text] for text in far) < 0.4
 
 
-def test_the_score_of_a_child_does_not_depend_on_the_others(embedder: WordllamaEmbedder) -> None:
+def test_the_score_of_a_child_does_not_depend_on_the_others_and_blank_texts_have_none(
+    embedder: WordllamaEmbedder,
+) -> None:
     text = "The orchard was planted in 1931 by Ada Birch; it has forty rows of apple trees."
     query = "Who planted the apple trees?"
-    (alone,) = relevance(query, [text], embedder.embed_now([query, text]))
-    assert alone > 0.6
-
-
-def test_blank_texts_are_never_relevant(embedder: WordllamaEmbedder) -> None:
+    assert relevance(query, [text], embedder.embed_now([query, text]))[0] > 0.6
     assert relevance("", ["", " "], embedder.embed_now(["", "", " "])) == [0.0, 0.0]
 
 
@@ -140,32 +120,23 @@ def test_every_score_is_from_0_to_1(query: str, texts: list[str]) -> None:
 # --- Summaries of children -------------------------------------------------------------------------------------------
 
 
-def test_a_parents_summary_mentions_every_child_before_more_of_one() -> None:
-    garden = "The garden has roses. Roses bloom in June. Roses need water."
+def test_a_parents_summary_mentions_every_child_once_before_more_of_one() -> None:
     bakery = "The bakery opens at six."
-    digest = digest_of([garden, bakery])
-    assert "garden" in digest
+    digest = digest_of(["The garden has roses. Roses bloom in June. Roses need water.", bakery])
     assert bakery in digest
     assert digest.index("garden") < digest.index("bakery"), "in the order of the children"
-
-
-def test_equal_children_are_mentioned_once() -> None:
     assert digest_of(["Bees make honey.", "Bees make honey."]) == "Bees make honey."
 
 
-@given(st.lists(st.text(max_size=300), max_size=5))
-def test_a_parents_summary_is_one_short_line_whatever_the_children_are(summaries: list[str]) -> None:
-    digest = digest_of(summaries)
-    assert len(digest) <= SUMMARY_CHARS
-    assert digest.splitlines() in ([], [digest])
-
-
-@given(st.text(max_size=900))
-def test_a_models_summary_always_fits(text: str) -> None:
+@given(st.lists(st.text(max_size=300), max_size=5), st.text(max_size=900))
+def test_a_summary_of_a_parent_or_by_a_model_is_one_short_line_whatever_it_is_of(
+    summaries: list[str], text: str
+) -> None:
     cut = fitted(text)
-    assert len(cut) <= SUMMARY_CHARS
-    assert cut.splitlines() in ([], [cut])
     assert fitted(cut) == cut
+    for line in (digest_of(summaries), cut):
+        assert len(line) <= SUMMARY_CHARS
+        assert line.splitlines() in ([], [line])
 
 
 def test_a_models_summary_is_cut_after_a_sentence_or_else_at_a_word() -> None:
