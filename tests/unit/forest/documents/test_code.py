@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from memotree.forest.documents import Document, UnreadableDocumentError, read_document
+from memotree.forest.documents import UnreadableDocumentError, read_document
 from memotree.forest.documents import code as code_module
 
 
@@ -16,10 +16,6 @@ def drawn(source: str, name: str) -> list[str]:
         f"{'  ' * (part.level - 1)}{part.title}: {document.text[part.start : document.own_end(index)]!r}"
         for index, part in enumerate(document.outline)
     ]
-
-
-def titles(document: Document) -> list[str]:
-    return [section.title for section in document.outline]
 
 
 PYTHON = '''"""Stores things."""
@@ -131,7 +127,7 @@ def test_python_is_divided_into_classes_methods_and_functions() -> None:
 )
 def test_each_language_has_its_classes_and_functions(name: str, source: str, expected: list[str]) -> None:
     document = read_document(source, name=name)
-    assert titles(document) == expected
+    assert [section.title for section in document.outline] == expected
     assert document.text == source
 
 
@@ -143,24 +139,16 @@ def test_offsets_are_characters_and_line_ends_are_kept() -> None:
 @pytest.mark.requirement("USE-9")
 def test_code_with_faults_keeps_the_outline_that_can_be_read() -> None:
     source = "def good():\n    pass\n\ndef bad(:\n    pass\n\nclass Fine:\n    x = 1\n"
-    assert {"good()", "class Fine"} <= set(titles(read_document(source, name="a.py")))
+    assert {"good()", "class Fine"} <= {section.title for section in read_document(source, name="a.py").outline}
+
+
+DEEP = "\n".join([*(" " * depth + f"class A{depth}:" for depth in range(400)), " " * 400 + "def f():", " " * 401])
+NESTED = "\n".join(" " * depth + "if x:" for depth in range(800))
 
 
 @pytest.mark.requirement("USE-9")
 @pytest.mark.parametrize(
-    "source",
-    [
-        "(" * 200_000,
-        "[{(" * 60_000,
-        "\n".join(" " * depth + "if x:" for depth in range(800)),
-        "\n".join(" " * depth + f"class A{depth}:" for depth in range(400))
-        + "\n"
-        + " " * 400
-        + "def f():\n"
-        + " " * 401,
-        "a'\"b(" * 4_000,
-        "def f():\n  1\n" * 25_000,
-    ],
+    "source", ["(" * 200_000, "[{(" * 60_000, NESTED, DEEP, "a'\"b(" * 4_000, "def f():\n  1\n" * 25_000]
 )
 def test_code_that_is_nested_too_deep_or_very_long_is_still_read(source: str) -> None:
     document = read_document(source, name="a.py")

@@ -2,7 +2,7 @@
 
 import codecs
 import json
-from collections.abc import Callable
+from itertools import accumulate
 
 import pytest
 from memotree_storage.model.codec import decode_entry, encode_entry
@@ -27,18 +27,11 @@ def headings(document: Document) -> list[tuple[int, str]]:
     return [(section.level, section.title) for section in document.outline]
 
 
-def own_texts(document: Document) -> list[str]:
-    return [document.text[part.start : document.own_end(index)] for index, part in enumerate(document.outline)]
-
-
 def reason_of(data: bytes | str, **how: str) -> str:
-    with pytest.raises(UnreadableDocumentError) as caught:
+    with pytest.raises(UnreadableDocumentError, match=r";.*\.$") as caught:  # a sentence says what to do next
         read_document(data, **how)
-    error = caught.value
-    assert error.message.endswith(".")
-    assert ";" in error.message, "a sentence says what to do next"
-    assert error.violations[0].field == "document"
-    return error.reason
+    assert caught.value.violations[0].field == "document"
+    return caught.value.reason
 
 
 # --- What it is ------------------------------------------------------------------------------------------------------
@@ -88,12 +81,14 @@ def test_the_language_of_code_is_recognised() -> None:
         (codecs.BOM_UTF32_LE + "é中".encode("utf-32-le"), "é中"),
         ("\ufeffwords", "words"),
         ("é中😀".encode(), "é中😀"),
+        *((data, "\ufeffwords") for data in ("\ufeff\ufeffwords", "\ufeff\ufeffwords".encode())),
+        ("\ufeffwords".encode("utf-16"), "\ufeffwords"),
     ],
 )
-def test_a_byte_order_mark_decides_the_encoding_and_is_removed(data: bytes | str, text: str) -> None:
-    document = read_document(data)
-    assert document.text == text
-    assert document.warnings == ()
+@pytest.mark.parametrize("name", ["", "a.txt"])
+def test_one_byte_order_mark_decides_the_encoding_and_is_removed(data: bytes | str, text: str, name: str) -> None:
+    document = read_document(data, name=name)
+    assert (document.text, document.warnings) == (text, ())
 
 
 @pytest.mark.parametrize(
@@ -138,28 +133,14 @@ def test_many_kinds_of_replaced_characters_are_told_in_one_short_sentence() -> N
     assert told.endswith("U+0008 by blanks (3 times) and 20 other characters.")
 
 
-def test_replaced_characters_of_turns_are_told() -> None:
+def test_what_is_changed_in_turns_is_told() -> None:
     document = conversation([SpokenTurn("Ann", "a\x0cb"), SpokenTurn("Bob", "c\x0c\x0c")])
     assert document.text == "Ann: a\nb\nBob: c\n\n\n"
     assert document.warnings == ("Characters that no node can hold were replaced: U+000C by line feeds (3 times).",)
-
-
-def test_a_speaker_that_is_changed_is_told() -> None:
     turns = [SpokenTurn("Ann", "One."), SpokenTurn("Bob\nSmith", "Two."), SpokenTurn("C" * 300, "Three.")]
     document = conversation(turns)
     assert document.text.startswith("Ann: One.\nBob Smith: Two.\nCCC")
     assert document.warnings == ("The speakers of 2 turns were put on one line, or shortened.",)
-
-
-@pytest.mark.parametrize("data", ["\ufeffwords", "\ufeffwords".encode(), "words".encode("utf-16")])
-def test_a_byte_order_mark_is_no_part_of_the_text(data: bytes | str) -> None:
-    document = read_document(data, name="a.txt")
-    assert (document.text, document.warnings) == ("words", ())
-
-
-@pytest.mark.parametrize("data", ["\ufeff\ufeffwords", "\ufeff\ufeffwords".encode(), "\ufeffwords".encode("utf-16")])
-def test_only_one_byte_order_mark_is_no_part_of_the_text(data: bytes | str) -> None:
-    assert read_document(data, name="a.txt").text == "\ufeffwords"
 
 
 def test_the_codec_keeps_every_part_of_a_document_as_content() -> None:
@@ -203,21 +184,17 @@ def test_an_unreadable_document_is_refused_with_its_reason(data: bytes | str, ho
 
 
 @pytest.mark.parametrize(
-    ("lines", "line"),
+    ("text", "how", "told"),
     [
-        (['{"text": "a"}', "", "{broken", '{"text": "b"}'], 3),
-        (['{"text": "a"}', '{"speaker": "b"}'], 2),
-        (['{"text": "a"}', '"words"'], 2),
+        ('{"text": "a"}\n\n{broken\n{"text": "b"}', {"name": "talk.jsonl"}, "line 3 "),
+        ('{"text": "a"}\n{"speaker": "b"}', {"name": "talk.jsonl"}, "line 2 "),
+        ('{"text": "a"}\n"words"', {"name": "talk.jsonl"}, "line 2 "),
+        ('[\n{"text": "a"},\n,\n]', {"media_type": "application/json"}, r"line 3 \(column 1\) is not JSON"),
     ],
 )
-def test_a_faulty_line_of_turns_is_named(lines: list[str], line: int) -> None:
-    with pytest.raises(UnreadableDocumentError, match=f"line {line} "):
-        read_document("\n".join(lines), name="talk.jsonl")
-
-
-def test_a_faulty_list_of_turns_is_named_by_line() -> None:
-    with pytest.raises(UnreadableDocumentError, match=r"line 3 \(column 1\) is not JSON"):
-        read_document('[\n{"text": "a"},\n,\n]', media_type="application/json")
+def test_a_faulty_line_of_turns_is_named(text: str, how: dict[str, str], told: str) -> None:
+    with pytest.raises(UnreadableDocumentError, match=told):
+        read_document(text, **how)
 
 
 # --- Structure -------------------------------------------------------------------------------------------------------
@@ -232,12 +209,9 @@ def test_headings_of_markdown_are_sections() -> None:
     )
     assert document.title == "The title"
     assert headings(document) == [(1, "One two three four"), (2, "Setext"), (3, "Deep"), (1, "Section 4")]
-    assert [text.split("\n")[0].strip() for text in own_texts(document)] == [
-        "# One *two* `three` [four](http://five)",
-        "Setext",
-        "### Deep ###",
-        "#",
-    ]
+    own_texts = [document.text[part.start : document.own_end(index)] for index, part in enumerate(document.outline)]
+    first_lines = [text.split("\n")[0].strip() for text in own_texts]
+    assert first_lines == ["# One *two* `three` [four](http://five)", "Setext", "### Deep ###", "#"]
     assert document.text[: document.outline[0].start].endswith("intro\n\n")
     assert document.heading_path(2) == "One two three four > Setext > Deep"
 
@@ -266,9 +240,7 @@ def test_a_heading_without_text_gets_a_readable_title() -> None:
 def test_an_outline_is_flattened_below_the_deepest_level() -> None:
     count = 1_000
     text = "".join(f"{level}\n" for level in range(count))
-    starts = [0]
-    for level in range(count - 1):
-        starts.append(starts[-1] + len(f"{level}\n"))
+    starts = accumulate((len(f"{level}\n") for level in range(count - 1)), initial=0)
     sections = nest([Heading(f"H{level}", level + 1, start) for level, start in enumerate(starts)], text)
     assert [section.level for section in sections[:14]] == [*range(1, 13), 12, 12]
     assert {section.parent for section in sections[DEEPEST_LEVEL:]} == {DEEPEST_LEVEL - 2}
@@ -311,12 +283,8 @@ def test_turns_are_lines_and_days_are_sections() -> None:
         ]
     )
     assert document.text == "Ann: Hi!\nBob:  two\nlines \n\nnobody\nAnn: Again\n"
-    assert [document.text[turn.start : turn.end] for turn in document.turns] == [
-        "Ann: Hi!\n",
-        "Bob:  two\nlines \n\n",
-        "nobody\n",
-        "Ann: Again\n",
-    ]
+    said = [document.text[turn.start : turn.end] for turn in document.turns]
+    assert said == ["Ann: Hi!\n", "Bob:  two\nlines \n\n", "nobody\n", "Ann: Again\n"]
     assert [turn.id for turn in document.turns] == ["D1:1", "D1:2", "D1:4", ""]
     assert document.turns[1].time == "2:03 pm on 8 May, 2023"
     assert headings(document) == [(1, "2023-05-08"), (1, "2023-05-09")]
@@ -329,11 +297,8 @@ def test_explicit_sessions_are_sections() -> None:
         {"role": "assistant", "content": [{"type": "text", "text": "ho"}], "session": 1},
         {"role": "user", "content": "hi", "session": 2},
     ]
-    for data, name in (
-        (json.dumps({"title": "Talk", "turns": turns}), "t.json"),
-        (json.dumps({"title": "Talk", "messages": turns}), ""),
-    ):
-        document = read_document(data, name=name, media_type="" if name else "application/json")
+    for key, how in (("turns", {"name": "t.json"}), ("messages", {"media_type": "application/json"})):
+        document = read_document(json.dumps({"title": "Talk", key: turns}), **how)
         assert document.title == "Talk"
         assert headings(document) == [(1, "1, 2024-01-02"), (1, "2")]
         assert document.text == "user: hi\nassistant: ho\nuser: hi\n"
@@ -365,23 +330,20 @@ def test_the_day_of_a_time_is_read(time: str, day: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "make",
+    ("name", "begin", "unit", "times"),
     [
-        lambda size: ("# " + "word " * (40 * size), "a.md"),
-        lambda size: ("<p>" + "word " * (40 * size), "a.html"),
-        lambda size: ("word " * (40 * size), "a.txt"),
-        lambda size: ("<ul><li>" * size + "x", "a.html"),
-        lambda size: ("<b><div>" * size + "x", "a.html"),
-        lambda size: ("<h1>" * size + "x", "a.html"),
-        lambda size: ("# x\n" * size, "a.md"),
-        lambda size: ("# x\n" + ">" * (50 * size), "a.md"),
-        lambda size: ("# x\n" + "- " * (25 * size), "a.md"),
+        ("a.md", "# ", "word ", 40),
+        ("a.html", "<p>", "word ", 40),
+        ("a.txt", "", "word ", 40),
+        *(("a.html", "", unit, 1) for unit in ("<ul><li>", "<b><div>", "<h1>")),
+        ("a.md", "", "# x\n", 1),
+        ("a.md", "# x\n", ">", 50),
+        ("a.md", "# x\n", "- ", 25),
     ],
 )
-def test_huge_lines_and_deep_nesting_take_linear_steps(make: Callable[[int], tuple[str, str]]) -> None:
+def test_huge_lines_and_deep_nesting_take_linear_steps(name: str, begin: str, unit: str, times: int) -> None:
     def read(size: int) -> Document:
-        data, name = make(size)
-        return read_document(data, name=name)
+        return read_document(begin + unit * (times * size) + "x", name=name)
 
     assert growth(read, 150) < LINEAR
     assert read(9_000).text

@@ -79,7 +79,6 @@ def test_the_header_of_csv_is_found(name: str, text: str, header: str) -> None:
 
 @pytest.mark.parametrize("text", ["words\n", "one, two\nthree\nfour\n", '"' * 200_000 + ",", """ a,"b\n""" * 5])
 def test_csv_without_regular_rows_is_text(text: str) -> None:
-    assert tables(read_document(text, name="a.csv"))[:0] == []
     assert read_document(text, name="a.csv").text == text
 
 
