@@ -9,10 +9,6 @@ WORDS = "The boiler heats the house. " * 12
 pytestmark = pytest.mark.requirement("USE-9")
 
 
-def text(page: str) -> str:
-    return read_document(page, name="a.html").text
-
-
 @pytest.mark.parametrize(
     "page",
     [
@@ -49,27 +45,11 @@ def test_content_stays_and_nothing_is_said(page: str) -> None:
     assert document.warnings == ()
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        f"<main></main><div>{WORDS}</div>",
-        f"<main>x</main><div>{WORDS}</div>",
-        f"<nav>{WORDS}</nav>",
-    ],
-)
-def test_a_page_whose_marked_content_is_nearly_empty_is_read_as_a_whole(page: str) -> None:
-    assert WORDS.strip() in text(page)
+def test_a_page_whose_marked_content_is_nearly_empty_is_read_as_a_whole() -> None:
+    for page in (f"<main></main><div>{WORDS}</div>", f"<main>x</main><div>{WORDS}</div>", f"<nav>{WORDS}</nav>"):
+        assert WORDS.strip() in read_document(page, name="a.html").text
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        "<main>" * 5_000 + "words",
-        "<div class=sidebar>" * 5_000 + "words",
-        "<header>" * 5_000 + "words",
-        "<a>#</a>" * 20_000 + "words",
-        "<table><tr><td>" * 5_000 + "words",
-    ],
-)
-def test_a_page_nested_to_be_slow_is_still_read(page: str) -> None:
-    assert "words" in text(page)
+@pytest.mark.parametrize("unit", ["<main>", "<div class=sidebar>", "<header>", "<a>#</a>" * 4, "<table><tr><td>"])
+def test_a_page_nested_to_be_slow_is_still_read(unit: str) -> None:
+    assert "words" in read_document(unit * 5_000 + "words", name="a.html").text

@@ -79,10 +79,7 @@ def test_long_outputs_are_cut_and_it_says_so() -> None:
         ('{"cells": {}}', "INVALID_NOTEBOOK"),
         ('{"cells": []}', "EMPTY_DOCUMENT"),
         ('{"cells": [1, null, {"cell_type": "code", "source": 3, "outputs": 4}]}', "EMPTY_DOCUMENT"),
-        (
-            '{"cells": [{"cell_type": "code", "outputs": [1, {"data": []}, {}]}]}',
-            "EMPTY_DOCUMENT",
-        ),
+        ('{"cells": [{"cell_type": "code", "outputs": [1, {"data": []}, {}]}]}', "EMPTY_DOCUMENT"),
         ('{"metadata": [], "worksheets": [1, {"cells": null}]}', "EMPTY_DOCUMENT"),
         ('{"cells": ' + "[" * 100_000, "DOCUMENT_TOO_DEEP"),
     ],

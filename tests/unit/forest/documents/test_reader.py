@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -29,23 +30,22 @@ from memotree.workers.pool import Process
 pytestmark = pytest.mark.requirement("STORE-8", "FOREST-3")
 
 LONG = "# A heading\n\nSome text of a section.\n\n" * 500
-SECOND = timedelta(seconds=1)
-
-
-@pytest.fixture(scope="module")
-async def reader() -> AsyncIterator[DocumentReader]:
-    """One for all tests: its processes go on from one to the next."""
-    made = DocumentReader()
-    yield made
-    await made.close()
 
 
 @pytest.fixture
 async def own_reader() -> AsyncIterator[DocumentReader]:
     """A reader whose processes are those that this process gets as children in the test."""
-    made = DocumentReader()
-    yield made
-    await made.close()
+    async with reading() as reader:
+        yield reader
+
+
+@asynccontextmanager
+async def reading(**limits: Any) -> AsyncIterator[DocumentReader]:
+    reader = DocumentReader(ReadingLimits(**limits))
+    try:
+        yield reader
+    finally:
+        await reader.close()
 
 
 @pytest.fixture(scope="module")
@@ -54,35 +54,22 @@ def bomb() -> bytes:
     return pdf_bomb(3000, 20_000)
 
 
-@pytest.mark.parametrize(
-    ("data", "fields"),
-    [
-        (LONG, {"name": "a.md"}),
-        (LONG.encode(), {"name": "a.md"}),
-        (LONG.encode("utf-16"), {"name": "a.txt"}),
-        ("<h1>One</h1><p>two</p>" * 400, {"media_type": "text/html"}),
-        ("a,b\n" + "1,2\n" * 2000, {"name": "a.csv"}),
-        ("def one():\n    return 1\n\n" * 300, {"name": "a.py"}),
-        (b"small", {}),
-        ("small", {}),
-    ],
-)
-async def test_a_document_is_the_same_wherever_it_is_read(
-    reader: DocumentReader, data: bytes | str, fields: dict[str, Any]
+async def test_a_document_or_the_error_of_its_reader_is_the_same_wherever_it_is_read(
+    own_reader: DocumentReader,
 ) -> None:
-    assert await reader.read(data, **fields) == read_document(data, **fields)
-
-
-async def test_a_document_that_cannot_be_read_has_the_error_of_its_reader(reader: DocumentReader) -> None:
-    for data, fields in ((b"\x00\x01" * 4000, {"name": "a.bin"}), (b"%PDF-1.7 broken", {"name": "a.pdf"}), (b"", {})):
+    page, code = "<h1>One</h1><p>two</p>" * 400, "def one():\n    return 1\n\n" * 300
+    good = [(LONG, "a.md"), (LONG.encode(), "a.md"), (LONG.encode("utf-16"), "a.txt"), (b"small", ""), ("small", "")]
+    for data, name in [*good, (page, "a.html"), ("a,b\n" + "1,2\n" * 2000, "a.csv"), (code, "a.py")]:
+        assert await own_reader.read(data, name=name) == read_document(data, name=name)
+    for bad, name in ((b"\x00\x01" * 4000, "a.bin"), (b"%PDF-1.7 broken", "a.pdf"), (b"", "")):
         with pytest.raises(UnreadableDocumentError) as here:
-            read_document(data, **fields)
+            read_document(bad, name=name)
         with pytest.raises(UnreadableDocumentError) as there:
-            await reader.read(data, **fields)
+            await own_reader.read(bad, name=name)
         assert type(there.value) is type(here.value)
         assert there.value.message == here.value.message
         assert [fault.description for fault in there.value.violations] == [here.value.message]
-    assert (await reader.read(LONG)).text == LONG
+    assert (await own_reader.read(LONG)).text == LONG
 
 
 def test_the_errors_of_all_readers_are_known_although_their_libraries_are_not_loaded() -> None:
@@ -104,12 +91,11 @@ async def test_a_document_that_takes_too_long_is_refused_and_the_next_one_is_rea
     statuses: list[int] = []
     ended = Process.ended
     monkeypatch.setattr(Process, "ended", lambda process: (statuses.append(ended(process)), statuses[-1])[1])
-    reader = DocumentReader(ReadingLimits(time=SECOND))
-    with pytest.raises(DocumentTooCostlyError, match=r"'bomb.pdf' needs more than 1 seconds of processor time"):
-        await reader.read(bomb, name="bomb.pdf")
-    assert statuses == [-signal.SIGXCPU], "the system has ended it, not the longer limit of the server"
-    assert (await reader.read(LONG)).text == LONG
-    await reader.close()
+    async with reading(time=timedelta(seconds=1)) as reader:
+        with pytest.raises(DocumentTooCostlyError, match=r"'bomb.pdf' needs more than 1 seconds of processor time"):
+            await reader.read(bomb, name="bomb.pdf")
+        assert statuses == [-signal.SIGXCPU], "the system has ended it, not the longer limit of the server"
+        assert (await reader.read(LONG)).text == LONG
 
 
 async def test_the_time_of_one_document_is_not_that_of_all(own_reader: DocumentReader) -> None:
@@ -124,19 +110,14 @@ async def test_the_time_of_one_document_is_not_that_of_all(own_reader: DocumentR
     assert most_seconds(kept) > limit
 
 
-async def test_a_document_that_takes_too_much_memory_is_refused() -> None:
-    reader = DocumentReader(ReadingLimits(memory=300 << 20))
-    with pytest.raises((DocumentTooCostlyError, UnpackedTooLargeError), match=r"300 MiB of memory|unpacked"):
-        await reader.read(b"x" * (150 << 20), name="long.txt")
-    assert (await reader.read(LONG)).text == LONG
-    await reader.close()
-
-
-async def test_a_document_with_too_much_text_is_refused() -> None:
-    reader = DocumentReader(ReadingLimits(characters=10_000))
-    with pytest.raises(DocumentTooLongError, match="has more than 10,000 characters; give it in parts"):
-        await reader.read(LONG, name="long.md")
-    await reader.close()
+async def test_a_document_that_takes_too_much_memory_or_has_too_much_text_is_refused() -> None:
+    async with reading(memory=300 << 20) as reader:
+        with pytest.raises((DocumentTooCostlyError, UnpackedTooLargeError), match=r"300 MiB of memory|unpacked"):
+            await reader.read(b"x" * (150 << 20), name="long.txt")
+        assert (await reader.read(LONG)).text == LONG
+    async with reading(characters=10_000) as reader:
+        with pytest.raises(DocumentTooLongError, match="has more than 10,000 characters; give it in parts"):
+            await reader.read(LONG, name="long.md")
 
 
 async def test_a_crash_of_a_library_is_told(own_reader: DocumentReader, bomb: bytes) -> None:
