@@ -25,12 +25,8 @@ def test_text_is_cut_at_paragraphs_then_lines_then_sentences_then_words() -> Non
     assert cut("One two. Three four! Five six? Seven.", 21) == ["One two. Three four! ", "Five six? Seven."]
     assert cut("one two three four five", 9) == ["one two ", "three ", "four five"]
 
-
-@pytest.mark.requirement("FOREST-1")
-def test_chinese_is_cut_after_sentence_ends() -> None:
-    text = "第一句话在这里。第二句话呢？第三句话！“第四句。”第五句；完"  # noqa: RUF001 - the marks of Chinese
-    pieces = cut(text, 10)
-    assert pieces == ["第一句话在这里。", "第二句话呢？", "第三句话！", "“第四句。”", "第五句；完"]  # noqa: RUF001
+    chinese = ["第一句话在这里。", "第二句话呢？", "第三句话！", "“第四句。”", "第五句；完"]  # noqa: RUF001 - their marks
+    assert cut("".join(chinese), 10) == chinese
 
 
 @pytest.mark.requirement("FOREST-1")
@@ -52,14 +48,11 @@ def test_code_is_cut_before_its_functions() -> None:
     ]
 
 
-def test_a_name_is_never_a_leaf_of_its_own_before_a_long_turn() -> None:
+def test_neither_a_name_nor_a_heading_is_a_leaf_of_its_own_before_a_long_text() -> None:
     talk = conversation([SpokenTurn("Ann", "word " * 60)])
     pieces = [talk.text[piece.start : piece.end] for piece in split(talk, 100)]
     assert pieces[0].startswith("Ann: word")
     assert all(20 <= len(piece) <= 100 for piece in pieces)
-
-
-def test_a_heading_is_never_a_leaf_of_its_own_before_a_long_paragraph() -> None:
     text = "# A heading\n\n" + "Some words of a sentence. " * 12 + "\n"
     pieces = cut(text, 100, "a.md")
     assert pieces[0].startswith("# A heading\n\nSome words")
@@ -77,11 +70,8 @@ def test_no_piece_crosses_a_section_or_a_turn() -> None:
     ]
     talk = conversation([SpokenTurn("A", "word " * 10, session="1"), SpokenTurn("B", "short", session="2")])
     assert [(piece.section, piece.turn) for piece in split(talk, 40)] == [(0, 0), (0, 0), (0, 0), (1, 1)]
-
-
-def test_blank_text_before_a_heading_belongs_to_it() -> None:
     document = read_document("\n\n# A\n\none\n", name="a.md")
-    assert split(document, 1000) == [Piece(0, len(document.text), 0)]
+    assert split(document, 1000) == [Piece(0, len(document.text), 0)], "blank text before a heading belongs to it"
     assert [stretch.section for stretch in stretches(document)] == [0]
 
 
@@ -97,6 +87,8 @@ def test_gaps_alone_can_be_cut() -> None:
     assert [document.text[piece.start : piece.end] for piece in pieces] == ["one two", "# B\n\n", "four "]
     assert [piece.section for piece in pieces] == [0, 1, 1]
     assert split(document, 8, []) == []
+    with pytest.raises(ValueError, match="at least 1"):
+        split(document, 0)
 
 
 def test_graphemes_stay_whole() -> None:
@@ -113,11 +105,6 @@ def test_graphemes_stay_whole() -> None:
     assert may_cut(run, 1001)
     assert not may_cut(run, 1002)
     assert cut(family * 10, 12) == [family * 2] * 5
-
-
-def test_a_size_too_small_for_a_piece_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least 1"):
-        split(Document("words"), 0)
 
 
 @pytest.mark.requirement("FOREST-1")

@@ -11,7 +11,7 @@ from memotree_storage.index.leaf_features import LeafFeatureBlock, LeafFeatures
 from memotree_storage.index.terms import count_terms
 from memotree_storage.postgres.archive_trees import TreeNode
 
-from memotree.forest.recall.archive_snapshot import ArchiveSnapshot, make_snapshots
+from memotree.forest.recall.archive_snapshot import make_snapshots
 from memotree.forest.recall.filters import Filter
 from memotree.forest.recall.leaf_blocks import block_of, picked
 
@@ -30,25 +30,11 @@ def features(number: int) -> LeafFeatures:
 
 
 def leaf(number: int, parent: int, archive: str = "a", **fields: object) -> TreeNode:
-    known = {
-        "entry_id": f"{number:016d}",
-        "parent_id": f"{parent:016d}" if parent >= 0 else "",
-        "position": "a0",
-        "archive_id": archive,
-        "type": "note",
-        "tokens": 1,
-        "version_id": number,
-        "blob": f"{number:040d}",
-        "tags": [],
-        "time": None,
-        "speaker": None,
-        "document_id": None,
-        "heading": None,
-        "valid_from": None,
-        "valid_to": None,
-        "committed_at": datetime(2024, 1, 1, tzinfo=UTC),
-        "depth": 0,
-    }
+    names = ("time", "speaker", "document_id", "heading", "valid_from", "valid_to")
+    known = dict.fromkeys(names) | {"position": "a0", "type": "note", "tokens": 1, "tags": [], "depth": 0}
+    known |= {"committed_at": datetime(2024, 1, 1, tzinfo=UTC), "archive_id": archive}
+    known |= {"entry_id": f"{number:016d}", "parent_id": f"{parent:016d}" if parent >= 0 else ""}
+    known |= {"version_id": number, "blob": f"{number:040d}"}
     return TreeNode(**{**known, **fields})  # type: ignore[arg-type]
 
 
@@ -73,15 +59,8 @@ def in_order(wanted: list[tuple[int, bool, bool]]) -> list[TreeNode]:
     for number, parent in enumerate(parents):
         if parent < 0:
             add(number)
-    return [
-        leaf(
-            number,
-            parents[number],
-            tokens=int(wanted[number][1]),
-            version_id=None if wanted[number][2] else number,
-        )
-        for number in ordered
-    ]
+    versions = [None if is_staged else number for number, (_, _, is_staged) in enumerate(wanted)]
+    return [leaf(each, parents[each], tokens=int(wanted[each][1]), version_id=versions[each]) for each in ordered]
 
 
 @given(trees, st.randoms(use_true_random=False))
@@ -116,19 +95,10 @@ def test_leaves_keep_their_order_their_paths_and_their_features(
     assert made.own_weight > 0
 
 
-def made_of(nodes: list[TreeNode]) -> ArchiveSnapshot:
-    (made,) = make_snapshots(["a"], nodes, block([int(node.blob) for node in nodes]), {}, WIDE)
-    return made
-
-
 def test_a_filter_is_a_mask_over_leaves_or_none_if_it_admits_all() -> None:
-    made = made_of(
-        [
-            leaf(1, -1, tags=["x", "y"], time="2023-05-08"),
-            leaf(2, -1, tags=["x"], type="plan"),
-            leaf(3, -1, time="not a time", committed_at=None),
-        ]
-    )
+    dated, plan = leaf(1, -1, tags=["x", "y"], time="2023-05-08"), leaf(2, -1, tags=["x"], type="plan")
+    nodes = [dated, plan, leaf(3, -1, time="not a time", committed_at=None)]
+    (made,) = make_snapshots(["a"], nodes, block([1, 2, 3]), {}, WIDE)
     admitted = {
         Filter(): None,
         Filter(tags=frozenset({"x"})): [True, True, False],
@@ -151,12 +121,8 @@ def test_an_archive_without_leaves_has_an_empty_snapshot() -> None:
 
 
 def test_a_joined_archive_has_several_documents_and_a_tree_has_its_inner_nodes() -> None:
-    nodes = [
-        leaf(0, -1, tokens=0),
-        leaf(1, 0, document_id="x", speaker="Ann"),
-        leaf(2, 0, document_id="x", time="2023-05-08"),
-        leaf(3, 0, document_id="y"),
-    ]
+    spoken, dated = leaf(1, 0, document_id="x", speaker="Ann"), leaf(2, 0, document_id="x", time="2023-05-08")
+    nodes = [leaf(0, -1, tokens=0), spoken, dated, leaf(3, 0, document_id="y")]
     (made,) = make_snapshots(["a"], nodes, block([1, 2, 3]), {}, WIDE)
     assert made.leaf_index.starts.tolist() == [0, 2, 3]
     assert [made.leaf_index.labels[number] for number in made.leaf_index.label_of] == ["Ann", "", ""]

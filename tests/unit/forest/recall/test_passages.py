@@ -47,14 +47,9 @@ def test_notes_are_documents_of_their_own_and_the_best_comes_first() -> None:
     ]
     passages = joined(found)
     assert [each.text for each in passages] == ["The office is in Oslo.", "Ask Ann.", "Ask Ben.", "Lunch is at noon."]
+    people = "## People\n\n[one2] Ask Ann.\n\n[one3] Ask Ben."
     assert markdown(passages, {"one": "notes"}) == (
-        "# notes\n\n"
-        "[one1] The office is in Oslo.\n\n"
-        "## People\n\n"
-        "[one2] Ask Ann.\n\n"
-        "[one3] Ask Ben.\n\n"
-        "# notes\n\n"
-        "[one0] Lunch is at noon."
+        f"# notes\n\n[one1] The office is in Oslo.\n\n{people}\n\n# notes\n\n[one0] Lunch is at noon."
     )
 
 
@@ -73,22 +68,9 @@ def test_the_text_has_documents_headings_ids_and_marks_where_something_is_left_o
         leaf(9, "Call Ann.", headings=("Book", "Repair", "Hard")),
         leaf(3, "Elsewhere.", archive="two", score=0.4),
     ]
+    safety = "## Safety\n\n[one0] Gloves.\n\n[one1]\n## Start\n\nPress it."
+    repair = "## Repair\n\n### Hard\n\n[one7] Call Zoe.\n\n[…]\n\n[one9] Call Ann."
     assert markdown(joined(found), {"one": "Book", "two": "Notes"}) == (
-        "# Book\n\n"
-        "## Safety\n\n"
-        "[one0] Gloves.\n\n"
-        "[one1]\n## Start\n\nPress it.\n\n"
-        "[…]\n\n"
-        "## Repair\n\n"
-        "### Hard\n\n"
-        "[one7] Call Zoe.\n\n"
-        "[…]\n\n"
-        "[one9] Call Ann.\n\n"
-        "# Notes\n\n"
-        "[two3] Elsewhere."
+        f"# Book\n\n{safety}\n\n[…]\n\n{repair}\n\n# Notes\n\n[two3] Elsewhere."
     )
-
-
-def test_an_empty_list_of_passages_gives_an_empty_text() -> None:
-    assert joined([]) == []
-    assert markdown([], {}) == ""
+    assert (joined([]), markdown([], {})) == ([], "")

@@ -133,35 +133,27 @@ def test_a_loaded_corpus_never_changes() -> None:
 # --- What is not used ------------------------------------------------------------------------------------------------
 
 
-def _cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-1])
-
-
-def _flipped(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(data)
-
-
-def _emptied(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def _longer(path: Path) -> None:
-    path.write_bytes(path.read_bytes() + b"\0")
-
-
 def _unreadable(path: Path) -> None:
     path.unlink()
     path.mkdir()
 
 
-@pytest.mark.parametrize("damage", [_cut, _flipped, _emptied, _longer, _unreadable, Path.unlink])
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "flipped": lambda path: path.write_bytes(path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1])),
+    "emptied": lambda path: path.write_bytes(b""),
+    "longer": lambda path: path.write_bytes(path.read_bytes() + b"\0"),
+    "unreadable": _unreadable,
+    "gone": Path.unlink,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", ["vectors.npy", "text.bounds.npy", "sizes.npy", FACTS])
-def test_a_damaged_file_is_never_used(tmp_path: Path, name: str, damage: Callable[[Path], None]) -> None:
+def test_a_damaged_file_is_never_used(tmp_path: Path, name: str, damage: str) -> None:
     saved, corpus = saved_in(tmp_path), corpus_from(3)[1]
     saved.save(OF, corpus, lambda: True)
-    damage(tmp_path / "recall/garden/1" / name)
+    DAMAGES[damage](tmp_path / "recall/garden/1" / name)
     found = saved.find("garden")
     if name == FACTS:
         assert found is None

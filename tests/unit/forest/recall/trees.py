@@ -67,27 +67,14 @@ class Tree:
         return made
 
     def put(self, entry_id: str, parent_id: str, position: str) -> None:
-        chance, version = self.chance, next(self.versions)
-        speaker, document = chance.choice(SPEAKERS), chance.choice(self.documents)
-        heading = chance.choice(HEADINGS)
+        version, choice = next(self.versions), self.chance.choice
+        speaker, document, heading = choice(SPEAKERS), choice(self.documents), choice(HEADINGS)
+        kind, size, tags = choice(["note", "plan", "summary"]), choice(self.sizes), choice([[], ["x"], ["y", "x"]])
+        time = choice([None, "2023-05-08", "never"])
+        valid = choice([None, None, None, "2024-01-01", "some day"]), choice([None, None, None, "2025-01-01"])
         self.nodes[entry_id] = TreeNode(
-            entry_id,
-            parent_id,
-            position,
-            self.archive,
-            chance.choice(["note", "plan", "summary"]),
-            chance.choice(self.sizes),
-            version,
-            f"{version:040d}",
-            chance.choice([[], ["x"], ["y", "x"]]),
-            chance.choice([None, "2023-05-08", "never"]),
-            speaker,
-            document,
-            heading,
-            chance.choice([None, None, None, "2024-01-01", "some day"]),
-            chance.choice([None, None, None, "2025-01-01"]),
-            datetime(2024, 1, 1, tzinfo=UTC),
-            0,
+            *(entry_id, parent_id, position, self.archive, kind, size, version, f"{version:040d}", tags, time),
+            *(speaker, document, heading, *valid, datetime(2024, 1, 1, tzinfo=UTC), 0),
         )
 
     def inside(self, top: str) -> set[str]:
