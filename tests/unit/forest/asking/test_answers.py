@@ -32,8 +32,7 @@ def test_the_newest_nodes_are_shown_in_full_and_earlier_ones_in_outline() -> Non
     forms = {form.node_id: form for form in context.for_model()}
     assert set(forms) == {"old0", "old1", "old2", "old3", "new"}
     assert forms["new"].content
-    assert forms["old3"].content == ""
-    assert forms["old3"].summary == "In short."
+    assert (forms["old3"].content, forms["old3"].summary) == ("", "In short.")
 
 
 def test_an_explored_node_is_replaced_by_its_children() -> None:
@@ -112,16 +111,10 @@ def passage(*leaves: tuple[str, str, float]) -> pb.Passage:
 
 
 def test_an_extract_keeps_document_order_and_joins_neighbours() -> None:
-    recalled = pb.RecallResponse(
-        passages=[
-            passage(("a", "One. ", 0.5), ("b", "Two. ", 0.9), ("c", "Three.", 0.4)),
-            passage(("d", "Elsewhere.", 0.8)),
-        ]
-    )
+    counted = passage(("a", "One. ", 0.5), ("b", "Two. ", 0.9), ("c", "Three.", 0.4))
+    recalled = pb.RecallResponse(passages=[counted, passage(("d", "Elsewhere.", 0.8))])
     assert extract(recalled, 100) == ("One. Two. Three.\n\nElsewhere.", ["a", "b", "c", "d"])
-    text, ids = extract(recalled, 5)
-    assert ids == ["b", "d"]
-    assert text == "Two.\n\nElsewhere."
+    assert extract(recalled, 5) == ("Two.\n\nElsewhere.", ["b", "d"])
 
 
 def test_an_extract_never_glues_notes_together_and_shows_their_titles() -> None:
@@ -140,12 +133,9 @@ def test_passages_far_worse_than_the_best_are_left_out_of_an_extract_within_the_
 
 
 def test_an_extract_of_nodes_uses_summaries_where_there_is_no_text() -> None:
-    recalled = pb.RecallResponse(
-        nodes=[
-            pb.RecalledNode(node=types_pb2.Node(id="top", summary="About rivers."), score=0.9, tokens=4),
-            pb.RecalledNode(node=types_pb2.Node(id="leaf", content="A leaf."), score=0.8, tokens=2),
-        ]
-    )
+    top = pb.RecalledNode(node=types_pb2.Node(id="top", summary="About rivers."), score=0.9, tokens=4)
+    leaf = pb.RecalledNode(node=types_pb2.Node(id="leaf", content="A leaf."), score=0.8, tokens=2)
+    recalled = pb.RecallResponse(nodes=[top, leaf])
     assert extract(recalled, 100) == ("About rivers.\n\nA leaf.", ["top", "leaf"])
     assert extract(recalled, 100, {"leaf"}) == ("A leaf.", ["leaf"])
     assert extract(pb.RecallResponse(), 100) == ("", [])

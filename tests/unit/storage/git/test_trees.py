@@ -46,19 +46,16 @@ def test_a_commit_reads_and_writes_only_the_trees_along_its_paths(store: GitRepo
     assert reads[BLOB] == 0
 
 
-def test_a_filled_cache_needs_no_tree_from_disk(store: GitRepository, reads: Counter[int]) -> None:
-    head = store.write_commit(draft(None, {"nodes/ab/cd/x.md": b"0"})).commit_id
+def test_a_filled_cache_needs_no_tree_from_disk_and_an_unchanged_file_writes_neither_blob_nor_tree(
+    store: GitRepository, reads: Counter[int]
+) -> None:
+    base = store.write_commit(draft(None, {"nodes/ab/cd/x.md": b"0"}))
     for number in range(3):
-        head = store.write_commit(draft(head, {"nodes/ab/cd/x.md": b"%d" % number})).commit_id
-    assert reads[TREE] == 0
-    assert reads[BLOB] == 0
-
-
-def test_an_unchanged_file_writes_neither_blob_nor_tree(store: GitRepository) -> None:
-    base = store.write_commit(draft(None, {"a/b": b"same"}))
+        base = store.write_commit(draft(base.commit_id, {"nodes/ab/cd/x.md": b"%d" % number}))
     packs = set(store.path.rglob("*.pack"))
-    again = store.write_commit(draft(base.commit_id, {"a/b": b"same"}))
+    again = store.write_commit(draft(base.commit_id, {"nodes/ab/cd/x.md": b"2"}))
     assert again.blobs == base.blobs
+    assert (reads[TREE], reads[BLOB]) == (0, 0)
     (pack,) = set(store.path.rglob("*.pack")) - packs
     listing = Judge(store.path).run("verify-pack", "-v", str(pack))
     assert " blob " not in listing
@@ -66,35 +63,33 @@ def test_an_unchanged_file_writes_neither_blob_nor_tree(store: GitRepository) ->
 
 
 def test_entries_of_other_kinds_are_not_changed(store: GitRepository, judge: Judge) -> None:
-    blob = judge.run("hash-object", "-w", "--stdin", stdin=b"x").strip()
-    link = "1" * 40
-    listing = f"100755 blob {blob}\trun\n120000 blob {blob}\tsymlink\n160000 commit {link}\tmodule\n"
-    tree = judge.run("mktree", "--missing", stdin=listing.encode()).strip()
-    base = judge.run("commit-tree", "-m", "by hand", tree).strip()
+    module = "160000 commit " + "1" * 40 + "\tmodule\n"
+    base = committed(judge, b"100755 blob BLOB\trun\n120000 blob BLOB\tsymlink\n" + module.encode())
     assert [change.path for change in store.diff(None, base)] == ["run", "symlink"]
     assert store.read_path(base, "module") is None
     after = store.write_commit(draft(base, {"new/file": b"1"}))
     listed = judge.run("ls-tree", "-r", after.commit_id)
-    assert "100755 blob" in listed
-    assert "120000 blob" in listed
-    assert f"160000 commit {link}\tmodule" in listed
+    assert all(entry in listed for entry in ("100755 blob", "120000 blob", module))
     assert files(store, after.commit_id) == {"run": b"x", "symlink": b"x", "new/file": b"1"}
 
 
+def committed(judge: Judge, listing: bytes) -> str:
+    """A commit of a tree that git makes of the listing, in which the file ``x`` is called BLOB."""
+    blob = judge.run("hash-object", "-w", "--stdin", stdin=b"x").strip().encode()
+    tree = judge.run("mktree", "--missing", stdin=listing.replace(b"BLOB", blob)).strip()
+    return judge.run("commit-tree", "-m", "by hand", tree).strip()
+
+
 def test_a_change_of_mode_alone_is_no_difference(store: GitRepository, judge: Judge) -> None:
-    blob = judge.run("hash-object", "-w", "--stdin", stdin=b"x").strip()
-    commits = []
-    for mode in ("100644", "100755"):
-        tree = judge.run("mktree", stdin=f"{mode} blob {blob}\ta\n".encode()).strip()
-        commits.append(judge.run("commit-tree", "-m", mode, tree).strip())
-    assert list(store.diff(*commits)) == []
+    plain, runnable = (committed(judge, b"%s blob BLOB\ta\n" % mode) for mode in (b"100644", b"100755"))
+    assert plain != runnable
+    assert list(store.diff(plain, runnable)) == []
 
 
 def test_names_that_are_no_unicode_are_read_and_kept(store: GitRepository, judge: Judge) -> None:
-    blob = judge.run("hash-object", "-w", "--stdin", stdin=b"x").strip()
-    tree = judge.run("mktree", stdin=b"100644 blob " + blob.encode() + b"\tcaf\xe9\n").strip()
-    base = judge.run("commit-tree", "-m", "latin", tree).strip()
+    base = committed(judge, b"100644 blob BLOB\tcaf\xe9\n")
     (change,) = store.diff(None, base)
+    blob = judge.run("hash-object", "--stdin", stdin=b"x").strip()
     assert change == PathChange("caf\udce9", None, blob)
     assert store.read_path(base, change.path) == b"x"
     assert len(files(store, store.write_commit(draft(base, {"a": b"1"})).commit_id)) == 2

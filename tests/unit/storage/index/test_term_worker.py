@@ -30,13 +30,8 @@ NODES = [node(number) for number in range(300)]
 
 
 def expected(nodes: list[Node]) -> list[NodeTerms]:
-    return [
-        (
-            document_terms(text_of(one)),
-            leaf_terms(text_of(one)) if one.content else None,
-        )
-        for one in nodes
-    ]
+    texts = [(text_of(one), one.content) for one in nodes]
+    return [(document_terms(text), leaf_terms(text) if content else None) for text, content in texts]
 
 
 @pytest_asyncio.fixture
@@ -52,7 +47,7 @@ async def test_a_thread_and_the_worker_return_the_same_terms(maker: TermMaker) -
         assert (maker.worker.process is not None) == (count >= 200)
 
 
-async def test_a_worker_serves_requests_until_it_is_killed_or_stopped_and_the_next_need_starts_another(
+async def test_a_worker_serves_until_it_is_killed_or_stopped_or_its_input_ends_and_the_next_need_starts_another(
     maker: TermMaker,
 ) -> None:
     assert await maker.terms_of(NODES) == expected(NODES)
@@ -69,18 +64,13 @@ async def test_a_worker_serves_requests_until_it_is_killed_or_stopped_and_the_ne
     await maker.rest()
     assert another.returncode is not None
     assert await maker.terms_of(NODES) == expected(NODES)
+    last = maker.worker.process
+    assert last is not None
+    assert last.stdin is not None
+    last.stdin.close()  # as when the service is killed
+    assert last.wait(60) == 0
 
 
 async def test_a_worker_that_cannot_start_loses_no_terms(maker: TermMaker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/nowhere/python")
     assert await maker.terms_of(NODES) == expected(NODES)
-
-
-async def test_a_worker_ends_when_its_input_does(maker: TermMaker) -> None:
-    """As it does when the service is killed."""
-    await maker.terms_of(NODES)
-    worker = maker.worker.process
-    assert worker is not None
-    assert worker.stdin is not None
-    worker.stdin.close()
-    assert worker.wait(60) == 0
