@@ -26,11 +26,7 @@ def marked(old: str, new: str) -> str:
         ("Bake at five.", "Bake at half past five.", "Bake at {+half past +}five."),
         ("Bake at five, then cool it.", "Bake at six, now cool it.", "Bake at [-five, then-]{+six, now+} cool it."),
         ("Alpha beta.", "Gamma delta!", "[-Alpha beta.-]{+Gamma delta!+}"),
-        (
-            "\u7532\u662f\u4e00\u4e2a\u57ce",
-            "\u7532\u662f\u4e24\u4e2a\u57ce",
-            "\u7532\u662f[-\u4e00-]{+\u4e24+}\u4e2a\u57ce",
-        ),
+        ("甲是一个城", "甲是两个城", "甲是[-一-]{+两+}个城"),
         ("यह हिन्दी है अब यहाँ", "यह हिन्दू है अब यहाँ", "यह [-हिन्दी-]{+हिन्दू+} है अब यहाँ"),
         ("the cafe is open", "the cafe\u0301 is open", "the [-cafe-]{+cafe\u0301+} is open"),
         ("", "new", "{+new+}"),
@@ -50,9 +46,8 @@ def test_lines_far_from_the_changes_are_omitted() -> None:
     )
 
 
-TEXTS = st.lists(st.sampled_from(["a", "b", "c", " ", ".", "\n", "don't", "\u4e00", "\u0301"]), max_size=20).map(
-    "".join
-)
+WORDS = st.sampled_from(["a", "b", "c", " ", ".", "\n", "don't", "\u4e00", "\u0301"])
+TEXTS = st.lists(WORDS, max_size=20).map("".join)
 
 
 @given(TEXTS, TEXTS)

@@ -135,7 +135,7 @@ async def test_a_key_that_was_not_renewed_for_a_day_is_waited_for(
     assert await waiting is None
 
 
-async def test_a_provider_that_does_not_end_its_answer_is_given_up(
+async def test_a_provider_that_does_not_end_its_answer_is_given_up_and_tried_again_after_a_pause_as_after_any_fault(
     provider: Provider, login: Login, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -147,17 +147,11 @@ async def test_a_provider_that_does_not_end_its_answer_is_given_up(
         await at_once(provider.key("first"))
     assert login.asked == 1
     login.may_answer.set()
-    clock.now += 31
-    assert await provider.key("first")
-
-
-async def test_whatever_goes_wrong_is_tried_again_after_the_pause(
-    provider: Provider, login: Login, clock: Clock
-) -> None:
-    login.may_answer.set()
     login.fault = ZeroDivisionError("a defect")
+    clock.now += 31
     with pytest.raises(ProviderUnavailableError):
         await provider.key("first")
+    assert login.asked == 2
     login.fault = None
     clock.now += 31
     assert await provider.key("first")

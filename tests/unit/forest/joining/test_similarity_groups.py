@@ -29,9 +29,6 @@ def test_a_chain_is_no_group() -> None:
 def test_the_most_similar_group_comes_first() -> None:
     found = groups(unit([[1, 0, 0, 0], [1, 0.5, 0, 0], [0, 0, 1, 0], [0, 0, 1, 0.01]]), 0.6)
     assert [group.members for group in found] == [(2, 3), (0, 1)]
-
-
-def test_nothing_and_one_have_no_groups() -> None:
     assert groups(np.zeros((0, 4), dtype=np.float32), 0.6) == []
     assert groups(unit([[1, 2]]), 0.6) == []
 

@@ -211,28 +211,20 @@ def test_vectors_of_another_model_are_not_used(tmp_path: Path) -> None:
 # --- What is kept and deleted ----------------------------------------------------------------------------------------
 
 
-def test_the_latest_one_replaces_those_before(tmp_path: Path) -> None:
+def test_the_latest_one_that_is_whole_replaces_those_before_and_those_that_a_kill_left(tmp_path: Path) -> None:
     saved = saved_in(tmp_path)
+    home = tmp_path / "recall/garden"
     for commit_id in ("c" * 40, "d" * 40):
         assert saved.save(replace(OF, commit_id=commit_id), corpus_from(3)[1], lambda: True)
-    found = saved.find("garden")
-    assert found is not None
-    assert found.of.commit_id == "d" * 40
-    assert [path.name for path in (tmp_path / "recall/garden").iterdir()] == ["2"]
-
-
-def test_if_a_kill_left_several_the_latest_one_that_is_whole_is_used(tmp_path: Path) -> None:
-    saved = saved_in(tmp_path)
-    saved.save(OF, corpus_from(3)[1], lambda: True)
-    home = tmp_path / "recall/garden"
-    for name in ("2", "3.unfinished"):
+    assert [path.name for path in home.iterdir()] == ["2"]
+    for name in ("3", "4.unfinished"):
         (home / name).mkdir()
         (home / name / "vectors.npy").write_bytes(b"torn")
     found = saved.find("garden")
     assert found is not None
-    assert found.folder.name == "1"
+    assert (found.folder.name, found.of.commit_id) == ("2", "d" * 40)
     saved.clear(["garden"])
-    assert [path.name for path in home.iterdir()] == ["1"]
+    assert [path.name for path in home.iterdir()] == ["2"]
 
 
 def test_what_was_forgotten_meanwhile_is_not_saved(tmp_path: Path) -> None:
@@ -246,15 +238,7 @@ def test_what_was_forgotten_meanwhile_is_not_saved(tmp_path: Path) -> None:
     assert list((tmp_path / "recall").iterdir()) == []
 
 
-def test_what_is_of_workspaces_that_are_gone_is_deleted(tmp_path: Path) -> None:
-    saved = saved_in(tmp_path)
-    for workspace in ("garden", "meadow"):
-        saved.save(replace(OF, workspace_id=workspace), corpus_from(3)[1], lambda: True)
-    saved.clear(["meadow"])
-    assert [path.name for path in (tmp_path / "recall").iterdir()] == ["meadow"]
-
-
-def test_all_together_stay_within_the_limit(tmp_path: Path) -> None:
+def test_all_together_stay_within_the_limit_and_those_of_workspaces_that_are_gone_are_deleted(tmp_path: Path) -> None:
     saved, corpus = saved_in(tmp_path), corpus_from(3)[1]
     for age, workspace in enumerate(("orchard", "meadow", "garden")):
         saved.save(replace(OF, workspace_id=workspace), corpus, lambda: True)
@@ -264,13 +248,11 @@ def test_all_together_stay_within_the_limit(tmp_path: Path) -> None:
     small = saved_in(tmp_path, limit=2 * size + size // 2)
     small.save(replace(OF, workspace_id="wood"), corpus, lambda: True)
     assert [key for key in ("garden", "meadow", "orchard", "wood") if small.find(key)] == ["orchard", "wood"]
+    small.clear(["wood"])  # the other workspaces are gone
+    assert [path.name for path in (tmp_path / "recall").iterdir()] == ["wood"]
     assert not saved_in(tmp_path, limit=10).save(replace(OF, workspace_id="field"), corpus, lambda: True)
-
-
-def test_nobody_else_may_read_what_is_saved(tmp_path: Path) -> None:
-    saved_in(tmp_path).save(OF, corpus_from(3)[1], lambda: True)
     paths = [tmp_path / "recall", *(tmp_path / "recall").rglob("*")]
-    assert {path.stat().st_mode & 0o77 for path in paths} == {0}
+    assert {path.stat().st_mode & 0o77 for path in paths} == {0}, "nobody else may read what is saved"
 
 
 PROGRAM: Final = """

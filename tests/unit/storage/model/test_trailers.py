@@ -30,14 +30,11 @@ def test_what_is_no_last_paragraph_of_trailers_alone_has_none(message: str) -> N
     assert trailers_of(message) == {}
 
 
-def test_marks_that_memotree_never_writes_are_none() -> None:
+def test_marks_of_a_commit_of_ours_are_read_and_those_that_memotree_never_writes_are_none() -> None:
     longest = "r" * LONGEST_REQUEST_ID
     assert marks_of(with_trailers("A subject", {SESSION: "../../etc", REQUEST: longest})) == Marks(None, longest)
     assert marks_of(with_trailers("A subject", {REQUEST: longest + "r"})) == Marks(None, None)
     assert marks_of(with_trailers("A subject", {REQUEST: "a\u2028b"})) == Marks(None, None)
-
-
-def test_marks_of_a_commit_of_ours_are_read() -> None:
     session_id = new_id()
     message = with_trailers("A subject", {SESSION: session_id, **Request("again", "0123").trailers()})
     assert marks_of(message) == Marks(session_id, "again")

@@ -217,27 +217,13 @@ def test_archive_names_are_free_lines() -> None:
 
 
 @pytest.mark.requirement("CANVAS-6")
-@pytest.mark.parametrize(
-    ("name", "email", "field"),
-    [
-        ("", "a@b", "author.name"),
-        (" ", "a@b", "author.name"),
-        ("A <x>", "a@b", "author.name"),
-        ("A\nB", "a@b", "author.name"),
-        ("A\0", "a@b", "author.name"),
-        (" A", "a@b", "author.name"),
-        ("A\u2028B", "a@b", "author.name"),
-        ("A", "a@b>", "author.email"),
-        ("A", "<a@b", "author.email"),
-        ("A", "a@b\r", "author.email"),
-        ("A", "a@b ", "author.email"),
-        ("A" * 201, "", "author.name"),
-    ],
-)
-def test_authors_that_would_break_a_commit_are_refused(name: str, email: str, field: str) -> None:
-    with pytest.raises(InvalidAuthorError) as caught:
-        check_author(name, email)
-    assert field in {violation.field for violation in caught.value.violations}
+def test_authors_that_would_break_a_commit_are_refused() -> None:
+    names = [(name, "a@b", "author.name") for name in ("", " ", "A <x>", "A\nB", "A\0", " A", "A\u2028B", "A" * 201)]
+    emails = [("A", email, "author.email") for email in ("a@b>", "<a@b", "a@b\r", "a@b ")]
+    for name, email, field in names + emails:
+        with pytest.raises(InvalidAuthorError) as caught:
+            check_author(name, email)
+        assert field in {violation.field for violation in caught.value.violations}, (name, email)
     check_author("\u5f20\u4f1f", "")
     check_author("Zo\u00eb O'Neil, Jr.", "zoe@example.org")
 
