@@ -23,7 +23,7 @@ def _row(name: str, second: int) -> Revision:
 
 
 def _folded(texts: list[str]) -> _Blaming:
-    """Blames texts of which each one replaced the one before."""
+    """Blame texts of which each one replaced the one before."""
     return _merged([([number - 1] if number else [], text) for number, text in enumerate(texts)])
 
 

@@ -23,12 +23,15 @@ def test_a_meter_adds_up_by_kind_and_model() -> None:
     assert meter.tokens == 39
 
 
-def test_a_call_that_failed_does_not_count() -> None:
+def test_what_an_earlier_attempt_used_counts_but_not_a_call_that_failed() -> None:
     meter = Meter(max_tokens=10)
     for _ in range(3):
         with pytest.raises(OSError, match="away"), meter.call("chat", "m", 5):
             raise OSError("away")
-    assert meter.usage == []
+    spent = Meter(max_tokens=3, spent=3)
+    with pytest.raises(BudgetExhaustedError), spent.call("chat", "m", 1):
+        pass
+    assert meter.usage == spent.usage == []
 
 
 def test_tokens_are_reserved_during_a_call() -> None:
@@ -39,13 +42,6 @@ def test_tokens_are_reserved_during_a_call() -> None:
         call.answered(20, 10)
     with meter.call("chat", "m", 60) as call:
         call.answered(60)
-
-
-def test_what_an_earlier_attempt_used_counts() -> None:
-    meter = Meter(max_tokens=3, spent=3)
-    with pytest.raises(BudgetExhaustedError), meter.call("chat", "m", 1):
-        pass
-    assert meter.usage == []
 
 
 def test_a_warning_is_listed_once_and_the_list_is_bounded() -> None:

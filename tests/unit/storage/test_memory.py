@@ -1,26 +1,19 @@
 """Freed memory goes back to the system, where the C library can be told so."""
 
 import ctypes
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from memotree_storage.memory import return_freed_memory
 
 
-class Library:
-    def __init__(self) -> None:
-        self.calls: list[tuple[int, int]] = []
-
-    def mallopt(self, number: int, value: int) -> int:
-        self.calls.append((number, value))
-        return 1
-
-
 def test_the_c_library_is_told_once_for_each_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    library = Library()
+    mallopt = Mock(return_value=1)
     monkeypatch.setattr("sys.platform", "linux")
-    monkeypatch.setattr(ctypes, "CDLL", lambda _: library)
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace(mallopt=mallopt))
     return_freed_memory()
-    assert sorted(number for number, _ in library.calls) == [-8, -3, -1]
+    assert sorted(call.args[0] for call in mallopt.call_args_list) == [-8, -3, -1]
 
 
 @pytest.mark.parametrize("platform", ["linux", "darwin"])

@@ -59,12 +59,9 @@ def test_a_notebook_of_the_old_format_is_read() -> None:
     assert read_document(text, name="a.ipynb").text == "## Sum\n\n```\n1 + 1\n```\n\n```\n2\n```\n\n"
 
 
-def test_an_open_fence_in_a_cell_does_not_hide_the_headings_of_others() -> None:
+def test_long_outputs_are_cut_and_it_says_so_and_an_open_fence_hides_no_heading_of_another_cell() -> None:
     document = read_document(written(prose("```\nopen"), prose("# Later")), name="a.ipynb")
     assert [part.title for part in document.outline] == ["Later"]
-
-
-def test_long_outputs_are_cut_and_it_says_so() -> None:
     text = written(code("x", {"output_type": "stream", "text": "a" * 30_000}))
     document = read_document(text, name="a.ipynb")
     assert len(document.text) < 21_000

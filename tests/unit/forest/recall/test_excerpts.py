@@ -37,10 +37,7 @@ def test_one_long_line_is_cut_at_sentences_and_one_long_sentence_anywhere() -> N
     assert best_stretch(line, "zeppelin", 8).text == sentence
     assert "zeppelin" in best_stretch("x" * 5000 + " zeppelin " + "y" * 5000, "zeppelin", 150).text
     assert best_stretch("\u6c34" * 5000, "zeppelin", 7).text == "\u6c34" * 7
-
-
-def test_an_excerpt_without_a_match_is_the_beginning() -> None:
-    assert best_stretch("First.\nSecond.\nThird.", "zeppelin", 3).start == 0
+    assert best_stretch("First.\nSecond.\nThird.", "zeppelin", 3).start == 0, "without a match, the beginning"
     assert best_stretch("", "zeppelin", 3).text == ""
 
 

@@ -62,7 +62,7 @@ def test_commits_of_another_open_repository_are_seen_at_once(store: GitRepositor
         written = other.write_commit(draft(None, {"a": b"1"}))
         assert other.move_ref(MAIN, None, written.commit_id)
         assert store.refs() == {MAIN: written.commit_id}
-        assert store.exists(written.commit_id)
+        assert [store.exists(each) for each in (written.commit_id, "0" * 40, "nonsense")] == [True, False, False]
         assert store.read_path(written.commit_id, "a") == b"1"
 
 
@@ -82,14 +82,3 @@ def test_commits_made_with_git_are_read(store: GitRepository, tmp_path: Path) ->
     after = store.write_commit(draft(head, {"a": None}))
     assert store.move_ref(MAIN, head, after.commit_id)
     Judge(store.path).check()
-
-
-def test_a_tag_leads_to_its_commit_and_is_read_as_it_was_written(store: GitRepository) -> None:
-    written = store.write_commit(draft(None, {"a": b"1"}, tag=TagDraft("t", "x", WHO)))
-    assert written.tag_id is not None
-    assert store.commit_info(written.tag_id).commit_id == written.commit_id
-    assert store.read_tag(written.tag_id) == TagDraft("t", "x\n", WHO)
-    assert store.read_tag(written.commit_id) is None
-    assert store.exists(written.tag_id)
-    assert not store.exists("0" * 40)
-    assert not store.exists("nonsense")

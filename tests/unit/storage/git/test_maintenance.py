@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 from memotree_storage.conformance.drafts import MAIN, draft, files
@@ -13,8 +12,8 @@ from memotree_storage.ports import WrittenCommit
 from unit.storage.git.judge import Judge
 
 
-def commit_graph(repository: Path) -> Path:
-    return repository / "objects" / "info" / "commit-graph"
+def has_graph(store: GitRepository) -> bool:
+    return (store.path / "objects" / "info" / "commit-graph").exists()
 
 
 def commit_some(store: GitRepository, count: int) -> tuple[str, list[WrittenCommit]]:
@@ -36,7 +35,7 @@ def test_a_repack_keeps_objects_that_no_ref_reaches_yet(store: GitRepository, ju
     assert count_packs(store.path) == 60
     report = maintain(store.path)
     assert report.packs == count_packs(store.path) <= 3
-    assert commit_graph(store.path).exists()
+    assert has_graph(store)
     with GitRepository.open(store.path) as fresh:
         for reader in (store, fresh):
             assert len(files(reader, head)) == 30
@@ -105,10 +104,10 @@ def test_few_packs_are_left_alone_and_so_are_many_without_a_git_program(
     with monkeypatch.context() as patch:
         patch.setenv("PATH", "")
         report = maintain(store.path, pack_limit=1)
-    assert not commit_graph(store.path).exists()
+    assert not has_graph(store)
     assert "no git program" in report.note
     assert report.packs == maintain(store.path).packs == 4
-    assert commit_graph(store.path).exists()
+    assert has_graph(store)
 
 
 def test_two_repacks_never_run_at_the_same_time(store: GitRepository, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,20 +185,16 @@ def test_a_ref_folder_with_foreign_files_is_named_in_the_error(store: GitReposit
         store.move_ref("refs/heads/odd", None, one)
 
 
-def test_symbolic_refs_are_shown_and_never_moved(store: GitRepository, judge: Judge) -> None:
+def test_symbolic_refs_are_shown_and_never_moved_and_a_broken_ref_is_reported(
+    store: GitRepository, judge: Judge
+) -> None:
     one, two = commits(store, 2)
     assert store.move_ref(MAIN, None, one)
     judge.run("symbolic-ref", "refs/heads/alias", MAIN)
+    (store.path / "refs/heads/broken").write_bytes(b"")
     assert store.refs() == {MAIN: one, "refs/heads/alias": one}
     assert not store.move_ref("refs/heads/alias", one, two)
     assert not store.move_ref("refs/heads/alias", None, two)
-
-
-def test_a_broken_ref_hides_no_other_and_is_reported(store: GitRepository) -> None:
-    (one,) = commits(store, 1)
-    assert store.move_ref(MAIN, None, one)
-    (store.path / "refs/heads/broken").write_bytes(b"")
-    assert store.refs() == {MAIN: one}
     (sentence,) = store.recover()
     assert "refs/heads/broken" in sentence
 

@@ -127,19 +127,18 @@ async def test_workers_share_the_slices_return_what_this_process_makes_and_end_w
     workers: FeatureWorkers, rows: list[Pending], embedder: WordllamaEmbedder
 ) -> None:
     many = len(workers.workers)
+    assert [workers.useful(count) for count in (0, 999, 1000, 4000)] == [0, 0, 1, many]
     slices = [rows, *(2 * many - 1) * [rows[:10]]]
-    for made, some in zip(
-        await asyncio.gather(*(workers.made(1, WORKSPACE, each, many) for each in slices)), slices, strict=True
-    ):
-        assert_equal(made, some, embedder)
+    made = await asyncio.gather(*(workers.made(1, WORKSPACE, each, many) for each in slices))
+    for each, some in zip(made, slices, strict=True):
+        assert_equal(each, some, embedder)
     processes = [worker.process for worker in workers.workers]
     assert all(process is not None for process in processes)
     await workers.rest()
     assert all(process is not None and process.returncode is not None for process in processes)
-
-
-async def test_few_versions_need_no_worker_and_each_processor_helps_with_very_many(workers: FeatureWorkers) -> None:
-    assert [workers.useful(count) for count in (0, 999, 1000, 4000)] == [0, 0, 1, len(workers.workers)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.executable", "/nowhere/python")
+        assert await workers.made(1, WORKSPACE, rows[:10], 1) is None, "one that cannot start is noticed"
 
 
 async def test_a_killed_worker_is_noticed_and_another_one_is_started(
@@ -152,14 +151,6 @@ async def test_a_killed_worker_is_noticed_and_another_one_is_started(
     process.wait()
     assert await workers.made(1, WORKSPACE, rows[:10], 1) is None
     assert_equal(await workers.made(1, WORKSPACE, rows[:10], 1), rows[:10], embedder)
-
-
-async def test_a_worker_that_cannot_start_is_noticed(
-    workers: FeatureWorkers, rows: list[Pending], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await workers.rest()
-    monkeypatch.setattr("sys.executable", "/nowhere/python")
-    assert await workers.made(1, WORKSPACE, rows[:10], 1) is None
 
 
 async def test_a_missing_text_is_left_to_this_process(workers: FeatureWorkers, rows: list[Pending]) -> None:

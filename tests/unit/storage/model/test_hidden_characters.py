@@ -24,19 +24,8 @@ def test_a_name_with_a_character_that_cannot_be_seen_is_refused(name: str, hidde
 
 
 @pytest.mark.requirement("GIT-3")
-@pytest.mark.parametrize(
-    "name",
-    [
-        "main",
-        "可读的名字",
-        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",  # a Persian word is written with a joiner
-        "\u0915\u094d\u200d\u0937",  # so is a Hindi one
-        "👩\u200d🚀",
-        "fix/❤\ufe0f",
-        "👩\u200d❤\ufe0f\u200d👨",
-    ],
-    ids=ascii,
-)
-def test_characters_that_change_how_their_neighbours_look_are_seen(name: str) -> None:
-    assert hidden_character(name) is None
-    check_branch_name(name)
+def test_characters_that_change_how_their_neighbours_look_are_seen() -> None:
+    persian, hindi = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\u0915\u094d\u200d\u0937"  # with joiners
+    for name in ("main", "可读的名字", persian, hindi, "👩\u200d🚀", "fix/❤\ufe0f", "👩\u200d❤\ufe0f\u200d👨"):
+        assert hidden_character(name) is None, ascii(name)
+        check_branch_name(name)

@@ -150,10 +150,8 @@ def test_texts_of_few_kinds_of_lines_have_as_much_in_common_as_git_finds(tmp_pat
     judge = Judge(tmp_path)
     judge.run("init", "-q")
     before, after = (random.Random(f"{seed} {side}").choices("abc", k=300) for side in ("old", "new"))
-    blobs = [
-        judge.run("hash-object", "-w", "--stdin", stdin="".join(f"{line}\n" for line in lines).encode()).strip()
-        for lines in (before, after)
-    ]
+    texts = ("\n".join([*lines, ""]).encode() for lines in (before, after))
+    blobs = [judge.run("hash-object", "-w", "--stdin", stdin=text).strip() for text in texts]
     _added, removed, _name = judge.run("diff", "--minimal", "--numstat", *blobs).split("\t")
     assert sum(match.count for match in found(before, after)) == len(before) - int(removed)
 

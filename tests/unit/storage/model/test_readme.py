@@ -20,8 +20,7 @@ def test_in_a_readme_that_a_person_edited_only_the_version_changes(ending: str) 
 
 
 def test_the_readme_of_version_1_becomes_the_present_one() -> None:
-    raised = raise_version(README_1.encode())
-    assert raised == describe_layout()
+    assert raise_version(README_1.encode()) == describe_layout()
     assert b"-its-title.md" in describe_layout()
 
 

@@ -32,25 +32,20 @@ def test_ids_survive_encoding_and_decoding(key: int | UUID) -> None:
     assert values.read_id(values.write_id(key)) == key
 
 
-def test_a_vector_of_an_unknown_kind_is_refused() -> None:
-    many = qdrant.Vector(multi_dense=qdrant.MultiDenseVector())
-    named = qdrant.Vectors(vectors=qdrant.NamedVectors(vectors={"summary": many}))
-    with pytest.raises(UnsupportedError, match="multi_dense"):
-        values.read_point(qdrant.PointStruct(id=qdrant.PointId(num=1), vectors=named))
-    with pytest.raises(UnsupportedError, match="unnamed"):
-        values.read_point(
-            qdrant.PointStruct(id=qdrant.PointId(num=1), vectors=qdrant.Vectors(vector=qdrant.Vector(data=[1.0])))
-        )
+def with_vectors(vectors: qdrant.Vectors) -> qdrant.PointStruct:
+    return qdrant.PointStruct(id=qdrant.PointId(num=1), vectors=vectors)
 
 
-def test_the_older_form_of_vectors_is_read_too() -> None:
+def test_the_older_form_of_vectors_is_read_too_and_one_of_an_unknown_kind_is_refused() -> None:
     old = qdrant.Vector(data=[1.0, 2.0])
     sparse = qdrant.Vector(data=[1.0], indices=qdrant.SparseIndices(data=[7]))
-    named = qdrant.Vectors(vectors=qdrant.NamedVectors(vectors={"summary": old, "text": sparse}))
-    assert values.read_point(qdrant.PointStruct(id=qdrant.PointId(num=1), vectors=named)).id == 1
-
-
-def test_a_sparse_vector_has_as_many_indices_as_values() -> None:
+    named = qdrant.NamedVectors(vectors={"summary": old, "text": sparse})
+    assert values.read_point(with_vectors(qdrant.Vectors(vectors=named))).id == 1
+    many = qdrant.NamedVectors(vectors={"summary": qdrant.Vector(multi_dense=qdrant.MultiDenseVector())})
+    with pytest.raises(UnsupportedError, match="multi_dense"):
+        values.read_point(with_vectors(qdrant.Vectors(vectors=many)))
+    with pytest.raises(UnsupportedError, match="unnamed"):
+        values.read_point(with_vectors(qdrant.Vectors(vector=qdrant.Vector(data=[1.0]))))
     with pytest.raises(MalformedError, match="as many"):
         values.read_sparse(qdrant.SparseVector(indices=[1, 2], values=[1.0]))
 

@@ -1,7 +1,6 @@
 """Packing: always within the budget, the best leaves first, returned in document order."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,8 +44,4 @@ def test_packing_never_exceeds_the_budget(tokens: list[int], data: st.DataObject
     assert sum(tokens[place] for place in found) <= budget
     assert found.tolist() == sorted(set(found.tolist()))
     assert all(total[place] > 0 for place in found)
-
-
-@pytest.mark.parametrize("budget", [0, 100])
-def test_packing_no_leaves_gives_none(budget: int) -> None:
     assert not len(pack(np.array([0.0, 0.0]), leaves([3, 4]), budget))
