@@ -66,6 +66,7 @@ def test_sentences_of_one_passage_merge(base: str, ours: str, theirs: str, both:
 
 def test_one_sentence_changed_twice_is_a_conflict() -> None:
     assert merged("The boat is red. It sails.", "The boat is blue. It sails.", "The boat is green. It sails.") is None
+    assert merged("It is red. It sails.", "It is red. At noon. It sails.", "It is red. At ten. It sails.") is None
 
 
 FENCED = ("```\n{}\n```", "~~~ sh\n{}\n~~~", "````\n```\n{}\n````", "```\n```py\n{}\n```")
