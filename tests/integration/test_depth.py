@@ -146,6 +146,7 @@ async def _rows(world: World, commit_id: str, node: Node, archive_id: str) -> in
         return await rows_read(conn) - begun
 
 
+@pytest.mark.own_store
 async def test_a_chain_of_twice_the_length_costs_twice_as_much(world: World) -> None:
     """In rows and in what each row holds: no row has the whole path to it."""
     cost = []

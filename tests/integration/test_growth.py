@@ -20,7 +20,7 @@ from memotree.request import lookup
 from memotree.v1 import session_service_pb2, workspace_service_pb2
 from memotree.workspaces import WorkspaceOperations
 
-pytestmark = pytest.mark.requirement("STORE-9")
+pytestmark = [pytest.mark.requirement("STORE-9"), pytest.mark.own_store]  # plans depend on what other tests have stored
 
 _FEW: Final = 200
 _MANY: Final = 800
@@ -64,7 +64,6 @@ async def _analyze(world: World) -> None:
         await conn.execute("analyze mirror.line, mirror.commit, mirror.version, mirror.placement")
 
 
-@pytest.mark.own_store
 async def test_other_archives_cost_nothing(world: World) -> None:
     archive = world.archive
 
@@ -78,6 +77,7 @@ async def test_other_archives_cost_nothing(world: World) -> None:
         "first page": lambda snapshot: archive_versions.archives(snapshot, limit=5),
         "next page": lambda snapshot: archive_versions.archives(snapshot, after=("archive 0010", ""), limit=5),
         "names": lambda snapshot: archive_versions.archives_named(snapshot, ["archive 0003", "none"]),
+        "names that cannot be": lambda snapshot: archive_versions.archives_named(snapshot, ["\0", "\ud800"]),
         "document": lambda snapshot: archive_versions.documents(snapshot, ["document 7", "none"]),
         "view": view,
     }
@@ -92,7 +92,6 @@ async def test_other_archives_cost_nothing(world: World) -> None:
     assert await rows_fetched(world, lambda snapshot: archive_trees.ordered_nodes(snapshot, [archive.id])) < _FEW
 
 
-@pytest.mark.own_store
 async def test_later_commits_and_forks_of_few_changes_cost_the_reads_of_a_state_nothing(world: World) -> None:
     """The default branch then has one long line beside many short ones, the average of which is short.
 
@@ -146,7 +145,6 @@ def _handled(plan: dict[str, Any]) -> float:
     return float(own + sum(_handled(part) for part in plan.get("Plans", ())))
 
 
-@pytest.mark.own_store
 async def test_archives_of_one_name_are_found_in_one_pass_also_before_statistics(world: World) -> None:
     """Right after a push of many archives, when the planner knows nothing of them."""
     await world.put(*(Archive(new_id(), f"archive {number}") for number in range(_MANY)))
@@ -154,7 +152,6 @@ async def test_archives_of_one_name_are_found_in_one_pass_also_before_statistics
     assert _handled(plan) < 20 * _MANY
 
 
-@pytest.mark.own_store
 async def test_many_staged_roots_of_others_make_no_room_for_millions_of_rows(world: World) -> None:
     """The planner makes room for the rows that it expects of a recursion; counted in these."""
     session_id = await world.open()
@@ -252,6 +249,7 @@ async def test_a_page_of_sessions_costs_what_it_has(world: World) -> None:
     await world.open()
     async with world.store.database.connection() as conn:
         newest = (await sessions.list_sessions(conn, world.workspace, closed=False))[0]
+        await conn.execute("analyze work.session")
     last = (newest.used_at, newest.session_id)
 
     async def page(snapshot: Snapshot) -> None:

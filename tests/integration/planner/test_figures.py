@@ -167,6 +167,7 @@ async def test_reading_a_project_costs_as_many_statements_for_many_tasks_as_for_
     assert len(found["overdue"]["tasks"]) == 20
 
 
+@pytest.mark.own_store
 async def test_figures_are_read_by_indexes_in_a_large_tree(plans: Plans) -> None:
     project = await a_project(plans)
     await plans.world.put(*tasks_of(project, 30))

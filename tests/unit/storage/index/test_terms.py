@@ -236,6 +236,15 @@ def test_a_query_is_unique_in_order_and_bounded() -> None:
     assert growth(lambda size: query_terms(" ".join(f"v{number}x" for number in range(size))), 1_000) < LINEAR
 
 
+def test_the_terms_of_a_text_do_not_depend_on_the_words_that_are_cached(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "Seven words, of which three are kept at once."
+    before = content(text)
+    monkeypatch.setattr(module, "_MOST_PLAIN", 3)
+    module._PLAIN.clear()
+    assert content(text) == before
+    assert len(module._PLAIN) <= 3
+
+
 def test_optional_terms_are_not_needed_for_a_full_match() -> None:
     bonus = {term.term: term.bonus for term in query_terms("os.path getName plain")}
     assert bonus == {

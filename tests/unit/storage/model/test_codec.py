@@ -179,6 +179,7 @@ def test_line_breaks_of_the_content_stay_when_the_front_matter_is_ours() -> None
         (MINIMAL.replace(OTHER, "x"), "archive 'x' is not a full id"),
         (MINIMAL + "a\0b", "content has a NUL"),
         (f"---\nid: {ID}\n--- x\ntitle: T\n---\n", "second document"),
+        ("---\n? [a]\n: b\n---\n", "key must be a text"),
     ],
 )
 def test_a_file_that_is_no_node_is_refused_with_a_hint(data: str | bytes, hint: str) -> None:
