@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 import structlog
+from memotree_storage.concurrency.cancellation import CommitPoint, finish_past_commit_point
 from memotree_storage.errors import MemoTreeError, UnavailableError
 from memotree_storage.postgres import answers
 from memotree_storage.postgres.database import Database
@@ -89,9 +90,13 @@ class AnswerCache:
                 places[key].set_result(value)
 
         async def ask(batch: Sequence[bytes]) -> None:
-            values = await make(batch)
-            await self._keep(kind, model, values)
-            publish(values)
+            async def paid(commit_point: CommitPoint) -> Mapping[bytes, bytes]:
+                values = await make(batch)
+                commit_point.reached = True  # a caller that leaves now must not make the next one pay again
+                await self._keep(kind, model, values)
+                return values
+
+            publish(await finish_past_commit_point(paid))
 
         found: dict[bytes, bytes] = {}
         try:

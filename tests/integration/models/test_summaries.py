@@ -1,13 +1,18 @@
 """Summaries over HTTP, the real SDK and PostgreSQL: a failed call is repeated, or a built-in summary is used."""
 
 import asyncio
+from collections.abc import Sequence
 from itertools import product
+from typing import Any
 
 import pytest
 from endpoints import CHAT_MODEL, KEY, ModelEndpoint
 from integration.models.samples import CHINESE_TEXT, IMPATIENT, TEXT, TIRELESS, MakeModels, of, until
+from memotree_storage.postgres import answers
+from memotree_storage.store import Store
 from model_answers import Fault, first_words, input_data
 
+from memotree.models.cache import AnswerCache, key_of, one_batch
 from memotree.models.extractive import MADE_BY, SUMMARY_CHARS, digest_of, summary_of
 from memotree.models.meter import Meter
 from memotree.models.model_errors import RetryPolicy
@@ -50,6 +55,32 @@ async def test_a_text_is_sent_once_to_each_model_even_after_a_restart(
     await (await connect(chat_model="another-model")).summarise_text(TEXT, meter)
     await (await connect()).summarise_text(f"{TEXT} More.", meter)
     assert len(endpoint.chat_calls) == 3
+
+
+async def test_an_answer_that_arrived_before_a_cancellation_is_kept(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that stops would pay for it again."""
+    cache, begun, proceed = AnswerCache(store.database), asyncio.Event(), asyncio.Event()
+    keep = answers.keep
+
+    async def late(*arguments: Any) -> None:
+        begun.set()
+        await proceed.wait()
+        await keep(*arguments)
+
+    async def make(keys: Sequence[bytes]) -> dict[bytes, bytes]:
+        return dict.fromkeys(keys, b"paid")
+
+    monkeypatch.setattr(answers, "keep", late)
+    asked = asyncio.create_task(cache.answers("summary", "a model", [key_of("x")], make, one_batch))
+    await begun.wait()
+    asked.cancel()
+    await asyncio.sleep(0)
+    proceed.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    assert await cache.find([key_of("x")]) == {key_of("x"): b"paid"}
 
 
 async def test_a_caller_that_waits_for_a_cancelled_shared_call_makes_the_call_itself(
