@@ -38,7 +38,7 @@ run: $(STAMP)             ## Start the server on embedded stores
 demo: $(STAMP)            ## Show what MemoTree is for, in half a minute
 	@$(BIN)/memotree demo
 
-test: $(WEIGHTS)          ## Run the tests on all processors, without those that take long or fetch packages
+test: $(WEIGHTS)          ## Run the tests on all processors, without campaigns: fuzzing, most kills, and what takes long or fetches packages
 	@$(PYTEST) -m "not campaign"
 
 test-all: $(WEIGHTS)      ## Run all tests, and a part once more on a PostgreSQL of the machine if there is one

@@ -32,6 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     The tests sync thousands of commits that nothing needs after the run.
     """
+    gc.disable()
     leave_models_unbuilt()
     structlog.configure(
         processors=[structlog.processors.format_exc_info, structlog.processors.KeyValueRenderer(["event"])],
@@ -58,9 +59,9 @@ def _stay_on_one_processor(worker: str) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave the half million objects of modules and tests out of each collection of garbage from here on."""
-    gc.collect()
+    """Collect garbage from here on, and leave out the half million objects of modules and tests, which stay."""
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)

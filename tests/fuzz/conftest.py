@@ -1,11 +1,19 @@
-"""One server for all fuzz tests of a run that need one."""
+"""Fuzzing is a campaign; one server is for all its tests of a run that need one."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 from fuzz.server import FuzzedServer
 from fuzz.world import World
 from property.store_harness import fresh_database
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Leave these tests to `make test-all`, CI and `make campaign`."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.campaign)
 
 
 @pytest.fixture(scope="session")

@@ -78,7 +78,7 @@ SIZE: Final = 140_000
 """Characters: half of them are still more than the loop may go through at once."""
 
 TEXTS: Final = {
-    "many short paragraphs": "a.\n\n" * (SIZE // 4),
+    "many short paragraphs": "The plum is ripe.\n\n" * (SIZE // 19),
     "prose": "The plums of row 7 are ripe, said Ada; nobody had watered them since May.\n" * (SIZE // 75),
     "an unspaced script": "\u8bb0\u5fc6\u6811\u7684\u68ee\u6797\u6ca1\u6709\u4eba\u77e5\u9053\u3002" * (SIZE // 12),
 }
