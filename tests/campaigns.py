@@ -34,7 +34,8 @@ def effort(examples: int, *, steps: int = 50, shrink: bool = True) -> settings:
     Args:
         examples: Their usual number.
         steps: How many steps a state machine takes in each.
-        shrink: Whether a failing example is made smaller. Where each step takes a call of a server, it is not.
+        shrink: Whether a failing example is made smaller. Where each step takes a call of a server or store, it is only
+            at length: it may take minutes, after which the limit of a test would hide what has failed.
     """
     return settings(
         max_examples=budget(examples),
@@ -42,7 +43,7 @@ def effort(examples: int, *, steps: int = 50, shrink: bool = True) -> settings:
         derandomize=False,
         database=None,
         deadline=None,
-        phases=[phase for phase in Phase if shrink or phase is not Phase.shrink],
+        phases=[phase for phase in Phase if shrink or TIMES or phase is not Phase.shrink],
         suppress_health_check=list(HealthCheck),
     )
 

@@ -62,6 +62,16 @@ async def test_a_change_below_a_node_that_others_deleted_is_told_until_it_is_mov
     assert moved.id in await world.alive(await world.head())
 
 
+async def test_a_change_that_others_committed_too_does_not_remain(world: World) -> None:
+    same, other = world.nodes(2)
+    await world.put(same, other)
+    session_id = await world.open()
+    await world.stage(session_id, replace(same, title="Of both"), replace(other, title="Other"))
+    await world.put(replace(same, title="Of both"))
+    assert (await commit(world, session_id, other.id)).remaining_changes == 0
+    assert await changes(world, session_id) == []
+
+
 async def test_a_conflict_is_told_until_it_is_ended_by_whatever_edit_does_that(world: World) -> None:
     one, two, _, session_id = await with_a_cycle(world)
     nodes = NodeOperations(world.store, world.pages, world.limits)

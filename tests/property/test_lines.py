@@ -210,7 +210,7 @@ def _without(entry: Entry | None, text: str) -> Entry | None:
 
 @pytest.mark.requirement("GIT-1", "GIT-3", "GIT-4", "GIT-6", "STORE-3")
 def test_the_mirror_of_every_commit_equals_git_after_any_changes_of_branches(harness: StoreHarness) -> None:
-    run_state_machine_as_test(lambda: Histories(harness), settings=effort(4, steps=20))
+    run_state_machine_as_test(lambda: Histories(harness), settings=effort(4, steps=20, shrink=False))
 
 
 @pytest.mark.requirement("GIT-1", "STORE-3")

@@ -456,4 +456,4 @@ def kind_of(row: Row) -> int:
 
 @pytest.mark.requirement("CANVAS-6", "CANVAS-10", "STORE-2", "GIT-1")
 def test_sessions_lose_no_field_and_leave_no_orphan_and_no_cycle(harness: StoreHarness) -> None:
-    run_state_machine_as_test(lambda: SessionMachine(harness), settings=effort(3, steps=30))
+    run_state_machine_as_test(lambda: SessionMachine(harness), settings=effort(3, steps=30, shrink=False))

@@ -349,11 +349,11 @@ async def _settle(
         How many others there are, and why some do not fit, which are marked.
     """
     conn, workspace_id, session_id = transaction.conn, transaction.workspace_id, session.session_id
-    remaining = await staging.settle(conn, workspace_id, session_id, commit_id, session.changes)
-    if not remaining and not session.has_conflicts:
+    others = await staging.settle(conn, workspace_id, session_id, commit_id, session.changes)
+    if not others and not session.has_conflicts:
         return 0, []
     store = transaction.store
     snapshot = Snapshot(conn, State(workspace_id, commit_id))
     brings = session.brings
     conflicts = await carry_over(snapshot, store.entries, session_id, store.max_depth, brings=brings)
-    return remaining, conflicts
+    return await staging.count_staged(conn, session_id), conflicts  # what the branch has already is no change any more

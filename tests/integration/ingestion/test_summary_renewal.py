@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from endpoints import ModelEndpoint
@@ -202,7 +203,9 @@ async def test_the_background_renews_all_that_a_commit_made_stale_in_one_commit_
 
 @pytest.mark.requirement("FOREST-5")
 @pytest.mark.usefixtures("without_following")
-async def test_a_look_at_many_commits_sends_as_few_statements_as_one_at_two(forest: Forest) -> None:
+async def test_a_look_at_many_commits_sends_as_few_statements_as_one_at_two(
+    forest: Forest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Only those that moved or deleted nodes are looked at as they were before."""
     ingested = await IngestedBook.of(forest)
     commits = []
@@ -210,12 +213,15 @@ async def test_a_look_at_many_commits_sends_as_few_statements_as_one_at_two(fore
         change = nodes_pb.UpdateNodeRequest(node_id=ingested.leaf, content=f"{CHANGED} Once more: {number}.")
         await forest.commit_change(change)
         commits.append(await forest.world.head())
+    submit = AsyncMock()  # a job that waits, runs or has ended takes other statements
+    monkeypatch.setattr(forest.summaries._runner, "submit", submit)
     counts = []
     for some in (commits[-2:], commits):
         with recorded() as sent:
             await forest.summaries._look(forest.world.workspace, "main", some)
         counts.append(len(sent))
     assert counts[0] == counts[1]
+    assert submit.await_count == 2
 
 
 @pytest.mark.requirement("FOREST-5")
