@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from integration.embedded.programs import DEADLINE, read
+from integration.embedded.programs import DEADLINE, read, state
 from memotree_storage.conformance.vector_index import DIMENSIONS
 from memotree_storage.embedded.qdrant import EmbeddedQdrant, QdrantEndpoint
 from memotree_storage.qdrant.client import connect
@@ -49,17 +49,13 @@ class Running:
         place = self.folder / "data" / "collections" / self.index.collection
         return sorted(path.name for path in place.iterdir() if path.is_dir())
 
-    def optimiser(self) -> int | None:
-        """The process that optimises a copy, once it has seen to it that it ends with the engine."""
+    def stopped_optimiser(self) -> int | None:
+        """The process that optimises a copy, when it has stopped."""
         for task in Path(f"/proc/{self.pid}/task").iterdir():
             for child in map(int, read(task / "children").split()):
-                if "optimise_copy" in read(f"/proc/{child}/cmdline") and _niceness(child) > _niceness(self.pid):
+                if "optimise_copy" in read(f"/proc/{child}/cmdline") and state(child) == "T":
                     return child
         return None
-
-
-def _niceness(pid: int) -> int:
-    return os.getpriority(os.PRIO_PROCESS, pid)
 
 
 @asynccontextmanager

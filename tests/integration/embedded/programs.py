@@ -16,12 +16,17 @@ async def until(condition: Callable[[], object], what: str) -> None:
         await asyncio.sleep(0.005)
 
 
+def state(pid: int) -> str:
+    """The letter that Linux has for what a process does: T if it is stopped, Z for a zombie; "" if there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return ""
+
+
 def alive(pid: int) -> bool:
     """Whether a process runs (a zombie does not)."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    return state(pid) not in {"", "Z"}
 
 
 class Program:

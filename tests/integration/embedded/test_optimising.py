@@ -46,13 +46,19 @@ async def check(running: Running, expected: dict[str, IndexEntry], points: list[
         assert [hit.point_id for hit in terms] == [one.point_id]
 
 
+@pytest.fixture
+def stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process that optimises a copy stops before the end, until it is told to go on."""
+    monkeypatch.setenv(faults.ENVIRONMENT_VARIABLE, "engine.copy_optimised:1:stop")
+
+
 async def halfway(running: Running) -> tuple[asyncio.Task[None], int]:
-    """Begin to optimise, and stop the process that does it until it is told to go on."""
+    """Begin to optimise, and wait until the process that does it has stopped."""
     optimising = asyncio.create_task(running.engine.optimise())
-    await until(running.optimiser, "a copy is optimised")
-    child = running.optimiser()
-    assert child is not None
-    os.kill(child, signal.SIGSTOP)
+    await until(lambda: running.stopped_optimiser() or optimising.done(), "the process that optimises a copy stops")
+    child = running.stopped_optimiser()
+    assert child is not None, optimising
+    assert os.getpriority(os.PRIO_PROCESS, child) > os.getpriority(os.PRIO_PROCESS, running.pid)
     return optimising, child
 
 
@@ -106,6 +112,7 @@ async def test_when_the_optimising_process_is_killed_the_shard_stays(
         await check(running, known(points), points)
 
 
+@pytest.mark.usefixtures("stopped")
 async def test_writes_go_on_while_a_copy_is_optimised_and_are_in_it(tmp_path: Path) -> None:
     points = some()
     later = some(50, first=1000)
@@ -131,6 +138,7 @@ async def test_writes_go_on_while_a_copy_is_optimised_and_are_in_it(tmp_path: Pa
         await check(running, expected, open_ended)
 
 
+@pytest.mark.usefixtures("stopped")
 @pytest.mark.parametrize("how", ["stopped", "killed"])
 async def test_the_optimising_process_ends_with_the_engine(tmp_path: Path, how: str) -> None:
     points = some()
@@ -146,6 +154,7 @@ async def test_the_optimising_process_ends_with_the_engine(tmp_path: Path, how: 
         await check(running, known(points), points)
 
 
+@pytest.mark.usefixtures("stopped")
 async def test_a_collection_can_be_removed_while_its_copy_is_optimised(tmp_path: Path) -> None:
     async with run_engine(tmp_path / "qdrant") as running:
         await running.index.upsert(some())

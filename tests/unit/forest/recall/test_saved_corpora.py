@@ -263,7 +263,7 @@ from unit.forest.recall.test_saved_corpora import OF, corpus_from, saved_in
 for folder in map(Path, sys.argv[1:]):
     process = os.fork()
     if not process:
-        faults._target, faults._left = faults._parse(folder.name)
+        faults._target, faults._left, faults._signal = faults._parse(folder.name)
         saved_in(folder).save(OF, corpus_from(4)[1], lambda: True)
         os._exit(0)
     assert os.WIFSIGNALED(os.waitpid(process, 0)[1]), folder
