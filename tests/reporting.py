@@ -16,10 +16,10 @@ from typing import Any, Final
 
 import pytest
 
-BUDGET: Final = 1000.0
+BUDGET: Final = 800.0
 """Seconds of processor time that all workers of `make test` may take, with the processes that they started and ended.
 
-The aim is 720: six minutes on two cores. On 2026-11-28 it was 745, beside another run of tests.
+On 2026-11-29 it was 544, in five and a half minutes on two cores; the rest is for noise, which was up to a quarter.
 
 The time of the processor depends on the machine, so the budget is for one that does
 the work of `_yardstick` in `_YARDSTICK` seconds; a slower machine gets more in proportion, a faster one no less.
@@ -146,7 +146,8 @@ class Report:
     def _too_dear(self, config: pytest.Config) -> bool:
         is_whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword
         is_whole = is_whole and config.option.markexpr == "not campaign"
-        return is_whole and "MEMOTREE_TEST_FUZZ" not in os.environ and self._spent > self._allowed
+        is_usual = not {"MEMOTREE_TEST_FUZZ", "SHAKE_SEED"} & os.environ.keys()
+        return is_whole and is_usual and self._spent > self._allowed
 
 
 @pytest.hookimpl(tryfirst=True)
