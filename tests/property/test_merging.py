@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from campaigns import effort
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from steps import LINEAR, growth
 
@@ -66,6 +66,7 @@ inputs = st.lists(st.tuples(st.lists(coordinates, min_size=3, max_size=3), st.in
 @pytest.mark.requirement("FOREST-2")
 @effort(60)
 @given(inputs, st.sampled_from([-1.0, -0.5, 0.0, 0.5, 0.9]), st.integers(0, 200), st.sampled_from([0, 1, 2, 3, 32]))
+@example([([1, 0, 0], 1), ([0, 1, 0], 1)], 0.0, 200, 32)  # as similar as the threshold, and not more
 def test_the_heap_merges_as_the_plain_algorithm_does_with_many_ties(
     given_leaves: list[tuple[list[int], int]], threshold: float, limit: int, levels: int
 ) -> None:
