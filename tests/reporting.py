@@ -19,7 +19,7 @@ import pytest
 BUDGET: Final = 800.0
 """Seconds of processor time that all workers of `make test` may take, with the processes that they started and ended.
 
-On 2026-11-29 it was 544, in five and a half minutes on two cores; the rest is for noise, which was up to a quarter.
+On 2026-11-29 it was 544, in five and a half minutes on two cores; the rest is for noise.
 
 The time of the processor depends on the machine, so the budget is for one that does
 the work of `_yardstick` in `_YARDSTICK` seconds; a slower machine gets more in proportion, a faster one no less.

@@ -54,7 +54,7 @@ HARMFUL: Final = (
 """Files that once were decoded wrongly, or might be."""
 
 
-@effort(70)
+@effort(150)
 @given(damaged(ENTRIES, PARTS) | st.binary(max_size=200), st.sampled_from((NODE, ARCHIVE)))
 def test_any_file_is_an_entry_or_refused_with_every_fault(data: bytes, path: str) -> None:
     check_file(data, path)
@@ -97,7 +97,7 @@ def test_the_cost_of_a_file_grows_with_its_size(part: bytes, other: bytes, seed:
         assert growth(read, 4_000 // len(part + other) + 1) < LINEAR
 
 
-@effort(40)
+@effort(120)
 @given(damaged(seeds("commits"), parts("commits")))
 def test_any_commit_or_tag_is_read_or_called_damaged(data: bytes) -> None:
     try:
@@ -136,7 +136,7 @@ def check_signature(signature: Signature) -> None:
     assert signature.when.utcoffset() is not None
 
 
-@effort(40)
+@effort(60)
 @given(st.text(), st.dictionaries(st.from_regex(r"[A-Za-z][A-Za-z0-9-]{0,8}", fullmatch=True), st.text(max_size=20)))
 def test_messages_and_trailers_of_any_text_are_written_or_refused(message: str, trailers: dict[str, str]) -> None:
     whole = with_trailers(message, trailers)
@@ -155,7 +155,7 @@ def check_cut(whole: str) -> None:
     assert trailers_of(cut).items() <= trailers_of(whole).items() or len(whole) <= 100
 
 
-@effort(40)
+@effort(60)
 @given(damaged(seeds("packed_refs"), parts("packed_refs")))
 def test_any_file_of_packed_refs_is_read_or_refused(data: bytes) -> None:
     try:

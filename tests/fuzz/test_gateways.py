@@ -204,7 +204,7 @@ QUERY: Final = st.lists(st.tuples(st.sampled_from(NAMES), TEXTS), max_size=6)
 
 def test_any_query_of_the_endpoint(world: World, fuzzed: FuzzedServer) -> None:
     with httpx2.Client(base_url=fuzzed.url, timeout=HUNG) as client:
-        for query in sample(QUERY, 25):
+        for query in sample(QUERY, 40):
             world.begin()
             answer = client.get(PATH, params=[(key, world.expand(text)[:1000]) for key, text in query])
             if answer.status_code == 200:

@@ -56,7 +56,7 @@ CHECKS: Final = (
 NOW: Final = datetime(2026, 3, 31, 12, tzinfo=UTC)
 
 
-@effort(60)
+@effort(120)
 @given(TEXTS)
 def test_any_text_is_a_valid_name_or_refused_with_its_fault(text: str) -> None:
     for check in CHECKS:
@@ -70,7 +70,7 @@ def test_any_text_is_a_valid_name_or_refused_with_its_fault(text: str) -> None:
     assert not is_id_prefix(text) or MIN_PREFIX <= len(text) <= ID_LENGTH
 
 
-@effort(60)
+@effort(120)
 @given(TEXTS)
 def test_any_text_is_read_as_a_time_a_query_or_a_title_without_harm(text: str) -> None:
     found = read_time(text)
@@ -145,7 +145,7 @@ def test_no_long_text_takes_for_ever(before: str, unit: str, after: str) -> None
     read_long(before + unit * (100_000 // (len(unit) or 1)) + after)
 
 
-@effort(30, shrink=False)
+@effort(50, shrink=False)
 @given(messages_of(qdrant.Filter.DESCRIPTOR))
 def test_any_filter_is_understood_whole_or_refused(message: Any) -> None:
     """A part that is ignored would show one tenant the nodes of another."""

@@ -71,7 +71,7 @@ def edited(text: str, changes: list[tuple[int, int, str]]) -> str:
 
 
 @pytest.mark.requirement("FOREST-5")
-@effort(50)
+@effort(80)
 @given(texts, edits, st.integers(5, 80))
 def test_kept_leaves_are_exact_ascending_and_within_sections(
     text: str, changes: list[tuple[int, int, str]], size: int

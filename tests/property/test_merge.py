@@ -195,7 +195,7 @@ def by_git(folder: Path, *texts: str) -> str | None:
 
 @pytest.mark.requirement("GIT-6")
 @pytest.mark.skipif(shutil.which("git") is None, reason="the git program is not installed")
-@effort(25)
+@effort(40)
 @given(sides())
 def test_what_git_merges_has_the_same_result_and_no_edit_is_lost(
     tmp_path: Path, texts: tuple[list[str], list[str], list[str]]

@@ -64,7 +64,7 @@ inputs = st.lists(st.tuples(st.lists(coordinates, min_size=3, max_size=3), st.in
 
 
 @pytest.mark.requirement("FOREST-2")
-@effort(60)
+@effort(120)
 @given(inputs, st.sampled_from([-1.0, -0.5, 0.0, 0.5, 0.9]), st.integers(0, 200), st.sampled_from([0, 1, 2, 3, 32]))
 @example([([1, 0, 0], 1), ([0, 1, 0], 1)], 0.0, 200, 32)  # as similar as the threshold, and not more
 def test_the_heap_merges_as_the_plain_algorithm_does_with_many_ties(

@@ -48,7 +48,7 @@ TABLES = st.lists(st.lists(CELLS, min_size=2, max_size=2), min_size=1, max_size=
 
 
 @pytest.mark.requirement("FOREST-1", "USE-9")
-@effort(60)
+@effort(160)
 @given(
     texts | st.lists(texts | TABLES, max_size=6).map("\n\n".join),
     sizes,
@@ -68,7 +68,7 @@ UNFIT = st.one_of(
 
 
 @pytest.mark.requirement("FOREST-1")
-@effort(60)
+@effort(80)
 @given(UNFIT, st.sampled_from(["a.txt", "a.md", "a.py", "a.csv", ""]))
 def test_a_text_is_kept_but_for_characters_that_a_warning_names(text: str, name: str) -> None:
     try:

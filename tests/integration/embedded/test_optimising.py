@@ -47,7 +47,7 @@ async def check(running: Running, expected: dict[str, IndexEntry], points: list[
 
 
 @pytest.fixture
-def stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def stops_halfway(monkeypatch: pytest.MonkeyPatch) -> None:
     """The process that optimises a copy stops before the end, until it is told to go on."""
     monkeypatch.setenv(faults.ENVIRONMENT_VARIABLE, "engine.copy_optimised:1:stop")
 
@@ -112,7 +112,7 @@ async def test_when_the_optimising_process_is_killed_the_shard_stays(
         await check(running, known(points), points)
 
 
-@pytest.mark.usefixtures("stopped")
+@pytest.mark.usefixtures("stops_halfway")
 async def test_writes_go_on_while_a_copy_is_optimised_and_are_in_it(tmp_path: Path) -> None:
     points = some()
     later = some(50, first=1000)
@@ -138,7 +138,7 @@ async def test_writes_go_on_while_a_copy_is_optimised_and_are_in_it(tmp_path: Pa
         await check(running, expected, open_ended)
 
 
-@pytest.mark.usefixtures("stopped")
+@pytest.mark.usefixtures("stops_halfway")
 @pytest.mark.parametrize("how", ["stopped", "killed"])
 async def test_the_optimising_process_ends_with_the_engine(tmp_path: Path, how: str) -> None:
     points = some()
@@ -154,7 +154,7 @@ async def test_the_optimising_process_ends_with_the_engine(tmp_path: Path, how: 
         await check(running, known(points), points)
 
 
-@pytest.mark.usefixtures("stopped")
+@pytest.mark.usefixtures("stops_halfway")
 async def test_a_collection_can_be_removed_while_its_copy_is_optimised(tmp_path: Path) -> None:
     async with run_engine(tmp_path / "qdrant") as running:
         await running.index.upsert(some())

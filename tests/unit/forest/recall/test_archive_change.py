@@ -28,7 +28,7 @@ def small_parts() -> Iterator[None]:
         yield
 
 
-@settings(max_examples=budget(30))
+@settings(max_examples=budget(80))
 @given(st.integers(0, 2**32), st.integers(0, 60), st.integers(1, 6), st.integers(1, 5), st.booleans())
 @example(
     seed=408, size=28, steps=5, most=2, is_document=True

@@ -130,7 +130,7 @@ PATHS = st.lists(st.sampled_from(NAMES), min_size=1, max_size=5).map("/".join)
 TREES = st.sets(PATHS | st.sampled_from([f"{STEM}.md", f"{OTHER_STEM}-a.md", ARCHIVE, f"nodes/ab/k2/{ID}.md"]))
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(before=st.none() | TREES, after=TREES)
 def test_the_scope_of_entries_has_all_of_them(store: GitRepository, before: set[str] | None, after: set[str]) -> None:
     """Whatever else is in the tree, walking the scope alone finds the same entries as walking everything."""

@@ -19,7 +19,7 @@ PAYLOADS = st.dictionaries(
 )
 
 
-@settings(max_examples=20)
+@settings(max_examples=40)
 @given(PAYLOADS)
 def test_payloads_survive_encoding_and_decoding(payload: dict[str, object]) -> None:
     point = qdrant.PointStruct(payload=values.write_payload(payload))
