@@ -50,8 +50,8 @@ def _stay_on_one_processor(worker: str) -> None:
     """Keep each of the first workers, with the servers that it starts, on a processor of its own; the others may move.
 
     A worker and its PostgreSQL wake each other with each statement. To wake another processor costs more than that
-    statement does: together they take a sixth less time of the processor on the same one. Campaigns and runs under delays
-    look for races, and have all processors.
+    statement does: together they take a sixth less time of the processor on the same one. Campaigns and runs under
+    delays look for races, and have all processors.
     """
     if worker and hasattr(os, "sched_setaffinity"):
         processors = sorted(os.sched_getaffinity(0))
