@@ -44,6 +44,12 @@ class Running:
         if not self.engine.supervisor.restarts:
             await asyncio.wait_for(back.wait(), DEADLINE)
 
+    def threads(self) -> list[int]:
+        """The threads of the engine without its main thread."""
+        return sorted(
+            number for task in Path(f"/proc/{self.pid}/task").iterdir() if (number := int(task.name)) != self.pid
+        )
+
     def shards(self) -> list[str]:
         """The folders of the collection."""
         place = self.folder / "data" / "collections" / self.index.collection

@@ -1,6 +1,7 @@
 """The embedded engine: its refusals, its access key, and the data that survives kills."""
 
 import asyncio
+import ctypes
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable
@@ -12,7 +13,7 @@ from typing import Any
 import grpc
 import pytest
 from integration.embedded.engines import Running, run_engine
-from integration.embedded.programs import Run, alive, until
+from integration.embedded.programs import DEADLINE, Run, alive, until
 from memotree_storage.conformance.vector_index import DIMENSIONS, entries, point, unit
 from memotree_storage.embedded.lock import DataFolderInUseError
 from memotree_storage.embedded.qdrant import EmbeddedQdrant
@@ -308,6 +309,19 @@ async def test_the_engine_ends_with_its_server_and_the_next_one_finds_all_data(
     async with run_engine(folder) as second:
         assert len(await entries(second.index, "w")) == 50
     await until(lambda: not alive(int(pid)), "the orphan is gone")
+
+
+async def test_a_stop_request_ends_the_engine_whichever_of_its_threads_gets_it(running: Running) -> None:
+    """The kernel may give a signal to any thread. One that was beginning a thread got it, and the engine outlived its
+    killed server, so that no other could start."""
+    pid = running.pid
+    await until(running.threads, "the engine has more than one thread")
+    back = asyncio.Event()
+    running.engine.supervisor.on_restart(back.set)
+    sent = ctypes.CDLL(None).tgkill(pid, running.threads()[-1], signal.SIGTERM)
+    assert sent == 0
+    await until(lambda: not alive(pid), "the engine ends")
+    await asyncio.wait_for(back.wait(), DEADLINE)
 
 
 async def test_an_incomplete_collection_is_removed_at_the_next_start(running: Running, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """The engine's process: ``python -m memotree_storage.qdrant.engine --data FOLDER --port N --api-key-file FILE``."""
 
 import argparse
-import contextlib
 import fcntl
 import logging
 import os
@@ -34,8 +33,6 @@ def main() -> int:
     return_freed_memory()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     stopping = _Stopping()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stopping.ask)
     options.data.mkdir(parents=True, exist_ok=True)
     if not _lock(options.data / "engine.lock", stopping):
         sys.stderr.write(f"Another engine process uses {options.data} and does not exit; stop that process.\n")
@@ -55,19 +52,18 @@ def main() -> int:
 
 
 class _Stopping:
-    """A stop request: a signal handler sets it, the main thread waits for it.
+    """A stop request: SIGTERM or SIGINT makes it, the main thread waits for it.
 
-    Uses a pipe instead of ``threading.Event``: the handler interrupts the very wait that it is to end, and an event's
-    ``set`` would wait forever for the lock that its ``wait`` holds.
+    The thread that gets the signal writes it into a pipe. A handler in Python runs in the main thread alone, which
+    nothing wakes if the kernel gives the signal to another thread: the wait would never end.
     """
 
     def __init__(self) -> None:
-        self._reader, self._writer = os.pipe()
-        os.set_blocking(self._writer, False)
-
-    def ask(self, *_: object) -> None:
-        with contextlib.suppress(BlockingIOError):  # the pipe is full: stopping was requested often enough
-            os.write(self._writer, b"!")
+        self._reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)  # without a handler, the signal would end the process at once
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for a stop request, at most ``timeout`` seconds; return whether there was one."""
