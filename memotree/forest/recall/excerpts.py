@@ -1,26 +1,40 @@
 """Finds the excerpt of a long text that matches a question best, within a number of tokens.
 
-The text is cut into units at line ends, and long lines at the ends of their sentences. The weight of a unit is the sum
-of the weights of the question's words in it; words that are rare in the text weigh more. Of all runs of neighbouring
-units that fit, the heaviest is taken, the first of equals. So a note of a thousand lines answers with the paragraph
-that matters, and not with nothing.
+The text is cut into units that fit the budget: lines; the sentences of a line that is long or does not fit; pieces of
+such a sentence, at the ends of words. Of all runs of neighbouring units that fit, the one is taken that has most of the
+question's words, in any of their forms: a word that is rare in the text weighs up to twice as much, and one that is
+repeated adds little. What is left of the budget goes to the text around it. So a note of a thousand lines answers with
+the paragraph that matters, and one endless line with the words around those of the question.
 """
 
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from memotree_storage.index.terms import words_of
-from memotree_storage.model.tokens import count_tokens, truncate_to_tokens
+from memotree_storage.index.terms import term_id, words_of
+from memotree_storage.model.tokens import CHARS_PER_TOKEN, count_tokens, truncate_to_tokens
 
-_LONG: Final = 400
-"""A longer line is cut into sentences, and a longer sentence anywhere; in characters."""
+from memotree.forest.recall.scoring.query_words import concepts
 
-_SENTENCE: Final = re.compile(".*?(?:(?<![.!?])[.!?]++[\"')\\]]*+\\s+|[\u3002\uff01\uff1f\uff1b]+|$)", re.DOTALL)
+_LONG: Final = 100
+"""A line of more tokens is cut into sentences, and a longer sentence into pieces."""
+
+_PARTS: Final = 4
+"""A piece has this part of the tokens of the longest unit, so that a run of pieces can be centred on a match."""
+
+_LEAST: Final = 8
+"""A piece has at least this many tokens, since a word that is cut is not found; so has a rest of the budget that the
+beginning of the next unit is taken into."""
+
+_SENTENCE: Final = re.compile(
+    ".*?(?:(?<![.!?])[.!?]++[\"')\\]]*+\\s+|[\u3002\uff01\uff1f\uff1b]+|[\u061f\u06d4\u0964\u0965]+\\s+|$)", re.DOTALL
+)
 """A sentence. A run of full stops is tried once, as a whole: if it ends no sentence, no part of it does."""
+
+_LAST_WORD: Final = re.compile(r"(?<=\s)\S+\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,66 +51,97 @@ class _Unit:
     start: int
     end: int
     tokens: int
-    weight: float
+    matches: frozenset[str]
 
 
 def best_stretch(text: str, question: str, budget: int) -> Stretch:
     """Returns the part of a text that fits ``budget`` tokens and matches the question's words best.
 
-    The time is linear in the length of the text; call it in a thread if the text may be long.
+    Without a match, it is the beginning. The time is linear in the length of the text; call it in a thread if the text
+    may be long.
     """
-    units = _weighed(text, frozenset(words_of(question)))
-    best, first, tokens, weight = (-1.0, 0, 0), 0, 0, 0.0
-    for last, unit in enumerate(units):
-        tokens, weight = tokens + unit.tokens, weight + unit.weight
-        while tokens > budget and first <= last:
-            tokens, weight = tokens - units[first].tokens, weight - units[first].weight
-            first += 1
-        if first <= last and round(weight, 9) > best[0]:
-            best = (round(weight, 9), first, last)
-    if best[0] < 0:  # no unit fits on its own: take the beginning of the heaviest
-        unit = max(units, key=lambda unit: unit.weight, default=_Unit(0, 0, 0, 0.0))
-        part = truncate_to_tokens(text[unit.start : unit.end], budget)
-        return Stretch(part, unit.start, unit.start + len(part))
-    start, end = _filled(units, best[1], best[2], budget)
+    wanted = {term: concept.stem for concept in concepts(question) for term in concept.terms}
+    units = [
+        _Unit(start, end, count_tokens(part := text[start:end]), _matches(part, wanted))
+        for start, end in _spans(text, min(_LONG, budget))
+    ]
+    if not units:
+        return Stretch("", 0, 0)
+    start, end = _filled(text, units, *_heaviest(units, budget), budget)
     return Stretch(text[start:end], start, end)
 
 
-def _filled(units: Sequence[_Unit], first: int, last: int, budget: int) -> tuple[int, int]:
-    """Extends a run of units while there is room: first with the units after it, then with those before it."""
+def _heaviest(units: Sequence[_Unit], budget: int) -> tuple[int, int]:
+    """Returns the first and last unit of the heaviest run that fits, without units before its first match."""
+    spread = Counter(word for unit in units for word in unit.matches)
+    weights = {word: 1.0 + math.log1p(len(units) / number) / math.log1p(len(units)) for word, number in spread.items()}
+    best, found = 0.0, (0, 0)
+    first, tokens, counts = 0, 0, Counter[str]()
+    for last, unit in enumerate(units):
+        tokens += unit.tokens
+        counts.update(unit.matches)
+        while tokens > budget or not (units[first].matches or first == last):
+            tokens -= units[first].tokens
+            counts.subtract(units[first].matches)
+            first += 1
+        weight = _weight(counts, weights) if unit.matches else 0.0
+        if weight > best:
+            best, found = weight, (first, last)
+    return found
+
+
+def _weight(counts: Mapping[str, int], weights: Mapping[str, float]) -> float:
+    return round(sum(weights[word] * count / (count + 1) for word, count in sorted(counts.items())), 9)
+
+
+def _filled(text: str, units: Sequence[_Unit], first: int, last: int, budget: int) -> tuple[int, int]:
+    """Extends a run of units while there is room, by turns with the unit after it and the one before it."""
     room = budget - sum(unit.tokens for unit in units[first : last + 1])
-    while last + 1 < len(units) and units[last + 1].tokens <= room:
-        last += 1
-        room -= units[last].tokens
-    while first > 0 and units[first - 1].tokens <= room:
-        first -= 1
-        room -= units[first].tokens
-    return units[first].start, units[last].end
+    goes_on = True
+    while goes_on:
+        goes_on = False
+        if last + 1 < len(units) and units[last + 1].tokens <= room:
+            last, goes_on = last + 1, True
+            room -= units[last].tokens
+        if first > 0 and units[first - 1].tokens <= room:
+            first, goes_on = first - 1, True
+            room -= units[first].tokens
+    end = units[last].end
+    if last + 1 < len(units) and room >= _LEAST:
+        end += len(_beginning(text[end : units[last + 1].end], room))
+    return units[first].start, end
 
 
-def _weighed(text: str, wanted: frozenset[str]) -> list[_Unit]:
-    spans = list(_spans(text))
-    found = [wanted.intersection(words_of(text[start:end])) for start, end in spans]
-    spread = Counter(word for words in found for word in words)
-    weights = {word: math.log1p(len(spans) / number) for word, number in spread.items()}
-    return [
-        _Unit(start, end, count_tokens(text[start:end]), sum(weights[word] for word in sorted(words)))
-        for (start, end), words in zip(spans, found, strict=True)
-    ]
+def _beginning(text: str, tokens: int) -> str:
+    """Returns what fits of a text, up to the end of a word if it has several."""
+    part = truncate_to_tokens(text, tokens)
+    return part if len(part) == len(text) or text[len(part)].isspace() else _LAST_WORD.sub("", part)
 
 
-def _spans(text: str) -> Iterator[tuple[int, int]]:
+def _matches(text: str, wanted: Mapping[int, str]) -> frozenset[str]:
+    return frozenset(wanted[term] for term in map(term_id, words_of(text)) if term in wanted)
+
+
+def _spans(text: str, longest: int) -> Iterator[tuple[int, int]]:
     """Yields the lines, with long lines cut into sentences and long sentences into pieces; together the whole text."""
     offset = 0
     for line in text.splitlines(keepends=True):
-        if len(line) <= _LONG:
+        if count_tokens(line) <= longest:
             yield offset, offset + len(line)
         else:
             for sentence in _SENTENCE.finditer(line):
-                yield from _pieces(offset + sentence.start(), offset + sentence.end())
+                start, end = offset + sentence.start(), offset + sentence.end()
+                if count_tokens(sentence[0]) > longest:
+                    yield from _pieces(text, start, end, min(longest, max(longest // _PARTS, _LEAST)))
+                elif start < end:
+                    yield start, end
         offset += len(line)
 
 
-def _pieces(start: int, end: int) -> Iterator[tuple[int, int]]:
-    for place in range(start, end, _LONG):
-        yield place, min(place + _LONG, end)
+def _pieces(text: str, start: int, end: int, tokens: int) -> Iterator[tuple[int, int]]:
+    """Yields consecutive parts of a sentence of at most this many tokens."""
+    while start < end:
+        ahead = text[start : min(end, start + CHARS_PER_TOKEN * tokens + 1)]
+        part = _beginning(ahead, tokens) or ahead[:tokens]
+        yield start, start + len(part)
+        start += len(part)

@@ -41,6 +41,43 @@ def test_one_long_line_is_cut_at_sentences_and_one_long_sentence_anywhere() -> N
     assert best_stretch("", "zeppelin", 3).text == ""
 
 
+@pytest.mark.parametrize(
+    ("text", "budget"),
+    [
+        (
+            "# Report\n\n"
+            + "The weather was fine all week. " * 40
+            + "\n"
+            + "The harbour fee is 12 euro per night. " * 40,
+            30,
+        ),
+        ("\n\n\n" + "word " * 390 + "\nThe harbour fee is 12 euro per night, " + "and so on " * 60, 24),
+        ("Fee fee fee. " * 50 + "\n" + "In the harbour a fee of 12 euro is due. " + "Fee fee fee. " * 50, 20),
+    ],
+    ids=["heading", "blank lines", "a word that is everywhere"],
+)
+def test_an_excerpt_has_the_place_with_most_of_the_questions_words(text: str, budget: int) -> None:
+    found = best_stretch(text, "What does the report say about harbour fees?", budget)
+    assert {"harbour", "12 euro"} <= {each for each in ("harbour", "12 euro") if each in found.text}, found.text
+
+
+def test_a_sentence_that_does_not_fit_is_cut_around_the_words_and_at_the_ends_of_words() -> None:
+    text = (
+        "and ".join(f"gate {number} opens at noon " for number in range(200))
+        + "while the zeppelin lands at six "
+        + ("because nobody told anybody about it " * 50)
+    )
+    found = best_stretch(text, "When do zeppelins land?", 40).text
+    assert "the zeppelin lands at six" in found
+    assert not set(found.split()) - set(text.split())
+
+
+def test_an_excerpt_with_room_left_goes_on_into_the_text_that_does_not_fit() -> None:
+    text = "# Zeppelin\n" + "It lands at six in the evening on the field behind the town. " * 20
+    found = best_stretch(text, "zeppelin", 20).text
+    assert found.startswith("# Zeppelin\nIt lands at six in the evening on the field behind")
+
+
 @pytest.mark.requirement("STORE-8")
 @pytest.mark.parametrize(
     "text", ["." * 400_000 + "a", "?!" * 200_000 + '"a', "a." * 200_000], ids=["dots", "marks", "abc"]
