@@ -21,7 +21,15 @@ import uvloop
 from rich.console import Console
 from rich.progress import track
 
-from bench import baselines, recall_ablations, recall_confidence, recall_embedding, recall_pages, recall_scale
+from bench import (
+    baselines,
+    kept_notes,
+    recall_ablations,
+    recall_confidence,
+    recall_embedding,
+    recall_pages,
+    recall_scale,
+)
 from bench.evidence import EvaluationSet, figure, read_set
 from bench.recall_asking import WORKSPACE, Ingested, Reply, Where, ask, ingest, private_server, recall_of
 from bench.table import machine
@@ -51,6 +59,9 @@ def main() -> int:
     if arguments.scale:
         document = uvloop.run(recall_scale.run(arguments.scale))
         name = "scale"
+    elif arguments.notes:
+        document = uvloop.run(kept_notes.run(arguments.notes, arguments.embedding))
+        name = "notes"
     elif arguments.confidence:
         document = uvloop.run(recall_confidence.run(arguments.confidence, arguments.embedding))
         name = "confidence"
@@ -82,12 +93,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--confidence", type=Path, nargs="+", help="instead: measure over these sets whether a recall can say no"
     )
+    parser.add_argument("--notes", type=Path, help="instead: measure the answers to questions about a folder of notes")
     parser.add_argument(
         "--markdown", action="store_true", help="instead: update docs/reference/recall.md from bench/out"
     )
     arguments = parser.parse_args()
-    if not (arguments.data or arguments.scale or arguments.confidence or arguments.markdown):
-        parser.error("give --data FOLDER, --scale LEAVES, --confidence FOLDERS or --markdown")
+    if not (arguments.data or arguments.scale or arguments.notes or arguments.confidence or arguments.markdown):
+        parser.error("give --data FOLDER, --scale LEAVES, --notes FOLDER, --confidence FOLDERS or --markdown")
     return arguments
 
 

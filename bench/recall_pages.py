@@ -103,6 +103,9 @@ def sheets(document: Mapping[str, Any]) -> Iterator[Sheet]:
     if document["kind"] == "confidence":
         yield from _confidence(document)
         return
+    if document["kind"] == "notes":
+        yield from _notes(document)
+        return
     run = _Run(document)
     yield run.recall()
     yield run.categories()
@@ -145,6 +148,23 @@ def _confidence(document: Mapping[str, Any]) -> Iterator[Sheet]:
             rows.setdefault(way, []).append((f"{where}: {kind}", str(cell["questions"]), *levels, *told))
     over = f"{', '.join(document['sets'])} ({document['date']})"
     return (Sheet(f"Confidence of {way} over {over}", headings, each) for way, each in rows.items())
+
+
+def _notes(document: Mapping[str, Any]) -> Iterator[Sheet]:
+    title = f"Notes: right answers of {document['asked']} at each token budget ({document['date']})"
+    budgets = [str(budget) for budget in document["budgets"]]
+    rows = [(name, *(str(sum(found[budget])) for budget in budgets)) for name, found in document["right"].items()]
+    yield Sheet(title, ("method", *(f"{int(budget):,}" for budget in budgets)), rows)
+    levels = [
+        (
+            kind,
+            *(str(cell[level]) for level in ("strong", "weak", "none")),
+            f"{cell['area']:.3f}" if "area" in cell else "",
+        )
+        for kind, cell in document["levels"].items()
+    ]
+    title = f"Notes: how sure the answers at the default budget are ({document['date']})"
+    yield Sheet(title, ("questions", "strong", "weak", "none", "area under the curve"), levels)
 
 
 class _Run:

@@ -15,6 +15,15 @@ _MOST_HASHES: Final = 6
 LEFT_OUT: Final = "[…]"
 """Marks the place between two passages where leaves of the document were left out."""
 
+ID_TOKENS: Final = 6
+"""The tokens that the id of a leaf and the blank line before it take in the text."""
+
+FAR: Final = 0.001
+"""A leaf is far below the best from less than this share of its score on; scores are third powers of likeness."""
+
+FAR_BELOW: Final = "What follows is far less like the question:"
+"""Stands before the documents and notes whose best leaf is far below the best one of all."""
+
 
 @dataclass(frozen=True, slots=True)
 class PackedLeaf:
@@ -101,6 +110,8 @@ def joined(leaves: Iterable[PackedLeaf]) -> list[JoinedLeaves]:
 def markdown(passages: Sequence[JoinedLeaves], names: Mapping[str, str]) -> str:
     """Renders passages as Markdown: a heading for each document and section, and the node id before each leaf.
 
+    A line divides what is far below the best from the rest.
+
     Args:
         passages: In the order of `joined`.
         names: The name of each archive by id.
@@ -111,9 +122,12 @@ def markdown(passages: Sequence[JoinedLeaves], names: Mapping[str, str]) -> str:
 def _blocks(passages: Sequence[JoinedLeaves], names: Mapping[str, str]) -> Iterator[str]:
     before: PackedLeaf | None = None
     shown: tuple[str, ...] = ()
+    far = _first_far(passages)
     for passage in passages:
         first = passage.leaves[0]
         name = names.get(passage.archive_id, "")
+        if passage is far:
+            yield FAR_BELOW
         if before is not None and before.home == first.home:
             yield LEFT_OUT
         elif before is None or before.archive_id != first.archive_id or shown not in ((), _own(first, name)):
@@ -131,6 +145,18 @@ def _blocks(passages: Sequence[JoinedLeaves], names: Mapping[str, str]) -> Itera
             lines.append(with_id(leaf.node_id, leaf.shown, leaf.remark))
         yield "\n".join(lines)
         before = passage.leaves[-1]
+
+
+def _first_far(passages: Sequence[JoinedLeaves]) -> JoinedLeaves | None:
+    """Returns the first passage of the first document that is far below the best; ``None`` if none is."""
+    first: dict[tuple[str, int], JoinedLeaves] = {}
+    best: dict[tuple[str, int], float] = {}
+    for passage in passages:
+        home = passage.leaves[0].home
+        first.setdefault(home, passage)
+        best[home] = max(best.get(home, 0.0), passage.score)
+    top = max(best.values(), default=0.0)
+    return next((first[home] for home, score in best.items() if score < FAR * top), None)
 
 
 def _own(leaf: PackedLeaf, name: str) -> tuple[str, ...]:

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from memotree.forest.recall.archive_snapshot import ArchiveSnapshot, Mask
 from memotree.forest.recall.filters import Filter
+from memotree.forest.recall.passages import FAR
 from memotree.forest.recall.scoring.leaf_index import LeafIndex
 from memotree.forest.recall.scoring.packing import pack, ranked
 from memotree.forest.recall.scoring.query_words import Related
 from memotree.forest.recall.scoring.scores import Frequency, Scores, score
 from memotree.forest.recall.search_corpus import SearchCorpus
-from memotree.models.confidence import LEAVES
+from memotree.models.confidence import LEAVES, Confidence
 from memotree.v1 import forest_service_pb2 as pb
 
 _SHORT: Final = 16
@@ -23,14 +24,6 @@ _SHORT: Final = 16
 
 MOST_DROPPED: Final = 10
 """The most leaves that are named as dropped."""
-
-_LEAST_OF_BEST: Final = 0.001
-"""A note is part of an answer from this share of the best leaf's score on.
-
-A leaf of a document is read with its neighbours, so what is left of the budget goes to the next best ones; a note that
-hardly resembles the question only costs the reader. Measured on four conversations whose turns were kept as notes,
-nothing that answers a question was lost at this share, and half a point of it at 0.01 (docs/reference/recall.md).
-"""
 
 _MOST_ROUNDS: Final = 5
 _OWN_PART: Final = 0.5
@@ -114,18 +107,25 @@ class ScoredLeaves:
         score = self.best_own * float(self.scores.total[place]) + extra
         return Chosen(*self.corpus.place(place), score, (*shares, ("rerank", extra)) if extra else shares)
 
-    def choose(self, budget: int) -> Selection:
-        """Returns the leaves for a budget of tokens. Takes milliseconds of CPU, so call it in a thread."""
+    def choose(self, budget: int, around: int = 0) -> Selection:
+        """Returns the leaves for a budget of tokens. Takes milliseconds of CPU, so call it in a thread.
+
+        Args:
+            budget: The most tokens.
+            around: What each leaf takes beside its own tokens.
+        """
         if not self.considered:
             return Selection([], 0, outdated=self.outdated)
         leaf_index, total = self.corpus.leaf_index, self._total()
         best, best_first = int(np.argmax(total)), ranked(total)
         alone = leaf_index.alone
-        own = total[alone]
-        unlike = alone[(own > 0) & (own < _LEAST_OF_BEST * total[best])]
-        total[unlike] = 0.0
-        oversized = self.leaf(best) if leaf_index.tokens[best] > budget and total[best] > 0 else None
-        packed = pack(total, leaf_index, budget // 2 if oversized else budget)
+        unlike = alone[:0]
+        if Confidence.of(self.likelihood) is Confidence.NONE:  # probably nothing answers: the nearest notes will do
+            unlike = alone[(total[alone] > 0) & (total[alone] < FAR * total[best])]
+            total[unlike] = 0.0
+        oversized = self.leaf(best) if leaf_index.tokens[best] + around > budget and total[best] > 0 else None
+        room = budget // 2 if oversized else budget
+        packed = pack(total, leaf_index, room, around)
         reasons = dict.fromkeys(unlike.tolist(), pb.DROP_REASON_SCORE)
         for _ in range(_MOST_ROUNDS):
             repeated = _repeated(leaf_index, packed, total)
@@ -133,7 +133,7 @@ class ScoredLeaves:
                 break
             reasons |= dict.fromkeys(repeated, pb.DROP_REASON_COPY)
             total[repeated] = 0.0
-            packed = pack(total, leaf_index, budget // 2 if oversized else budget)
+            packed = pack(total, leaf_index, room, around)
         taken = {*packed.tolist(), *([best] if oversized else [])}
         dropped = [
             (self.leaf(place), reasons.get(place, pb.DROP_REASON_BUDGET))

@@ -8,8 +8,10 @@ from memotree_storage.model.node import Node
 from memotree_storage.model.position import many_between
 from memotree_storage.postgres.tree import State
 
+from memotree.forest.recall.passages import FAR_BELOW
 from memotree.forest.recall.recall import Recall
 from memotree.v1 import forest_service_pb2 as pb
+from memotree.v1 import types_pb2
 
 pytestmark = pytest.mark.requirement("USE-2")
 
@@ -49,14 +51,32 @@ async def test_a_note_is_found_by_its_title_and_shown_with_it(world: World) -> N
         assert answer.tokens_used == sum(one.tokens for one in leaves(answer)) <= 20
 
 
-async def test_notes_come_best_first_and_those_that_hardly_resemble_the_question_are_left_out(world: World) -> None:
+async def test_notes_come_best_first_and_what_is_far_below_fills_the_budget_behind_a_line(world: World) -> None:
     others = [(f"Lunch on day {number}", f"There is soup number {number}.") for number in range(20)]
     await world.put(*notes(world, *others, ("Office", "The office is in Oslo."), ("Old office", "It was in Bergen.")))
     answer = await recalled(world, "Where is the office?", token_budget=MUCH)
     assert [one.node.title for one in leaves(answer)][:2] == ["Office", "Old office"]
     assert "Office: The office is in Oslo." in answer.text.split("\n\n")[1]
-    assert not any("Lunch" in one.node.title for one in leaves(answer))
+    near, far = answer.text.split(FAR_BELOW)
+    assert "Lunch" not in near
+    assert "Lunch" in far
     assert answer.passages[0].nodes[0].node.title == "Office"
+
+
+async def test_a_note_that_answers_in_other_words_is_kept_while_there_is_room(world: World) -> None:
+    """Of four notes, one once took ten of two thousand tokens, and the one that answers was dropped."""
+    facts = ["Mara drinks tea.", "The rent is due on the first.", "Turing, a grey cat, lives here.", "Ann is a pilot."]
+    await world.put(*notes(world, *((fact, fact) for fact in facts)))
+    answer = await recalled(world, "What is the pet of Mara called?")
+    assert "Turing" in answer.text
+
+
+async def test_nothing_far_below_the_best_fills_the_budget_if_probably_nothing_answers(world: World) -> None:
+    others = [(f"Lunch on day {number}", f"There is soup number {number}.") for number in range(20)]
+    await world.put(*notes(world, *others, ("Office", "The office is in Oslo.")))
+    answer = await recalled(world, "Which moons does Jupiter have?", token_budget=MUCH)
+    assert answer.confidence == types_pb2.CONFIDENCE_NONE
+    assert FAR_BELOW not in answer.text
 
 
 async def test_one_word_finds_the_note_of_that_name_and_every_strategy_answers_with_a_text(world: World) -> None:

@@ -5,14 +5,14 @@ from itertools import product
 from typing import Any
 
 import pytest
-from integration.recall.talks import COLLAPSED, GARDEN, HYBRID, LCA, SEA, TRACTOR, Forest, leaves
+from integration.recall.talks import COLLAPSED, GARDEN, HYBRID, LCA, MUCH, SEA, TRACTOR, Forest, leaves
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.model.node import Archive, Relation, new_id
 
 from memotree.client import Receipt
 from memotree.forest.recall.receipts import ReceiptNotRepeatableError
 from memotree.v1 import forest_service_pb2 as pb
-from memotree.v1 import session_service_pb2
+from memotree.v1 import session_service_pb2, types_pb2
 
 pytestmark = pytest.mark.requirement("USE-13")
 
@@ -64,8 +64,11 @@ async def test_a_receipt_names_what_was_dropped_and_why(forest: Forest) -> None:
     assert dropped
     assert taken.isdisjoint(each.node_id for each in dropped)
     assert [each.score for each in dropped] == sorted((each.score for each in dropped), reverse=True)
-    assert {each.reason for each in dropped} == {pb.DROP_REASON_SCORE}
-    assert all(each.score < 0.001 * answer.likelihood for each in dropped)
+    assert {each.reason for each in dropped} == {pb.DROP_REASON_BUDGET}
+    unlike = await forest("Which moons does Jupiter have?", token_budget=MUCH)
+    assert unlike.confidence == types_pb2.CONFIDENCE_NONE
+    assert {each.reason for each in unlike.receipt.dropped} == {pb.DROP_REASON_SCORE}
+    assert all(each.score < 0.001 * unlike.likelihood for each in unlike.receipt.dropped)
     few = await forest("The tractor, the boat and the roses.", token_budget=12)
     assert pb.DROP_REASON_BUDGET in {each.reason for each in few.receipt.dropped}
     long = forest.world.node(
@@ -152,7 +155,7 @@ async def test_a_receipt_is_stored_as_json(still: Forest) -> None:
     stored = Receipt.from_wire(answer.receipt)
     assert Receipt.from_json(stored.text) == stored
     assert stored.to_wire() == answer.receipt
-    assert stored.dropped[0].reason == "SCORE"
+    assert stored.dropped[0].reason == "BUDGET"
     with pytest.raises(ValueError, match="no receipt"):
         Receipt.from_json("{")
 

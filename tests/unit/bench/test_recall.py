@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from bench import baselines, recall_confidence, recall_embedding, recall_pages
+from bench import baselines, kept_notes, recall_confidence, recall_embedding, recall_pages
 from bench.baselines import Piece, Ranking, chunks, pack, terms_of, windows
 from bench.evidence import Document, EvaluationSet, Question, Turn, conversation, cost_of, figure, read_set
 from bench.recall_asking import Ingested, located, packed_parts
@@ -264,6 +264,34 @@ def test_only_documents_that_had_no_part_in_the_fit_are_asked_about_their_confid
     assert found["answered"] == [("Question 1?", 1), ("Question 3?", 3)]
     assert [text for text, _ in found["of other sets"]] == ["Question 1?", "Question 3?"]
     assert {document for asked in found.values() for _, document in asked} <= {1, 3}
+
+
+# --- Notes ---
+
+
+def test_an_answer_about_notes_is_right_if_it_has_the_fact_and_not_the_former_one(tmp_path: Path) -> None:
+    rows: dict[str, list[dict[str, object]]] = {
+        "notes": [{"id": "rent", "title": "", "text": "900 euros."}, {"id": "pin", "title": "Pin", "text": "1234"}],
+        "corrections": [{"id": "rent", "text": "The rent is 950 euros."}],
+        "forgotten": [{"id": "pin"}],
+        "questions": [{"question": "Rent?", "kind": "x", "answer_patterns": ["950"], "stale_patterns": ["900"]}],
+        "near_misses": [{"question": "Whose flat is it?"}],
+        "other_worlds": [],
+    }
+    for name, found in rows.items():
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, found)), encoding="utf-8")
+    data = kept_notes.read_notes(tmp_path)
+    assert [note.shown for note in data.now()] == ["The rent is 950 euros."]
+    rent, flat = data.questions
+    assert (rent.kind, flat.kind, flat.right) == ("x", "near_misses", ())
+    assert rent.is_answered_by("the rent is 950 EUROS")
+    assert not rent.is_answered_by("It is 950, it was 900.")
+    right = {"MemoTree": {"200": [True, False], "400": [True, True]}}
+    levels = {"answered": {"strong": 1, "weak": 1, "none": 0}, "near": {"strong": 0, "weak": 0, "none": 1, "area": 1.0}}
+    run = {"kind": "notes", "date": "today", "asked": 2, "budgets": [200, 400], "right": right, "levels": levels}
+    answers, sure = recall_pages.sheets(run)
+    assert answers.rows == [("MemoTree", "1", "2")]
+    assert sure.rows == [("answered", "1", "1", "0", ""), ("near", "0", "0", "1", "1.000")]
 
 
 # --- The comparison of embedding models ---

@@ -11,7 +11,7 @@ MOST_MISFITS: Final = 10
 """Packing ends after this many leaves that do not fit; the leaves after them score too low."""
 
 
-def pack(total: NDArray[np.floating], leaf_index: LeafIndex, budget: float) -> NDArray[np.int64]:
+def pack(total: NDArray[np.floating], leaf_index: LeafIndex, budget: float, around: int = 0) -> NDArray[np.int64]:
     """Returns the leaves to answer with, in document order; together they are within the budget.
 
     Leaves are taken by descending score; a leaf that does not fit any more is skipped. Leaves with a score of 0 are
@@ -21,9 +21,10 @@ def pack(total: NDArray[np.floating], leaf_index: LeafIndex, budget: float) -> N
         total: The score of each leaf; 0 for a leaf that may not be taken.
         leaf_index: The leaves.
         budget: The most tokens.
+        around: What each leaf takes beside its own tokens.
     """
     order = ranked(np.asarray(total, dtype=np.float64))
-    edges = np.concatenate([[0.0], np.cumsum(leaf_index.tokens[order], dtype=np.float64)])
+    edges = np.concatenate([[0.0], np.cumsum(leaf_index.tokens[order] + around, dtype=np.float64)])
     taken, used, place = [], 0.0, 0
     for _ in range(MOST_MISFITS):
         # Takes the longest run of leaves that fits from here on; the leaf after it does not fit.

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memotree.forest.recall.passages import PackedLeaf, joined, markdown
+from memotree.forest.recall.passages import FAR_BELOW, PackedLeaf, joined, markdown
 
 pytestmark = pytest.mark.requirement("FOREST-8")
 
@@ -50,6 +50,17 @@ def test_notes_are_documents_of_their_own_and_the_best_comes_first() -> None:
     people = "## People\n\n[one2] Ask Ann.\n\n[one3] Ask Ben."
     assert markdown(passages, {"one": "notes"}) == (
         f"# notes\n\n[one1] The office is in Oslo.\n\n{people}\n\n# notes\n\n[one0] Lunch is at noon."
+    )
+
+
+def test_what_is_far_below_the_best_stands_below_a_line_that_says_so() -> None:
+    found = [
+        leaf(0, "Lunch is at noon.", score=0.0005, document=0),
+        leaf(1, "The office is in Oslo.", score=0.9, document=1),
+        leaf(2, "Ask Ann.", score=0.001, document=2),
+    ]
+    assert markdown(joined(found), {"one": "notes"}) == (
+        f"# notes\n\n[one1] The office is in Oslo.\n\n[one2] Ask Ann.\n\n{FAR_BELOW}\n\n[one0] Lunch is at noon."
     )
 
 
