@@ -100,7 +100,7 @@ def table(reports: list[Report]) -> str:
     )
     for part in reports[0].costs:
         cells = [
-            f"{cost.calls} calls, {cost.written:,} + {cost.read:,}"
+            f"{cost.calls} calls, {cost.written:,} + {cost.read:,} ({cost.structure:,})"
             for cost in (report.costs[part] for report in reports)
         ]
         rows.append((part, *cells))

@@ -31,13 +31,16 @@ class OverMcp:
         """The tokens of the list of tools."""
         listed = (await self._client.list_tools()).tools
         documents = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in listed]
-        return count_tokens(json.dumps(documents, ensure_ascii=False, separators=(",", ":")))
+        return count_tokens(_compact(documents))
 
     async def use(self, tool: str, **arguments: Any) -> Any:
         """Call a tool; the text of its answer is what a model reads."""
         result = await self._client.call_tool(tool, arguments)
         text = "\n".join(getattr(part, "text", "") for part in result.content)
-        self.cost.add(count_tokens(json.dumps({"name": tool, "arguments": arguments})), count_tokens(text))
+        structure = "" if result.structured_content is None else _compact(result.structured_content)
+        self.cost.add(
+            count_tokens(json.dumps({"name": tool, "arguments": arguments})), *map(count_tokens, (text, structure))
+        )
         if result.is_error:
             raise RuntimeError(f"{tool}: {text}")
         return result, text
@@ -60,10 +63,14 @@ class MemoTree(OverMcp):
         return str((await self.use("recall", query=question, token_budget=_RECALL_TOKENS))[1])
 
     async def look_back(self, name: str, old: Fact) -> str:
-        result, text = await self.use("history", node_id=name[:8])
-        commits = result.structured_content["data"]["commits"]
-        then = await self.use("recall", query=old.question, revision=commits[-1]["id"], token_budget=50)
+        _, text = await self.use("history", node_id=name[:8])
+        first = re.findall(r"\[([0-9a-f]{10})\]$", text, re.MULTILINE)[-1]
+        then = await self.use("recall", query=old.question, revision=first, token_budget=50)
         return f"{text}\n{then[1]}"
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 class BasicMemory(OverMcp):

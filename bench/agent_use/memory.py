@@ -8,17 +8,22 @@ from bench.agent_use.flow import Fact
 
 @dataclass
 class Cost:
-    """Calls, and the tokens that a model would have written (arguments) and read (answers)."""
+    """Calls, and the tokens that a model would have written (arguments) and read (answers).
+
+    ``structure`` is what it would have read in a host that shows the structure of an answer in place of its text.
+    """
 
     calls: int = 0
     written: int = 0
     read: int = 0
+    structure: int = 0
 
-    def add(self, written: int, read: int) -> None:
-        """Count one call."""
+    def add(self, written: int, read: int, structure: int = 0) -> None:
+        """Count one call; an answer without a structure is shown as its text by every host."""
         self.calls += 1
         self.written += written
         self.read += read
+        self.structure += structure or read
 
 
 @dataclass

@@ -48,6 +48,7 @@ class AsyncForestQueries:
         valid_at: datetime | str = "",
         include_outdated: bool = False,
         include_trace: bool = False,
+        budget_covers_text: bool = False,
         receipt: Receipt | None = None,
     ) -> RecallResult:
         """Finds the text in the trees that is relevant to a question.
@@ -56,7 +57,7 @@ class AsyncForestQueries:
             query: The question, at most 8192 characters. Plain text; no query operators.
             strategy: The strategy; HYBRID if ``None``.
             top_k: How many nodes LCA and COLLAPSED start from; 10 if 0.
-            token_budget: The most tokens of the answer's text; 2000 if 0.
+            token_budget: The most tokens of the passages; 2000 if 0.
             archives: Only these archives.
             model_id: Only archives of this model.
             tags: Only nodes with all of these tags.
@@ -67,6 +68,7 @@ class AsyncForestQueries:
             valid_at: Only nodes that hold at this time; without it, those that do not hold any more are left out.
             include_outdated: Whether to consider nodes that do not hold, too.
             include_trace: Whether to return how each part was found: its signals and the nodes above it.
+            budget_covers_text: Whether the budget covers the whole text, with its headings and ids.
             receipt: The receipt of an earlier answer to the same question, to get that answer again. Everything else
                 but ``include_trace`` comes from it.
         """
@@ -79,6 +81,7 @@ class AsyncForestQueries:
             token_budget=token_budget,
             filter=filtered(archives, model_id, tags, node_types, since, until, under, valid_at, include_outdated),
             include_trace=include_trace,
+            budget_covers_text=budget_covers_text,
         )
         if receipt is not None:
             request.ClearField("revision")

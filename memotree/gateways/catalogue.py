@@ -329,6 +329,8 @@ class Catalogue:
             fields.workspace = self.workspace
         if agent and "agent" in tool.request.fields_by_name and not fields.agent:
             fields.agent = agent
+        for name, value in tool.preset.items():
+            setattr(fields, name, value)
         if tool.masked:
             fields.update_mask.paths.extend(name for name in tool.masked if name in given)
         return message

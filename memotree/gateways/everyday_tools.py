@@ -62,6 +62,8 @@ EVERYDAY: Final[tuple[Tool, ...]] = (
         "Recall",
         "ForestService.Recall",
         required=("query",),
+        hidden=(REQUEST_ID, "budget_covers_text"),
+        preset={"budget_covers_text": True},
         flattened=("filter",),
         listed=("query", "token_budget", "archives", "tags", "valid_at", "include_outdated", "revision"),
         description="Find what is remembered about a question, before you answer or act. Returns the passages that "

@@ -194,3 +194,20 @@ OUTPUT: Final[Mapping[str, Any]] = {
     "required": ["success", "message", "data", "warnings", "error", "metadata", "elapsed_ms"],
 }
 """The schema of every result."""
+
+SHORT_OUTPUT: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "success": {"type": "boolean"},
+        "message": {"type": "string", "description": "The text for the model."},
+        "data": {"type": "object", "description": "Ids, and names and states of a line."},
+        "error": {
+            "type": "object",
+            "properties": {"code": {"type": "string"}, "status": {"type": "string"}},
+            "required": ["code", "status"],
+        },
+    },
+    "required": ["success", "message"],
+    "additionalProperties": False,
+}
+"""The schema of the short form of every result, which MCP answers with unless the whole one is asked for."""

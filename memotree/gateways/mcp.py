@@ -24,6 +24,9 @@ from memotree.tools.declaration import Declaration
 
 NAME: Final = "memotree"
 
+FULL: Final = "memotree/full"
+"""The key in the ``_meta`` of a call whose structured result shall be the whole one."""
+
 Context = ServerRequestContext[Any, Any]
 
 log = structlog.get_logger("memotree.mcp")
@@ -63,7 +66,7 @@ def mcp_server(catalogue: Catalogue, choice: ToolChoice, identify: Identify | No
                 raise _unknown(error.message) from None
         return types.CallToolResult(
             content=[types.TextContent(text=result.text)],
-            structured_content=result.to_json(),
+            structured_content=result.to_json() if (params.meta or {}).get(FULL) else result.in_short(),
             is_error=not result.success,
         )
 

@@ -10,7 +10,7 @@ from mcp import MCPError
 from mcp.server.context import ServerRequestContext
 
 from memotree.gateways.catalogue import Catalogue
-from memotree.gateways.json_schema import OUTPUT, SHARED
+from memotree.gateways.json_schema import OUTPUT, SHARED, SHORT_OUTPUT
 from memotree.gateways.results import Result
 from memotree.request.nearest_names import shown
 
@@ -18,7 +18,7 @@ GUIDE: Final = "memory://guide"
 """The resource that says how to use the memory."""
 
 RESULTS: Final = "memory://results"
-"""The resource with the schema of the structured results of all tools."""
+"""The resource with the schema of the structured results of all tools, in short and whole."""
 
 _NODE: Final = re.compile(r"memory://(?P<workspace>[^/]+)/(?P<node>[^/?#@]+)(?:@(?P<revision>.+))?")
 _MARKDOWN: Final = "text/markdown"
@@ -137,7 +137,7 @@ class Guide:
         if uri == GUIDE:
             return _resource(uri, self._guide(), _MARKDOWN)
         if uri == RESULTS:
-            return _resource(uri, json.dumps(OUTPUT, indent=2), "application/schema+json")
+            return _resource(uri, json.dumps({"anyOf": [SHORT_OUTPUT, OUTPUT]}, indent=2), "application/schema+json")
         found = _NODE.fullmatch(uri)
         if found is None:
             message = f"{shown(uri)} is not a resource; use {GUIDE} or memory://workspace/node_id."

@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from memotree.client.errors import MemoTreeClientError
+
+_MOST_OF_A_FACT: Final = 64
+"""A longer text of an answer is left out of its short form, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,19 @@ class Result:
         """Whether the call succeeded."""
         return self.failure is None
 
+    def in_short(self) -> dict[str, Any]:
+        """The text with ids, names and states for a program, as JSON.
+
+        Some hosts show their model the structure alone, and a model pays for each token of it.
+        """
+        found: dict[str, Any] = {"success": self.success, "message": self.text}
+        facts = {name: fact for name, value in (self.data or {}).items() if (fact := _fact(value)) is not None}
+        if facts:
+            found["data"] = facts
+        if self.failure is not None:
+            found["error"] = {"code": self.failure.code, "status": self.failure.status}
+        return found
+
     def to_json(self) -> dict[str, Any]:
         """The result as JSON; every key is always present."""
         return {
@@ -80,3 +96,9 @@ class Result:
             "metadata": dict(self.metadata),
             "elapsed_ms": round(1000 * self.elapsed, 2),
         }
+
+
+def _fact(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {"id": value["id"]} if value.get("id") else None
+    return value if isinstance(value, str) and 0 < len(value) <= _MOST_OF_A_FACT else None

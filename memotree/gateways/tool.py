@@ -29,6 +29,7 @@ class Tool:
         flattened: Nested messages of the request whose fields are arguments of the tool itself.
         listed: The arguments of the short list; all if empty. The others are accepted, too.
         named: Arguments for nodes that may be given by title or path; the id that is meant is put in their place.
+        preset: Fields of the request that are hidden and have a value of their own.
         masked: Fields that are named in ``update_mask`` if they are given.
         destructive: Whether it may delete or overwrite something.
         last: For a streaming RPC, the field of its last message that is the answer.
@@ -46,6 +47,7 @@ class Tool:
     flattened: tuple[str, ...] = ()
     listed: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
+    preset: Mapping[str, Any] = field(default_factory=dict, compare=False)
     masked: tuple[str, ...] = ()
     destructive: bool = False
     last: str = ""

@@ -64,7 +64,7 @@ class _DropReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DropReason
     DROP_REASON_COPY: _DropReason.ValueType  # 2
     """Another document has a leaf with exactly the same text and a better score."""
     DROP_REASON_SCORE: _DropReason.ValueType  # 3
-    """A note whose score is less than a thousandth of the best one."""
+    """A note whose score is less than a thousandth of the best one, while the confidence is NONE."""
 
 class DropReason(_DropReason, metaclass=_DropReasonEnumTypeWrapper):
     """Why a node that was found is not part of an answer."""
@@ -76,7 +76,7 @@ DROP_REASON_BUDGET: DropReason.ValueType  # 1
 DROP_REASON_COPY: DropReason.ValueType  # 2
 """Another document has a leaf with exactly the same text and a better score."""
 DROP_REASON_SCORE: DropReason.ValueType  # 3
-"""A note whose score is less than a thousandth of the best one."""
+"""A note whose score is less than a thousandth of the best one, while the confidence is NONE."""
 Global___DropReason: _TypeAlias = DropReason  # noqa: Y015
 
 class _StaleReason:
@@ -551,6 +551,7 @@ class RecallRequest(_message.Message):
     FILTER_FIELD_NUMBER: _builtins.int
     INCLUDE_TRACE_FIELD_NUMBER: _builtins.int
     RECEIPT_FIELD_NUMBER: _builtins.int
+    BUDGET_COVERS_TEXT_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
     """Name or id of the workspace."""
     revision: _builtins.str
@@ -562,11 +563,15 @@ class RecallRequest(_message.Message):
     top_k: _builtins.int
     """How many nodes LCA and COLLAPSED start from, and the most that COLLAPSED returns; 10 when 0, at most 1000."""
     token_budget: _builtins.int
-    """The most tokens of the leaves that HYBRID packs, or if given, of the nodes of the other strategies; headings and
-    ids in the answer's text are not counted. 2000 when 0, at most 200000.
+    """The most tokens of the answer: of the texts of its nodes, with budget_covers_text of headings and ids too. When 0,
+    2000 for HYBRID, else no limit; at most 200000.
     """
     include_trace: _builtins.bool
     """Whether to return how each part was found: its signals and the nodes above it."""
+    budget_covers_text: _builtins.bool
+    """Whether the budget covers the whole text of the answer, with its headings and ids, and not the texts of its nodes
+    alone. It always does in the tool recall.
+    """
     @_builtins.property
     def filter(self) -> Global___RecallFilter:
         """Which nodes to consider."""
@@ -589,10 +594,11 @@ class RecallRequest(_message.Message):
         filter: Global___RecallFilter | None = ...,
         include_trace: _builtins.bool = ...,
         receipt: Global___RecallReceipt | None = ...,
+        budget_covers_text: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "receipt", b"receipt"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter", "include_trace", b"include_trace", "query", b"query", "receipt", b"receipt", "revision", b"revision", "strategy", b"strategy", "token_budget", b"token_budget", "top_k", b"top_k", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["budget_covers_text", b"budget_covers_text", "filter", b"filter", "include_trace", b"include_trace", "query", b"query", "receipt", b"receipt", "revision", b"revision", "strategy", b"strategy", "token_budget", b"token_budget", "top_k", b"top_k", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -655,6 +661,7 @@ class RecallReceipt(_message.Message):
     TERM_COUNTS_FIELD_NUMBER: _builtins.int
     DROPPED_FIELD_NUMBER: _builtins.int
     ANSWER_SHA256_FIELD_NUMBER: _builtins.int
+    BUDGET_COVERS_TEXT_FIELD_NUMBER: _builtins.int
     commit_id: _builtins.str
     """The commit that was read; for a session, its base."""
     session_id: _builtins.str
@@ -683,6 +690,8 @@ class RecallReceipt(_message.Message):
     """
     answer_sha256: _builtins.str
     """SHA-256 of the answer in hexadecimal: of its nodes, their versions and the text."""
+    budget_covers_text: _builtins.bool
+    """Whether the budget covered the whole text."""
     @_builtins.property
     def filter(self) -> Global___RecallFilter:
         """The filter."""
@@ -719,10 +728,11 @@ class RecallReceipt(_message.Message):
         term_counts: _builtins.bytes = ...,
         dropped: _abc.Iterable[Global___DroppedNode] | None = ...,
         answer_sha256: _builtins.str = ...,
+        budget_covers_text: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_indexed_versions", b"_indexed_versions", "filter", b"filter", "indexed_versions", b"indexed_versions", "moment", b"moment"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_indexed_versions", b"_indexed_versions", "answer_sha256", b"answer_sha256", "commit_id", b"commit_id", "dropped", b"dropped", "embedding_model", b"embedding_model", "filter", b"filter", "indexed_versions", b"indexed_versions", "method", b"method", "moment", b"moment", "query_sha256", b"query_sha256", "rerank_model", b"rerank_model", "selected_archives", b"selected_archives", "session_digest", b"session_digest", "session_id", b"session_id", "strategy", b"strategy", "term_counts", b"term_counts", "token_budget", b"token_budget", "top_k", b"top_k"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_indexed_versions", b"_indexed_versions", "answer_sha256", b"answer_sha256", "budget_covers_text", b"budget_covers_text", "commit_id", b"commit_id", "dropped", b"dropped", "embedding_model", b"embedding_model", "filter", b"filter", "indexed_versions", b"indexed_versions", "method", b"method", "moment", b"moment", "query_sha256", b"query_sha256", "rerank_model", b"rerank_model", "selected_archives", b"selected_archives", "session_digest", b"session_digest", "session_id", b"session_id", "strategy", b"strategy", "term_counts", b"term_counts", "token_budget", b"token_budget", "top_k", b"top_k"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__indexed_versions: _TypeAlias = _typing.Literal["indexed_versions"]  # noqa: Y015
     _WhichOneofArgType__indexed_versions: _TypeAlias = _typing.Literal["_indexed_versions", b"_indexed_versions"]  # noqa: Y015

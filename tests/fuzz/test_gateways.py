@@ -21,13 +21,13 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from memotree.gateways.json_messages import to_json
-from memotree.gateways.json_schema import OUTPUT
+from memotree.gateways.json_schema import SHORT_OUTPUT
 from memotree.gateways.tool_definitions import BY_NAME
 
 pytestmark = pytest.mark.requirement("STORE-8", "FOREST-14")
 
 HEADERS: Final = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
-RESULTS: Final = Draft202012Validator(OUTPUT)
+RESULTS: Final = Draft202012Validator(SHORT_OUTPUT)
 
 SHORT: Final = [text for text in texts("strange") if len(text) < 100]
 KEYS: Final = st.sampled_from(texts("json_keys"))

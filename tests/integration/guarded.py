@@ -12,6 +12,7 @@ import httpx2
 import pytest
 from click.testing import Result
 from integration.http_servers import running
+from integration.mcp_clients import WHOLE
 from mcp import Client as Agent
 from mcp.client.streamable_http import streamable_http_client
 from memotree_storage.model.node import new_id
@@ -51,7 +52,7 @@ class Place:
 
     def mcp(self, name: str, tool: str, arguments: dict[str, Any]) -> Any:
         """The result of a tool over MCP."""
-        return self._over_mcp(name, lambda agent: agent.call_tool(tool, arguments)).structured_content
+        return self._over_mcp(name, lambda agent: agent.call_tool(tool, arguments, meta=WHOLE)).structured_content
 
     def mcp_tools(self, name: str) -> set[str]:
         """The tools that MCP offers to a principal."""

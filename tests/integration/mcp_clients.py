@@ -6,9 +6,12 @@ from jsonschema import Draft202012Validator
 from mcp import Client
 
 from memotree.gateways.json_schema import OUTPUT
+from memotree.gateways.mcp import FULL
 from memotree.server.app import Server
 
 ERAS = ["legacy", "auto"]
+WHOLE: Any = {FULL: True}
+"""Asks for the whole structured result."""
 
 
 def over_http(server: Server, era: str = "auto") -> Client:
@@ -17,7 +20,7 @@ def over_http(server: Server, era: str = "auto") -> Client:
 
 async def done(client: Client, tool: str, **arguments: Any) -> Any:
     """The data of a call that succeeds."""
-    result = await client.call_tool(tool, arguments)
+    result = await client.call_tool(tool, arguments, meta=WHOLE)
     Draft202012Validator(OUTPUT).validate(result.structured_content)
     assert not result.is_error, result.content
     assert result.structured_content["success"]
@@ -26,7 +29,7 @@ async def done(client: Client, tool: str, **arguments: Any) -> Any:
 
 async def refused(client: Client, tool: str, **arguments: Any) -> tuple[Any, str]:
     """The error of a call that fails, and the text that a model reads."""
-    result = await client.call_tool(tool, arguments)
+    result = await client.call_tool(tool, arguments, meta=WHOLE)
     Draft202012Validator(OUTPUT).validate(result.structured_content)
     assert result.is_error
     assert not result.structured_content["success"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from integration.mcp_clients import ERAS, done, over_http, refused
+from integration.mcp_clients import ERAS, WHOLE, done, over_http, refused
 from integration.scripted_server import COMMIT, ScriptedForest, served
 from integration.worlds import World
 from jsonschema import Draft202012Validator
@@ -17,7 +17,7 @@ from memotree_storage.postgres import tree
 from memotree_storage.postgres.tree import Snapshot, State
 
 from memotree.gateways.everyday_tools import EVERYDAY
-from memotree.gateways.json_schema import OUTPUT
+from memotree.gateways.json_schema import OUTPUT, SHORT_OUTPUT
 from memotree.server.app import Server
 from memotree.v1 import job_service_pb2 as jobs
 
@@ -78,7 +78,7 @@ async def test_every_tool_reaches_its_operation(server: Server, world: World) ->
             }
             if "workspace" in tool.input_schema["properties"]:
                 given["workspace"] = world.workspace
-            result = (await client.call_tool(tool.name, given)).structured_content
+            result = (await client.call_tool(tool.name, given, meta=WHOLE)).structured_content
             error = result["error"] or {}
             assert error.get("status") not in {"INTERNAL", "UNKNOWN"}, (tool.name, result)
             assert error.get("code") != "INVALID_ARGUMENTS", (tool.name, result)
@@ -148,10 +148,10 @@ async def test_a_name_of_no_node_or_of_several_says_so_and_a_page_how_to_go_on(s
         assert (several["code"], several["status"]) == ("AMBIGUOUS_NODE_NAME", "INVALID_ARGUMENT")
         assert sorted(node["id"] for node in several["details"]["nodes"]) == ids
         assert all(f"{node_id} (notes/Twin)" in text for node_id in ids)
-        found = await client.call_tool("resolve_node", {"name": "notes/Twin", **place})
+        found = await client.call_tool("resolve_node", {"name": "notes/Twin", **place}, meta=WHOLE)
         assert [each["node"]["id"] for each in found.structured_content["data"]["candidates"]] == ids
         assert "could be each of these nodes" in found.content[0].text
-        page = await client.call_tool("get_tree", {"archive": "notes", "page_size": 1, **place})
+        page = await client.call_tool("get_tree", {"archive": "notes", "page_size": 1, **place}, meta=WHOLE)
         token = page.structured_content["data"]["next_page_token"]
         assert f"More: page_token {token}" in page.content[0].text
         rest = await done(client, "get_tree", archive="notes", page_size=1, page_token=token, **place)
@@ -192,7 +192,7 @@ async def test_nodes_are_resources_and_prompts_tell_how_to_use_the_memory(everyd
         assert (await client.read_resource(uri)).contents[0].text == "# Budget\n\nThe budget is 45k.\n"
         assert (await client.read_resource(f"{uri}@{commit}")).contents[0].text == "# Budget\n\nThe budget is 40k.\n"
         schema = json.loads((await client.read_resource("memory://results")).contents[0].text)
-        assert schema == OUTPUT
+        assert schema == {"anyOf": [SHORT_OUTPUT, OUTPUT]}
         guide = (await client.read_resource("memory://guide")).contents[0].text
         prompts = {prompt.name for prompt in (await client.list_prompts()).prompts}
         assert prompts == {"use_memory", "what_is_known_about"}
@@ -222,7 +222,7 @@ async def test_an_unknown_tool_is_a_protocol_error_and_one_that_is_not_offered_s
 @pytest.mark.requirement("FOREST-14")
 async def test_what_a_model_reads_is_the_text_itself(server: Server) -> None:
     async with over_http(server) as client:
-        recalled = await client.call_tool("recall", {"query": "oaks"})
+        recalled = await client.call_tool("recall", {"query": "oaks"}, meta=WHOLE)
         answered = await client.call_tool("ask", {"query": "oaks"})
         explored = await client.call_tool("explore_memory_node", {"query": "oaks", "node_id": "abcd"})
     confidence = f"Confidence: STRONG (0.97). Read at commit {COMMIT[:10]}"
@@ -244,7 +244,7 @@ async def test_progress_is_reported_during_an_ingestion_and_only_grows(server: S
 
     document = {"name": "A", "model_id": "m", "text": "Some text."}
     async with over_http(server, era) as client:
-        result = await client.call_tool("ingest_document", document, progress_callback=on_progress)
+        result = await client.call_tool("ingest_document", document, progress_callback=on_progress, meta=WHOLE)
         asked = await client.call_tool("ask", {"query": "oaks"}, progress_callback=on_progress)
     assert not result.is_error
     assert not asked.is_error

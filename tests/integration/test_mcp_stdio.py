@@ -18,6 +18,7 @@ import pytest
 from forked import ForkedProgram, command_folder, forked_servers
 from integration.mcp_clients import done, refused
 from mcp import Client, StdioServerParameters, stdio_client, stdio_server
+from memotree_storage.model.tokens import count_tokens
 
 from memotree.cli.demo.private_server import server_on
 from memotree.gateways.tool_definitions import TOOLS
@@ -214,3 +215,29 @@ async def test_the_configuration_in_the_readme_works_as_written(tmp_path: Path) 
             made = await done(client, "remember", text="It works as written.")
             assert made["node"]["title"] == "It works as written"
     assert (tmp_path / ".local" / "share" / "memotree").is_dir()
+
+
+@pytest.mark.requirement("USE-5")
+async def test_a_structure_is_as_short_as_the_text_and_whole_on_request(home: Path) -> None:
+    """Some hosts show their model the structure in place of the text, where a recall took fifteen times its text."""
+    budget, question = 200, "When does gate 7 of the harbour open?"
+    async with over_stdio(home) as client:
+        for number in range(40):
+            text = f"Gate {number} of the harbour opens at {number % 24} o'clock on working days."
+            made = await client.call_tool("remember", {"text": text})
+        node_id = made.structured_content["data"]["node"]["id"]
+        assert node_id in made.content[0].text
+        found = await client.call_tool("recall", {"query": question, "token_budget": budget})
+        whole = await done(client, "recall", query=question, token_budget=budget)
+        wrong = await client.call_tool("forget", {"node_id": "nothing here"})
+    text, structure = found.content[0].text, found.structured_content
+    assert structure["message"] == text
+    assert structure["data"] == {"commit_id": whole["commit_id"], "confidence": "STRONG"}
+    assert count_tokens(whole["text"]) <= budget
+    assert budget < 1.2 * count_tokens(whole["text"]), "and it is used"
+    assert max(count_tokens(text), count_tokens(json.dumps(structure, separators=(",", ":")))) <= 1.3 * budget
+    assert wrong.structured_content == {
+        "success": False,
+        "message": wrong.content[0].text,
+        "error": {"code": "NO_NODE_NAMED", "status": "NOT_FOUND"},
+    }

@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import httpx2
 import pytest
-from integration.mcp_clients import over_http
+from integration.mcp_clients import WHOLE, over_http
 from integration.scripted_server import MISSING, ScriptedForest, served
 from integration.shared_servers import SharedServer, shared_server
 from integration.worlds import World
@@ -169,7 +169,7 @@ async def test_a_call_has_the_same_result_everywhere(
             answer = await http.post(f"/api/tools/{name}/execute", json=arguments)
             assert untimed(answer.json()) == over_grpc, asked
             assert (answer.status_code == 200) is result.success, asked
-            called = await agent.call_tool(name, arguments)
+            called = await agent.call_tool(name, arguments, meta=WHOLE)
             assert called.structured_content is not None, asked
             assert untimed(called.structured_content) == over_grpc, asked
             assert called.content[0].text == result.text, asked

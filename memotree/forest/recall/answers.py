@@ -11,7 +11,7 @@ from memotree_storage.model.tokens import count_tokens
 
 from memotree.forest.recall.ancestry import Representative
 from memotree.forest.recall.excerpts import best_stretch
-from memotree.forest.recall.passages import PackedLeaf, joined, markdown, with_id
+from memotree.forest.recall.passages import ID_TOKENS, PackedLeaf, joined, markdown, with_id
 from memotree.forest.recall.question import Question
 from memotree.forest.recall.ranking import Chosen, Selection
 from memotree.forest.recall.results import NodeResult, ResultPart
@@ -46,9 +46,10 @@ def within_budget(
 ) -> tuple[pb.RecallResponse, list[pb.DroppedNode]]:
     """Returns the nodes that fit the budget, best first, as an answer, and the nodes that do not fit."""
     taken, used, dropped = list[NodeResult](), 0, list[pb.DroppedNode]()
+    around = ID_TOKENS if asked.covers_text else 0
     present = [node_results[part.node_id] for part in chosen if part.node_id in node_results]
     for result in present:
-        if not asked.budget or used + result.tokens <= asked.budget:
+        if not asked.budget or used + (len(taken) + 1) * around + result.tokens <= asked.budget:
             used += result.tokens
             taken.append(result)
         else:
@@ -124,19 +125,31 @@ def packed_answer(
     node_results: Mapping[str, NodeResult],
     view: StateView,
 ) -> pb.RecallResponse:
-    """Returns the packed leaves as passages and as one text."""
-    room = asked.budget - sum(each.tokens for each in choice.leaves)
-    leaves = [
-        _excerpt(each, node_results[each.node_id], asked.text, room)
-        if each is choice.oversized
-        else _packed(each, node_results[each.node_id])
-        for each in chosen
-        if each.node_id in node_results
-    ]
-    passages = joined([leaf for leaf in leaves if leaf.text])
+    """Returns the packed leaves as passages and as one text; the worst are left out until a budget of the text fits."""
+    around = ID_TOKENS if asked.covers_text else 0
+    kept = [each for each in chosen if each.node_id in node_results]
+    names = {each.snapshot.archive_id: view.name(each.snapshot.archive_id) for each in kept}
+    shortened, room = choice.oversized, asked.budget - around - sum(each.tokens + around for each in choice.leaves)
+    while True:
+        leaves = [
+            _excerpt(each, node_results[each.node_id], asked.text, max(room, 1))
+            if each is shortened
+            else _packed(each, node_results[each.node_id])
+            for each in kept
+        ]
+        passages = joined([leaf for leaf in leaves if leaf.text])
+        text = markdown(passages, names)
+        excess = count_tokens(text) - asked.budget
+        if not (asked.covers_text and passages and excess > 0):
+            break
+        if len(kept) > 1:
+            kept = _without_worst(kept, shortened, excess)
+        elif shortened is None:
+            shortened, room = kept[0], kept[0].tokens - excess
+        else:
+            room -= excess
     if choice.oversized is not None:
         asked.warnings.append(_about_oversized(choice.oversized, asked.budget, leaves))
-    names = {passage.archive_id: view.name(passage.archive_id) for passage in passages}
     return pb.RecallResponse(
         passages=[
             pb.Passage(
@@ -149,13 +162,25 @@ def packed_answer(
             )
             for passage in passages
         ],
-        text=markdown(passages, names),
+        text=text,
         tokens_used=sum(leaf.tokens for passage in passages for leaf in passage.leaves),
         token_budget=asked.budget,
         leaves_considered=choice.considered,
         outdated_left_out=choice.outdated,
         warnings=asked.warnings,
     )
+
+
+def _without_worst(chosen: Sequence[Chosen], shortened: Chosen | None, tokens: int) -> list[Chosen]:
+    """Returns leaves without the worst ones, which have this many tokens together; the best, or the excerpt, stays."""
+    gone = set[str]()
+    best = shortened or max(chosen, key=lambda each: each.score)
+    for each in sorted((each for each in chosen if each is not best), key=lambda each: each.score):
+        if tokens <= 0:
+            break
+        gone.add(each.node_id)
+        tokens -= each.tokens + ID_TOKENS
+    return [each for each in chosen if each.node_id not in gone]
 
 
 def dropped_node(each: Chosen, reason: pb.DropReason.ValueType) -> pb.DroppedNode:

@@ -27,6 +27,7 @@ class Question:
         strategy: The strategy.
         top_k: How many nodes LCA and COLLAPSED start from.
         budget: The most tokens; 0 for no limit.
+        covers_text: Whether the budget is that of the whole text, with headings and ids.
         has_trace: Whether the answer says how each part was found.
         receipt: The receipt of the answer that is wanted again.
         warnings: The warnings for the answer.
@@ -40,6 +41,7 @@ class Question:
     strategy: pb.RecallStrategy.ValueType
     top_k: int
     budget: int
+    covers_text: bool
     has_trace: bool
     receipt: pb.RecallReceipt | None = None
     warnings: list[str] = field(default_factory=list)
@@ -74,6 +76,7 @@ def read_question(request: pb.RecallRequest) -> Question:
         strategy=strategy,
         top_k=min(request.top_k or DEFAULT_TOP_K, MOST_TOP_K),
         budget=request.token_budget or default,
+        covers_text=request.budget_covers_text,
         has_trace=request.include_trace,
         receipt=request.receipt if request.HasField("receipt") else None,
     )

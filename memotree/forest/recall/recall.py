@@ -35,6 +35,7 @@ from memotree.forest.recall.answers import (
     within_budget,
 )
 from memotree.forest.recall.filters import Filter, read_filter, scope_ids
+from memotree.forest.recall.passages import ID_TOKENS
 from memotree.forest.recall.question import Question, read_question
 from memotree.forest.recall.ranking import MOST_DROPPED, ScoredLeaves, score_leaves
 from memotree.forest.recall.receipts import (
@@ -236,7 +237,8 @@ class Recall:
         )
         if self._models.has_ranking:
             scored = await self._reranked(scored, view, asked)
-        choice = await asyncio.to_thread(scored.choose, asked.budget)
+        around = ID_TOKENS if asked.covers_text else 0
+        choice = await asyncio.to_thread(scored.choose, asked.budget, around)
         asked.warnings += remarks(choice, len(corpus.leaf_index))
         chosen = [choice.oversized, *choice.leaves] if choice.oversized else choice.leaves
         confidence = Confidence.of(scored.likelihood)
@@ -249,7 +251,10 @@ class Recall:
         answer = await asyncio.to_thread(packed_answer, asked, choice, chosen, parts, view)
         answer.commit_id = view.state.commit_id
         answer.confidence, answer.likelihood = confidence_message(confidence.name), scored.likelihood
-        return answer, [dropped_node(each, reason) for each, reason in choice.dropped]
+        shown = {one.node.id for passage in answer.passages for one in passage.nodes}
+        left_out = [(each, pb.DROP_REASON_BUDGET) for each in choice.leaves if each.node_id not in shown]
+        dropped = sorted([*left_out, *choice.dropped], key=lambda each: -each[0].score)
+        return answer, [dropped_node(each, reason) for each, reason in dropped]
 
     async def _reranked(self, scored: ScoredLeaves, view: StateView, asked: Question) -> ScoredLeaves:
         """Adds the scores of a reranking model to the best leaves; the scores of all others stay."""

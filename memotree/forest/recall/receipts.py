@@ -54,7 +54,7 @@ def request_again(request: pb.RecallRequest) -> pb.RecallRequest:
     receipt = request.receipt
     if _hash(request.query) != receipt.query_sha256:
         raise InvalidInputError.at("query", "is not the one that the receipt is about; its SHA-256 differs.")
-    for name in ("revision", "strategy", "top_k", "token_budget", "filter"):
+    for name in ("revision", "strategy", "top_k", "token_budget", "budget_covers_text", "filter"):
         if getattr(request, name) != getattr(pb.RecallRequest(), name):
             raise InvalidInputError.at(name, "comes from the receipt; leave it out.")
     is_named = _COMMIT.fullmatch(receipt.commit_id) and (not receipt.session_id or is_id(receipt.session_id))
@@ -67,6 +67,7 @@ def request_again(request: pb.RecallRequest) -> pb.RecallRequest:
         strategy=receipt.strategy,
         top_k=receipt.top_k,
         token_budget=receipt.token_budget,
+        budget_covers_text=receipt.budget_covers_text,
         filter=receipt.filter,
         include_trace=request.include_trace,
         receipt=receipt,
@@ -167,6 +168,7 @@ def make_receipt(
         strategy=asked.strategy,
         top_k=asked.top_k,
         token_budget=asked.budget,
+        budget_covers_text=asked.covers_text,
         filter=given,
         method=METHOD,
         embedding_model=models[0],

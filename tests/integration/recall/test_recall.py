@@ -66,6 +66,24 @@ async def test_a_copy_of_a_document_does_not_fill_the_budget_twice(forest: Fores
     assert found.count("Thanks!") == len(copies)
 
 
+@pytest.mark.requirement("FOREST-8")
+@pytest.mark.parametrize("strategy", [HYBRID, COLLAPSED])
+async def test_a_budget_that_covers_the_text_holds_for_headings_ids_and_excerpts(
+    forest: Forest, strategy: pb.RecallStrategy.ValueType
+) -> None:
+    house = forest.world.node("House of the keeper, by the sea", content="The key of the tractor is here.")
+    shed = forest.world.node("Shed", content=f"{TRACTOR} It does since the winter.", parent_id=house.id)
+    long = forest.world.node("Log", content="The diesel engine was cleaned by Ann. " * 60, parent_id=house.id)
+    await forest.world.put(house, shed, long)
+    for budget in (1, 8, 12, 20, 30, 50, 90, 150, 400):
+        answer = await forest(token_budget=budget, budget_covers_text=True, strategy=strategy)
+        assert count_tokens(answer.text) <= budget
+        assert answer.text or budget < 50
+        shown = {one.node.id for one in [*leaves(answer), *answer.nodes]}
+        assert shown.isdisjoint(each.node_id for each in answer.receipt.dropped)
+        assert (await forest(receipt=answer.receipt)).text == answer.text
+
+
 @pytest.mark.requirement("FOREST-8", "FOREST-15")
 async def test_recall_packs_leaves_in_document_order_under_the_budget(still: Forest) -> None:
     answer = await still(token_budget=40)
