@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,7 +58,8 @@ async def shared_index(
 
 @asynccontextmanager
 async def _opened(data: Path, url: str, index: QdrantIndex, embedder: WordllamaEmbedder) -> AsyncIterator[Store]:
-    store = Store(data, Database(url), index, embedder)
+    # A copy, since a test may replace methods of its store's index: the indexer of another store must not call them.
+    store = Store(data, Database(url), copy(index), embedder)
     await store.open()
     try:
         yield store

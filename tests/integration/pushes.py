@@ -1,6 +1,7 @@
 """Commits with git that bypass the store, and the store that mirrors them."""
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
@@ -85,6 +86,7 @@ async def rows(store: Store, query: str, *arguments: Any) -> list[tuple[Any, ...
 async def somebody_waits(store: Store) -> None:
     """Wait until a transaction waits for a lock of another one."""
     waits = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
-    async with asyncio.timeout(DEADLINE):
-        while not await run(store, waits):  # noqa: ASYNC110 - another process decides
-            await asyncio.sleep(0.01)
+    deadline = time.monotonic() + DEADLINE
+    while not await run(store, waits):
+        assert time.monotonic() < deadline, "waited in vain until a transaction waits for a lock of another one"
+        await asyncio.sleep(0.01)

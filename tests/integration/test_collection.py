@@ -19,7 +19,6 @@ from memotree_storage.postgres import outbox
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.pending import Pending
 from memotree_storage.postgres.tree import State
-from memotree_storage.qdrant.index import QdrantIndex
 from memotree_storage.store import Store
 
 from memotree.v1 import workspace_service_pb2
@@ -55,10 +54,10 @@ async def _lose_a_line(world: World) -> str:
 
 @pytest.mark.requirement("STORE-5")
 async def test_a_line_created_during_a_collection_keeps_its_points(
-    world: World, shared_index: QdrantIndex, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = await _lose_a_line(world)
-    delete = shared_index.delete
+    delete = world.store.index.delete
 
     async def late(workspace_id: str, **which: Sequence[int]) -> None:
         push(world, "new", world.node("New"), parent=start)
@@ -66,7 +65,7 @@ async def test_a_line_created_during_a_collection_keeps_its_points(
         await world.store.indexer.current(world.workspace)
         await delete(workspace_id, **which)
 
-    monkeypatch.setattr(shared_index, "delete", late)
+    monkeypatch.setattr(world.store.index, "delete", late)
     await world.store.maintenance.tidy()
     assert "refs/heads/new" in world.repository.refs()
     assert await differences(world.store, world.workspace) == []
@@ -74,7 +73,7 @@ async def test_a_line_created_during_a_collection_keeps_its_points(
 
 @pytest.mark.requirement("STORE-5")
 async def test_points_that_could_not_be_deleted_are_deleted_the_next_time(
-    world: World, shared_index: QdrantIndex, monkeypatch: pytest.MonkeyPatch, again: OpenAgain
+    world: World, monkeypatch: pytest.MonkeyPatch, again: OpenAgain
 ) -> None:
     async def away(*_: object, **__: object) -> None:
         raise IndexUnavailableError("away")
@@ -82,7 +81,7 @@ async def test_points_that_could_not_be_deleted_are_deleted_the_next_time(
     for restart in (False, True):
         await _lose_a_line(world)
         with monkeypatch.context() as patch:
-            patch.setattr(shared_index, "delete", away)
+            patch.setattr(world.store.index, "delete", away)
             with pytest.raises(IndexUnavailableError):
                 await world.store.maintenance.tidy()
         left = await world.store.index.count(world.workspace)
@@ -92,24 +91,24 @@ async def test_points_that_could_not_be_deleted_are_deleted_the_next_time(
                 pass
         else:
             await world.store.maintenance.tidy()
-        assert await shared_index.count(world.workspace) < left
+        assert await world.store.index.count(world.workspace) < left
         assert await differences(world.store, world.workspace) == []
         with monkeypatch.context() as patch:
-            patch.setattr(shared_index, "delete", away)  # what is deleted is not deleted again
+            patch.setattr(world.store.index, "delete", away)  # what is deleted is not deleted again
             await world.store.maintenance.tidy()
 
 
 @pytest.mark.requirement("STORE-5")
 async def test_a_start_detects_missing_points_even_if_there_are_also_extra_points(
-    world: World, shared_index: QdrantIndex, again: OpenAgain
+    world: World, again: OpenAgain
 ) -> None:
     other = await World.create(world.store, world.pages, world.limits)
     for one, is_on_a_line in ((world, True), (other, False)):
         await one.put(*one.nodes(2))
         await one.store.indexer.current(one.workspace)
         await one.store.indexer.flush()
-        kept = [entry async for entry in shared_index.scan(one.workspace)]
-        await shared_index.delete(one.workspace)
+        kept = [entry async for entry in world.store.index.scan(one.workspace)]
+        await world.store.index.delete(one.workspace)
         vector = (await one.store.embedder.embed(["x"]))[0]
         line = kept[0].line_id if is_on_a_line else 4711
         terms = TermVector((), ())
@@ -117,24 +116,24 @@ async def test_a_start_detects_missing_points_even_if_there_are_also_extra_point
             IndexPoint(str(uuid.uuid4()), one.workspace, new_id(), line, 1, None, "", "", (), vector, terms)
             for _ in range(len(kept) + 1)
         ]
-        await shared_index.upsert(extra)
+        await world.store.index.upsert(extra)
     async with again() as store:
         assert await differences(store, world.workspace) == []
         assert await differences(store, other.workspace) == [], "points of a line that is not there"
 
 
 async def test_old_points_are_deleted_only_after_the_new_ones_are_written(
-    world: World, shared_index: QdrantIndex, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.put(*world.nodes(3))
-    delete = shared_index.delete
+    delete = world.store.index.delete
     pending = []
 
     async def watched(workspace_id: str, **which: Sequence[int]) -> None:
         pending.append(await world.store.indexer.pending(workspace_id))
         await delete(workspace_id, **which)
 
-    monkeypatch.setattr(shared_index, "delete", watched)
+    monkeypatch.setattr(world.store.index, "delete", watched)
     await world.store.rebuild(world.workspace)
     assert pending == [0]
     await world.store.reindex(world.workspace)
@@ -289,10 +288,10 @@ async def test_a_workspace_is_deleted_while_it_is_indexed(world: World, monkeypa
 
 @pytest.mark.requirement("STORE-4")
 async def test_a_collection_waits_for_versions_that_are_being_counted(
-    world: World, shared_index: QdrantIndex, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await _lose_words(world, 0)
-    close = shared_index.close_versions
+    close = world.store.index.close_versions
     begun, may_end = asyncio.Event(), asyncio.Event()
 
     async def slow(ended: Sequence[tuple[str, int]]) -> None:
@@ -300,7 +299,7 @@ async def test_a_collection_waits_for_versions_that_are_being_counted(
         await may_end.wait()
         await close(ended)
 
-    monkeypatch.setattr(shared_index, "close_versions", slow)
+    monkeypatch.setattr(world.store.index, "close_versions", slow)
     indexing = asyncio.create_task(world.store.indexer.drain(world.workspace))
     await begun.wait()
     tidying = asyncio.create_task(world.store.maintenance.tidy())
