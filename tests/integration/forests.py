@@ -1,6 +1,6 @@
 """A forest for tests: documents are ingested by jobs on real stores, and the results are read as by a client."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -75,16 +75,17 @@ class Forest:
 
     # --- Documents ---------------------------------------------------------------------------------------------------
 
-    async def try_ingest(self, text: str | None = None, **fields: Any) -> Told:
+    async def try_ingest(
+        self, text: str | None = None, *, on_step: Callable[[str], None] = lambda _: None, **fields: Any
+    ) -> Told:
         """Ingest a document and read the events to the end, which may be a failure."""
         if text is not None:
             fields["text"] = text
-        events = [
-            event
-            async for event in self.ingestion.ingest_document(
-                pb.IngestDocumentRequest(workspace=self.world.workspace, **fields)
-            )
-        ]
+        request = pb.IngestDocumentRequest(workspace=self.world.workspace, **fields)
+        events = []
+        async for event in self.ingestion.ingest_document(request):
+            events.append(event)
+            on_step(event.progress.step)
         steps = [(event.progress.step, event.progress.done, event.progress.total) for event in events[1:-1]]
         return Told(events[0].job, events[-1].job, steps)
 

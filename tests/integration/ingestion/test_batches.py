@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from integration.forests import STOPPED, SUCCEEDED, Forest
 from integration.ingestion.documents import prose
+from integration.ingestion.steps import SeenSteps
 from memotree_storage.errors import InvalidInputError
 
 from memotree.forest.ingestion import batch_run, planning
@@ -68,19 +69,28 @@ async def test_unchanged_documents_make_no_commit_and_a_changed_one_changes_only
     assert await texts(forest, third) == changed
 
 
-async def test_one_document_is_named_by_its_commit_and_reports_steps_and_several_are_counted(forest: Forest) -> None:
+async def test_one_document_is_named_by_its_commit_and_reports_steps_and_several_are_counted(
+    forest: Forest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = SeenSteps(monkeypatch)
+
     async def told(documents: dict[str, str]) -> list[pb.IngestDocumentsResponse]:
         given = [pb.NewDocument(name=name, text=text) for name, text in documents.items()]
         request = pb.IngestDocumentsRequest(workspace=forest.world.workspace, documents=given, chunk_size=300)
-        return [event async for event in forest.batches.ingest_documents(request)]
+        events = []
+        seen.forget()
+        async for event in forest.batches.ingest_documents(request):
+            events.append(event)
+            seen.add(event.progress.step)
+        return events
 
     events = await told({"papers": prose(8)})
     assert events[0].job.subject == "papers"
     assert forest.commits()[0] == "Ingest papers"
-    assert {"summarise", "commit"} & {event.progress.step for event in events[1:-1]}
-    progress = [event.progress for event in (await told(THREE))[1:-1]]
-    assert {each.total for each in progress} == {3}
-    assert [each.done for each in progress] == sorted(each.done for each in progress)
+    assert {"summarise", "commit"} <= {event.progress.step for event in events[1:-1]}
+    counted = [event.progress for event in (await told(THREE))[1:-1]]
+    assert {each.total for each in counted} == {3}
+    assert [each.done for each in counted] == sorted(each.done for each in counted)
 
 
 async def test_documents_of_one_joined_archive_are_updated_one_commit_after_the_other(forest: Forest) -> None:
