@@ -1,7 +1,7 @@
 """The best part of a text that is too long."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from memotree_storage.model.tokens import count_tokens
 
@@ -9,11 +9,17 @@ from memotree.forest.recall.excerpts import best_stretch
 
 pytestmark = pytest.mark.requirement("FOREST-8")
 
-texts = st.text(alphabet="ab .\n!\u4e2d\u3002\u0301", max_size=300) | st.lists(
-    st.sampled_from(["rose", "water", "x" * 900, "Sun. ", "\n", "\u6c34\u3002", "zeppelin"]), max_size=40
-).map(" ".join)
+lines = st.lists(st.sampled_from(["a zeppelin lands", "water", "water for a zeppelin", "Sun", ""]), max_size=20)
+texts = (
+    st.text(alphabet="ab .\n!\u4e2d\u3002\u0301", max_size=300)
+    | st.lists(
+        st.sampled_from(["rose", "water", "x" * 900, "Sun. ", "\n", "\u6c34\u3002", "zeppelin"]), max_size=40
+    ).map(" ".join)
+    | lines.map("\n".join)
+)
 
 
+@example("a zeppelin lands\nwater", 5)
 @given(texts, st.integers(1, 60))
 def test_an_excerpt_is_a_part_of_the_text_within_the_budget(text: str, budget: int) -> None:
     found = best_stretch(text, "zeppelin water", budget)
