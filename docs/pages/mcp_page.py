@@ -16,7 +16,7 @@ from memotree.tools.declaration import Declaration
 
 INTRO = """
 What an agent sees of MemoTree over the Model Context Protocol ([how to
-connect](../how-to/connect-an-agent-over-mcp.md)), tool by tool. Every tool answers with the same structure:
+connect](../how-to/connect-an-agent-over-mcp.md)), tool by tool. Every tool answers with a text and a structure:
 [what a tool answers](../how-to/connect-an-agent-over-mcp.md#what-a-tool-answers).
 """
 

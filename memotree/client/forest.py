@@ -57,7 +57,7 @@ class AsyncForestQueries:
             query: The question, at most 8192 characters. Plain text; no query operators.
             strategy: The strategy; HYBRID if ``None``.
             top_k: How many nodes LCA and COLLAPSED start from; 10 if 0.
-            token_budget: The most tokens of the passages; 2000 if 0.
+            token_budget: The most tokens of the answer; if 0, 2000 for HYBRID and no limit for the others.
             archives: Only these archives.
             model_id: Only archives of this model.
             tags: Only nodes with all of these tags.
@@ -68,7 +68,7 @@ class AsyncForestQueries:
             valid_at: Only nodes that hold at this time; without it, those that do not hold any more are left out.
             include_outdated: Whether to consider nodes that do not hold, too.
             include_trace: Whether to return how each part was found: its signals and the nodes above it.
-            budget_covers_text: Whether the budget covers the whole text, with its headings and ids.
+            budget_covers_text: Whether the budget counts headings and ids, too; else the texts of the nodes alone.
             receipt: The receipt of an earlier answer to the same question, to get that answer again. Everything else
                 but ``include_trace`` comes from it.
         """

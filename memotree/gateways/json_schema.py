@@ -193,7 +193,7 @@ OUTPUT: Final[Mapping[str, Any]] = {
     },
     "required": ["success", "message", "data", "warnings", "error", "metadata", "elapsed_ms"],
 }
-"""The schema of every result."""
+"""The schema of every result in its whole form."""
 
 SHORT_OUTPUT: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -203,7 +203,11 @@ SHORT_OUTPUT: Final[Mapping[str, Any]] = {
         "data": {"type": "object", "description": "Ids, and names and states of a line."},
         "error": {
             "type": "object",
-            "properties": {"code": {"type": "string"}, "status": {"type": "string"}},
+            "properties": {
+                "code": {"type": "string"},
+                "status": {"type": "string"},
+                "retry_after": {"type": "number", "description": "Seconds after which to send the same call again."},
+            },
             "required": ["code", "status"],
         },
     },

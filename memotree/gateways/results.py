@@ -1,4 +1,4 @@
-"""The result format of tools, the same over every generic interface."""
+"""The result format of tools, the same over every generic interface; over MCP in short unless the whole is wanted."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -8,6 +8,10 @@ from memotree.client.errors import MemoTreeClientError
 
 _MOST_OF_A_FACT: Final = 64
 """A longer text of an answer is left out of its short form, in characters."""
+
+NEXT_PAGE: Final = "next_page_token"
+_TEXTS: Final = frozenset({"text", "content", "markdown"})
+"""What the message says anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +82,13 @@ class Result:
         Some hosts show their model the structure alone, and a model pays for each token of it.
         """
         found: dict[str, Any] = {"success": self.success, "message": self.text}
-        facts = {name: fact for name, value in (self.data or {}).items() if (fact := _fact(value)) is not None}
+        facts = {name: fact for name, value in (self.data or {}).items() if (fact := _fact(name, value)) is not None}
         if facts:
             found["data"] = facts
         if self.failure is not None:
             found["error"] = {"code": self.failure.code, "status": self.failure.status}
+            if wait := self.failure.details.get("retry_after"):
+                found["error"]["retry_after"] = wait
         return found
 
     def to_json(self) -> dict[str, Any]:
@@ -98,7 +104,10 @@ class Result:
         }
 
 
-def _fact(value: Any) -> Any:
+def _fact(name: str, value: Any) -> Any:
+    if name == NEXT_PAGE:
+        return value or None
     if isinstance(value, Mapping):
-        return {"id": value["id"]} if value.get("id") else None
-    return value if isinstance(value, str) and 0 < len(value) <= _MOST_OF_A_FACT else None
+        return None if (known := _fact("id", value.get("id"))) is None else {"id": known}
+    is_short = isinstance(value, str) and 0 < len(value) <= _MOST_OF_A_FACT
+    return value if is_short and name not in _TEXTS else None

@@ -563,14 +563,14 @@ class RecallRequest(_message.Message):
     top_k: _builtins.int
     """How many nodes LCA and COLLAPSED start from, and the most that COLLAPSED returns; 10 when 0, at most 1000."""
     token_budget: _builtins.int
-    """The most tokens of the answer: of the texts of its nodes, with budget_covers_text of headings and ids too. When 0,
-    2000 for HYBRID, else no limit; at most 200000.
+    """The most tokens of the answer's text. When 0, 2000 for HYBRID and no limit for the other strategies; at most
+    200000.
     """
     include_trace: _builtins.bool
     """Whether to return how each part was found: its signals and the nodes above it."""
     budget_covers_text: _builtins.bool
-    """Whether the budget covers the whole text of the answer, with its headings and ids, and not the texts of its nodes
-    alone. It always does in the tool recall.
+    """Whether token_budget counts the headings and ids in the answer's text, too; else it counts the texts of the nodes
+    alone. The tool recall counts both.
     """
     @_builtins.property
     def filter(self) -> Global___RecallFilter:

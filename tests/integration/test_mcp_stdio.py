@@ -229,9 +229,11 @@ async def test_a_structure_is_as_short_as_the_text_and_whole_on_request(home: Pa
         assert node_id in made.content[0].text
         found = await client.call_tool("recall", {"query": question, "token_budget": budget})
         whole = await done(client, "recall", query=question, token_budget=budget)
+        again = await done(client, "recall", query=question, receipt=whole["receipt"])
         wrong = await client.call_tool("forget", {"node_id": "nothing here"})
     text, structure = found.content[0].text, found.structured_content
     assert structure["message"] == text
+    assert again["text"] == whole["text"]
     assert structure["data"] == {"commit_id": whole["commit_id"], "confidence": "STRONG"}
     assert count_tokens(whole["text"]) <= budget
     assert budget < 1.2 * count_tokens(whole["text"]), "and it is used"

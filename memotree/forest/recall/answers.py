@@ -45,11 +45,12 @@ def within_budget(
     chosen: Sequence[ResultPart], node_results: Mapping[str, NodeResult], asked: Question
 ) -> tuple[pb.RecallResponse, list[pb.DroppedNode]]:
     """Returns the nodes that fit the budget, best first, as an answer, and the nodes that do not fit."""
-    taken, used, dropped = list[NodeResult](), 0, list[pb.DroppedNode]()
-    around = ID_TOKENS if asked.covers_text else 0
+    taken, used, spent, dropped = list[NodeResult](), 0, 0, list[pb.DroppedNode]()
     present = [node_results[part.node_id] for part in chosen if part.node_id in node_results]
     for result in present:
-        if not asked.budget or used + (len(taken) + 1) * around + result.tokens <= asked.budget:
+        cost = count_tokens(f"{_block(result)}\n\n") if asked.covers_text else result.tokens
+        if not asked.budget or spent + cost <= asked.budget:
+            spent += cost
             used += result.tokens
             taken.append(result)
         else:
@@ -68,14 +69,15 @@ def within_budget(
         asked.warnings.append("Nothing was found. Ask in other words, or widen the filter.")
     answer = pb.RecallResponse(
         nodes=[result.message(result.tokens) for result in taken],
-        text="\n\n".join(
-            with_id(result.version.entry_id, titled(result.title, result.text), result.period.remark)
-            for result in taken
-        ),
+        text="\n\n".join(map(_block, taken)),
         tokens_used=used,
         token_budget=asked.budget,
     )
     return answer, dropped
+
+
+def _block(result: NodeResult) -> str:
+    return with_id(result.version.entry_id, titled(result.title, result.text), result.period.remark)
 
 
 def _outdated(found: str) -> str:
@@ -107,15 +109,17 @@ def about_excess(size: int, limit: int) -> str:
     )
 
 
-def _about_oversized(best: Chosen, budget: int, leaves: Sequence[PackedLeaf]) -> str:
-    """Returns the warning about a leaf that has more tokens than the whole budget."""
+def _about_cut(best: Chosen, asked: Question, leaves: Sequence[PackedLeaf]) -> str:
+    """Returns the warning about the best leaf, which does not fit the budget as a whole."""
     found = f"The best leaf, {best.node_id}, has {best.tokens} tokens"
-    if any(leaf.node_id == best.node_id and leaf.text for leaf in leaves):
-        why = f"more than the budget of {budget}: only its best excerpt is included"
+    if asked.covers_text:
+        found += " beside its headings and its id"
+    if any(leaf.node_id == best.node_id for leaf in leaves):
+        why = f"more than the budget of {asked.budget}: only its best excerpt is included"
         return f"{found}, {why}. Give a greater budget, or split the node."
-    if any(leaf.text for leaf in leaves):
-        return f"{found}, and the budget of {budget} is too small for any part of it. Give a greater budget."
-    return f"The budget of {budget} tokens is too small for anything. {found}. Give a greater budget."
+    if leaves:
+        return f"{found}, and the budget of {asked.budget} is too small for any part of it. Give a greater budget."
+    return f"The budget of {asked.budget} tokens is too small for anything. {found}. Give a greater budget."
 
 
 def packed_answer(
@@ -125,31 +129,31 @@ def packed_answer(
     node_results: Mapping[str, NodeResult],
     view: StateView,
 ) -> pb.RecallResponse:
-    """Returns the packed leaves as passages and as one text; the worst are left out until a budget of the text fits."""
-    around = ID_TOKENS if asked.covers_text else 0
+    """Returns the packed leaves as passages and as one text.
+
+    If the budget covers the text and is exceeded by headings, the worst leaves make room; then the best one is cut.
+    """
     kept = [each for each in chosen if each.node_id in node_results]
     names = {each.snapshot.archive_id: view.name(each.snapshot.archive_id) for each in kept}
-    shortened, room = choice.oversized, asked.budget - around - sum(each.tokens + around for each in choice.leaves)
+    cut, room = (
+        choice.oversized,
+        asked.budget - asked.around - sum(each.tokens + asked.around for each in choice.leaves),
+    )
     while True:
-        leaves = [
-            _excerpt(each, node_results[each.node_id], asked.text, max(room, 1))
-            if each is shortened
-            else _packed(each, node_results[each.node_id])
-            for each in kept
-        ]
-        passages = joined([leaf for leaf in leaves if leaf.text])
-        text = markdown(passages, names)
-        excess = count_tokens(text) - asked.budget
-        if not (asked.covers_text and passages and excess > 0):
+        leaves = _leaves(kept, cut, room, node_results, asked)
+        text = markdown(joined(leaves), names)
+        excess = count_tokens(text) - asked.budget if asked.covers_text else 0
+        if excess <= 0:
             break
         if len(kept) > 1:
-            kept = _without_worst(kept, shortened, excess)
-        elif shortened is None:
-            shortened, room = kept[0], kept[0].tokens - excess
+            kept = _without_worst(kept, cut, excess)
         else:
-            room -= excess
-    if choice.oversized is not None:
-        asked.warnings.append(_about_oversized(choice.oversized, asked.budget, leaves))
+            cut, room = kept[0], leaves[0].tokens - excess
+    if asked.covers_text and not leaves:
+        leaves, text = _first_that_fits(chosen, cut, node_results, names, asked)
+    passages = joined(leaves)
+    if cut is not None:
+        asked.warnings.append(_about_cut(cut, asked, leaves))
     return pb.RecallResponse(
         passages=[
             pb.Passage(
@@ -171,16 +175,46 @@ def packed_answer(
     )
 
 
-def _without_worst(chosen: Sequence[Chosen], shortened: Chosen | None, tokens: int) -> list[Chosen]:
-    """Returns leaves without the worst ones, which have this many tokens together; the best, or the excerpt, stays."""
+def _leaves(
+    kept: Sequence[Chosen], cut: Chosen | None, room: int, node_results: Mapping[str, NodeResult], asked: Question
+) -> list[PackedLeaf]:
+    """Returns the leaves with their texts; one is cut to ``room`` tokens, and left out if nothing of it fits."""
+    found = [
+        _excerpt(each, node_results[each.node_id], asked.text, room)
+        if each is cut
+        else _packed(each, node_results[each.node_id])
+        for each in kept
+    ]
+    return [leaf for leaf in found if leaf.text]
+
+
+def _without_worst(kept: Sequence[Chosen], cut: Chosen | None, tokens: int) -> list[Chosen]:
+    """Leaves out the worst leaves, of at least this many tokens together; keeps the one that is cut, else the best."""
+    best = cut or max(kept, key=lambda each: each.score)
     gone = set[str]()
-    best = shortened or max(chosen, key=lambda each: each.score)
-    for each in sorted((each for each in chosen if each is not best), key=lambda each: each.score):
+    for each in sorted((each for each in kept if each is not best), key=lambda each: each.score):
         if tokens <= 0:
             break
         gone.add(each.node_id)
         tokens -= each.tokens + ID_TOKENS
-    return [each for each in chosen if each.node_id not in gone]
+    return [each for each in kept if each.node_id not in gone]
+
+
+def _first_that_fits(
+    chosen: Sequence[Chosen],
+    cut: Chosen | None,
+    node_results: Mapping[str, NodeResult],
+    names: Mapping[str, str],
+    asked: Question,
+) -> tuple[list[PackedLeaf], str]:
+    """Returns the best other leaf that fits the budget with its headings and id, as it is, and its text."""
+    for each in sorted(chosen, key=lambda each: -each.score):
+        if each is not cut and each.node_id in node_results:
+            leaves = [_packed(each, node_results[each.node_id])]
+            text = markdown(joined(leaves), names)
+            if count_tokens(text) <= asked.budget:
+                return leaves, text
+    return [], ""
 
 
 def dropped_node(each: Chosen, reason: pb.DropReason.ValueType) -> pb.DroppedNode:
@@ -216,7 +250,7 @@ def _excerpt(each: Chosen, result: NodeResult, question: str, room: int) -> Pack
     """Returns a chosen leaf with the excerpt of its text that fits; with its title if that leaves room for half."""
     title = result.title if 2 * count_tokens(f"{result.title}:\n") <= room else ""
     text = best_stretch(result.text, question, room - (count_tokens(f"{title}:\n") if title else 0)).text
-    if text != result.text and room < _LEAST_EXCERPT:
+    if text.isspace() or (text != result.text and room < _LEAST_EXCERPT):
         text = ""
     whole = _packed(each, result)
     return replace(whole, text=text, title=title if text else "", tokens=count_tokens(titled(title, text)), span=None)

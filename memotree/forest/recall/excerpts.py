@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from memotree_storage.index.terms import term_id, words_of
-from memotree_storage.model.tokens import CHARS_PER_TOKEN, count_tokens, truncate_to_tokens
+from memotree_storage.model.tokens import CHARS_PER_TOKEN, UNSPACED, count_tokens, truncate_to_tokens
 
 from memotree.forest.recall.scoring.query_words import concepts
 
@@ -29,12 +29,17 @@ _LEAST: Final = 8
 """A piece has at least this many tokens, since a word that is cut is not found; so has a rest of the budget that the
 beginning of the next unit is taken into."""
 
-_SENTENCE: Final = re.compile(
-    ".*?(?:(?<![.!?])[.!?]++[\"')\\]]*+\\s+|[\u3002\uff01\uff1f\uff1b]+|[\u061f\u06d4\u0964\u0965]+\\s+|$)", re.DOTALL
+_ENDS: Final = (
+    "(?<![.!?])[.!?]++[\"')\\]]*+\\s+",
+    "[\u3002\uff01\uff1f\uff1b]+",  # Chinese and Japanese, without a space
+    "(?<![\u061f\u06d4\u0964\u0965])[\u061f\u06d4\u0964\u0965]++\\s+",  # Arabic, Urdu, Hindi
+    "$",
 )
+_SENTENCE: Final = re.compile(f".*?(?:{'|'.join(_ENDS)})", re.DOTALL)
 """A sentence. A run of full stops is tried once, as a whole: if it ends no sentence, no part of it does."""
 
 _LAST_WORD: Final = re.compile(r"(?<=\s)\S+\Z")
+_PAIR: Final = re.compile(f"[{UNSPACED}]{{2}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,7 @@ class _Unit:
     end: int
     tokens: int
     matches: frozenset[str]
+    is_blank: bool
 
 
 def best_stretch(text: str, question: str, budget: int) -> Stretch:
@@ -60,9 +66,11 @@ def best_stretch(text: str, question: str, budget: int) -> Stretch:
     Without a match, it is the beginning. The time is linear in the length of the text; call it in a thread if the text
     may be long.
     """
+    if budget < 1:
+        return Stretch("", 0, 0)
     wanted = {term: concept.stem for concept in concepts(question) for term in concept.terms}
     units = [
-        _Unit(start, end, count_tokens(part := text[start:end]), _matches(part, wanted))
+        _Unit(start, end, count_tokens(text[start:end]), _matches(text, start, end, wanted), text[start:end].isspace())
         for start, end in _spans(text, min(_LONG, budget))
     ]
     if not units:
@@ -75,7 +83,8 @@ def _heaviest(units: Sequence[_Unit], budget: int) -> tuple[int, int]:
     """Returns the first and last unit of the heaviest run that fits, without units before its first match."""
     spread = Counter(word for unit in units for word in unit.matches)
     weights = {word: 1.0 + math.log1p(len(units) / number) / math.log1p(len(units)) for word, number in spread.items()}
-    best, found = 0.0, (0, 0)
+    beginning = next((number for number, unit in enumerate(units) if not unit.is_blank), 0)
+    best, found = 0.0, (beginning, beginning)
     first, tokens, counts = 0, 0, Counter[str]()
     for last, unit in enumerate(units):
         tokens += unit.tokens
@@ -118,8 +127,11 @@ def _beginning(text: str, tokens: int) -> str:
     return part if len(part) == len(text) or text[len(part)].isspace() else _LAST_WORD.sub("", part)
 
 
-def _matches(text: str, wanted: Mapping[int, str]) -> frozenset[str]:
-    return frozenset(wanted[term] for term in map(term_id, words_of(text)) if term in wanted)
+def _matches(text: str, start: int, end: int, wanted: Mapping[int, str]) -> frozenset[str]:
+    """Returns the question's words in a unit; a pair of unspaced characters on its border is one of them."""
+    if _PAIR.fullmatch(text, end - 1, end + 1):
+        end += 1
+    return frozenset(wanted[term] for term in map(term_id, words_of(text[start:end])) if term in wanted)
 
 
 def _spans(text: str, longest: int) -> Iterator[tuple[int, int]]:

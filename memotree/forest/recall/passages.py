@@ -19,7 +19,7 @@ ID_TOKENS: Final = 6
 """The tokens that the id of a leaf and the blank line before it take in the text."""
 
 FAR: Final = 0.001
-"""A leaf is far below the best from less than this share of its score on; scores are third powers of likeness."""
+"""A leaf is far below the best if its score is less than this share of the best one's; scores are third powers."""
 
 FAR_BELOW: Final = "What follows is far less like the question:"
 """Stands before the documents and notes whose best leaf is far below the best one of all."""

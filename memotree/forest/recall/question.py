@@ -8,6 +8,7 @@ from memotree_storage.errors import InvalidInputError
 from memotree_storage.index.frequencies import Frequencies
 from memotree_storage.index.model_index import ModelIndex
 
+from memotree.forest.recall.passages import ID_TOKENS
 from memotree.forest.recall.snapshot_cache import SnapshotCache
 from memotree.request.questions import check_question
 from memotree.v1 import forest_service_pb2 as pb
@@ -49,6 +50,11 @@ class Question:
     selected: Sequence[str] = ()
     outdated: int = 0
     snapshots: SnapshotCache = field(init=False)
+
+    @property
+    def around(self) -> int:
+        """What each leaf takes of the budget beside its own tokens."""
+        return ID_TOKENS if self.covers_text else 0
 
     @property
     def index(self) -> ModelIndex:

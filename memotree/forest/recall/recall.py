@@ -35,7 +35,6 @@ from memotree.forest.recall.answers import (
     within_budget,
 )
 from memotree.forest.recall.filters import Filter, read_filter, scope_ids
-from memotree.forest.recall.passages import ID_TOKENS
 from memotree.forest.recall.question import Question, read_question
 from memotree.forest.recall.ranking import MOST_DROPPED, ScoredLeaves, score_leaves
 from memotree.forest.recall.receipts import (
@@ -237,8 +236,7 @@ class Recall:
         )
         if self._models.has_ranking:
             scored = await self._reranked(scored, view, asked)
-        around = ID_TOKENS if asked.covers_text else 0
-        choice = await asyncio.to_thread(scored.choose, asked.budget, around)
+        choice = await asyncio.to_thread(scored.choose, asked.budget, asked.around)
         asked.warnings += remarks(choice, len(corpus.leaf_index))
         chosen = [choice.oversized, *choice.leaves] if choice.oversized else choice.leaves
         confidence = Confidence.of(scored.likelihood)
@@ -252,7 +250,7 @@ class Recall:
         answer.commit_id = view.state.commit_id
         answer.confidence, answer.likelihood = confidence_message(confidence.name), scored.likelihood
         shown = {one.node.id for passage in answer.passages for one in passage.nodes}
-        left_out = [(each, pb.DROP_REASON_BUDGET) for each in choice.leaves if each.node_id not in shown]
+        left_out = [(each, pb.DROP_REASON_BUDGET) for each in chosen if each.node_id not in shown]
         dropped = sorted([*left_out, *choice.dropped], key=lambda each: -each[0].score)
         return answer, [dropped_node(each, reason) for each, reason in dropped]
 

@@ -54,7 +54,7 @@ def request_again(request: pb.RecallRequest) -> pb.RecallRequest:
     receipt = request.receipt
     if _hash(request.query) != receipt.query_sha256:
         raise InvalidInputError.at("query", "is not the one that the receipt is about; its SHA-256 differs.")
-    for name in ("revision", "strategy", "top_k", "token_budget", "budget_covers_text", "filter"):
+    for name in ("revision", "strategy", "top_k", "token_budget", "filter"):
         if getattr(request, name) != getattr(pb.RecallRequest(), name):
             raise InvalidInputError.at(name, "comes from the receipt; leave it out.")
     is_named = _COMMIT.fullmatch(receipt.commit_id) and (not receipt.session_id or is_id(receipt.session_id))

@@ -45,6 +45,9 @@ def test_one_long_line_is_cut_at_sentences_and_one_long_sentence_anywhere() -> N
     assert best_stretch("\u6c34" * 5000, "zeppelin", 7).text == "\u6c34" * 7
     assert best_stretch("First.\nSecond.\nThird.", "zeppelin", 3).start == 0, "without a match, the beginning"
     assert best_stretch("", "zeppelin", 3).text == ""
+    assert best_stretch("zeppelin", "zeppelin", 0).text == ""
+    assert best_stretch("\n" * 60 + "It lands at six. " * 40, "zeppelin", 24).text.strip()
+    assert "\u9f50\u67cf" in best_stretch("\u5929" * 87 + "\u9f50\u67cf" + "\u5730" * 200, "\u9f50\u67cf", 24).text
 
 
 @pytest.mark.parametrize(
@@ -86,7 +89,9 @@ def test_an_excerpt_with_room_left_goes_on_into_the_text_that_does_not_fit() -> 
 
 @pytest.mark.requirement("STORE-8")
 @pytest.mark.parametrize(
-    "text", ["." * 400_000 + "a", "?!" * 200_000 + '"a', "a." * 200_000], ids=["dots", "marks", "abc"]
+    "text",
+    ["." * 400_000 + "a", "?!" * 200_000 + '"a', "a." * 200_000, "\u061f" * 400_000 + "a", "\u0964" * 400_000 + "a"],
+    ids=["dots", "marks", "abc", "Arabic", "Hindi"],
 )
 def test_a_run_of_full_stops_that_ends_no_sentence_takes_linear_steps(text: str) -> None:
     """The steps are inside a regular expression; with the square of the run, this would not end."""
