@@ -118,8 +118,10 @@ async def test_a_stopped_job_has_a_reason_and_continues_with_another_limit(stage
     assert (stopped.state, stopped.reason) == (pb.JOB_STATE_STOPPED, "JOB_STOPPED")
     assert stopped.message == "The budget is used up. Resume the job with another."
     assert [(row.model, row.calls) for row in stopped.usage] == [("m", 3)]
+    stage.leave.clear()
     answer = await stage.jobs.resume_job(pb.ResumeJobRequest(job_id=job_id, max_model_tokens=500))
     assert answer.job.state in {pb.JOB_STATE_QUEUED, pb.JOB_STATE_RUNNING}
+    stage.leave.set()
     over = (await stage.watched(job_id))[-1]
     assert (over.state, over.attempts, over.reason) == (pb.JOB_STATE_SUCCEEDED, 2, "")
     with pytest.raises(JobNotResumableError, match="in the state succeeded"):
