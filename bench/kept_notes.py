@@ -157,7 +157,7 @@ async def _right(workspace: AsyncWorkspace, asked: Sequence[Question], strategy:
 
 
 async def _levels(workspace: AsyncWorkspace, asked: Iterable[Question]) -> dict[str, dict[str, Any]]:
-    """Return how sure the answers are by the kind of question; ``missed`` counts right ones by their level."""
+    """Return how many answers have each confidence, by the kind of question, and how well the likelihood tells it."""
     levels: dict[str, Counter[str]] = {}
     likelihoods: dict[str, list[float]] = {}
     for question in asked:
