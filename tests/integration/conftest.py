@@ -1,5 +1,6 @@
 """Real stores for integration tests: one PostgreSQL and one Qdrant engine per worker."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from copy import copy
@@ -16,6 +17,7 @@ from integration.sides import Sides
 from integration.wires import PAGE_KEY, UNBOUNDED, Wire
 from integration.worlds import World
 from memotree_storage.embedded.qdrant import EmbeddedQdrant
+from memotree_storage.maintenance.background import BackgroundMaintenance
 from memotree_storage.postgres.database import Database
 from memotree_storage.qdrant.client import connect
 from memotree_storage.qdrant.index import QdrantIndex
@@ -56,11 +58,18 @@ async def shared_index(
         yield index
 
 
+async def _wait_for_ever(_: BackgroundMaintenance) -> None:
+    await asyncio.Event().wait()
+
+
 @asynccontextmanager
 async def _opened(data: Path, url: str, index: QdrantIndex, embedder: WordllamaEmbedder) -> AsyncIterator[Store]:
     # A copy, since a test may replace methods of its store's index: the indexer of another store must not call them.
     store = Store(data, Database(url), copy(index), embedder)
-    await store.open()
+    with pytest.MonkeyPatch.context() as patch:
+        # Its first round may come at any time after the start, and removes lines that a test has damaged.
+        patch.setattr(BackgroundMaintenance, "_tidy_often", _wait_for_ever)
+        await store.open()
     try:
         yield store
     finally:
