@@ -16,10 +16,11 @@ from typing import Any, Final
 
 import pytest
 
-BUDGET: Final = 800.0
+BUDGET: Final = 1000.0
 """Seconds of processor time that all workers of `make test` may take, with the processes that they started and ended.
 
-On 2026-11-29 it was 544, in five and a half minutes on two cores; the rest is for noise.
+On 2026-11-29 it was 544, in five and a half minutes on two cores; with another seed, and other programs beside it,
+the same tests took up to 803. The rest is for that noise.
 
 The time of the processor depends on the machine, so the budget is for one that does
 the work of `_yardstick` in `_YARDSTICK` seconds; a slower machine gets more in proportion, a faster one no less.

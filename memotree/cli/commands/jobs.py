@@ -216,12 +216,12 @@ def watch(cli: CliContext, job: JobArgument) -> None:
 
 @command("jobs cancel", SERVER)
 def cancel(cli: CliContext, job: JobArgument) -> None:
-    """Cancel a job; its commits stay."""
+    """Cancel a job, and wait until it has ended; its commits stay."""
     ended = cli.client.cancel_job(job)
+    if ended.state == "RUNNING":  # it still finishes a step that must not be interrupted
+        ended = follow(cli, ended.id)
     cli.output.show(ended, lambda: None)
-    if ended.state == "RUNNING":
-        cli.output.done(f"The job {ended.id} ends as soon as it has finished the step that must not be interrupted.")
-    elif ended.state in {"SUCCEEDED", "FAILED"}:
+    if ended.state in {"SUCCEEDED", "FAILED"}:
         cli.output.note(f"The job {ended.id} had ended already: it has {ended.state.lower()}.")
     else:
         cli.output.done(f"The job {ended.id} is {ended.state.lower()}.")

@@ -250,7 +250,7 @@ COMMANDS: Final = {
         "jobs",
         "Watch a job until it has ended; the exit code is 1 unless it succeeded. The job continues after Ctrl-C.",
     ),
-    "jobs cancel": Entry("jobs", "Cancel a job; its commits stay."),
+    "jobs cancel": Entry("jobs", "Cancel a job, and wait until it has ended; its commits stay."),
     "jobs resume": Entry("jobs", "Resume a job that stopped, failed or was cancelled, and watch it."),
     "summaries list": Entry("summaries", "List nodes whose summaries need renewal, deepest first."),
     "summaries renew": Entry("summaries", "Renew stale summaries, as a job with one commit at its end."),

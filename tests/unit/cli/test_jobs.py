@@ -60,6 +60,12 @@ def test_a_job_is_cancelled(garden: CommandLine) -> None:
     assert "The job was cancelled." in garden.refused("jobs", "watch", job["id"])
 
 
+def test_cancelling_waits_for_a_running_job_so_that_it_can_be_resumed(garden: CommandLine) -> None:
+    job = garden.fake.build(kind="ingest", state=pb.JOB_STATE_RUNNING)
+    assert garden.json("jobs", "cancel", job.id)["state"] == "CANCELLED"
+    assert garden.json("jobs", "resume", job.id)["state"] == "SUCCEEDED"
+
+
 def test_lists_name_the_jobs_of_the_workspace_or_of_all(garden: CommandLine) -> None:
     mine = garden.json("reindex", "--background")["id"]
     other = garden.fake.build(workspace_id="o" * 16, kind="ingest", subject="A book", state=pb.JOB_STATE_RUNNING)

@@ -302,8 +302,10 @@ class FakeJobs(FakeStates, JobServiceServicer):
 
     def CancelJob(self, request: Any, context: Any) -> Any:
         job = self._job(request.job_id)
-        if job.state in {job_pb.JOB_STATE_QUEUED, job_pb.JOB_STATE_RUNNING, job_pb.JOB_STATE_STOPPED}:
+        if job.state in {job_pb.JOB_STATE_QUEUED, job_pb.JOB_STATE_STOPPED}:
             job.state = job_pb.JOB_STATE_CANCELLED
+        elif job.state == job_pb.JOB_STATE_RUNNING:  # it ends its step first
+            self.ends.append(job_pb.Job(state=job_pb.JOB_STATE_CANCELLED))
         return job_pb.CancelJobResponse(job=job)
 
     def ResumeJob(self, request: Any, context: Any) -> Any:
