@@ -993,7 +993,9 @@ class RecallResponse(_message.Message):
     confidence: _types_pb2.Confidence.ValueType
     """Whether anything here answers the question."""
     likelihood: _builtins.float
-    """How likely that is, from 0 to 1; the score of the best leaf of HYBRID."""
+    """How likely that is, from 0 to 1: the score of the best leaf of HYBRID, less what each part of the question takes
+    from it that nothing found supports; a warning names these parts.
+    """
     outdated_left_out: _builtins.int
     """How many nodes were left out because they do not hold; of LCA and COLLAPSED, how many of those looked at."""
     @_builtins.property

@@ -80,6 +80,12 @@ def _block(result: NodeResult) -> str:
     return with_id(result.version.entry_id, titled(result.title, result.text), result.period.remark)
 
 
+def text_of(results: Sequence[NodeResult]) -> str:
+    """Returns all that a passage of some nodes says: their headings, titles and texts."""
+    headings = dict.fromkeys(heading for result in results for heading in result.headings)
+    return "\n".join([*headings, *(titled(result.title, result.text) for result in results)])
+
+
 def _outdated(found: str) -> str:
     return f"{found}, but do not hold; pass include_outdated to have them too, or another day in valid_at."
 

@@ -32,6 +32,7 @@ from memotree.forest.recall.answers import (
     part_of,
     remarks,
     shares_of,
+    text_of,
     within_budget,
 )
 from memotree.forest.recall.filters import Filter, read_filter, scope_ids
@@ -47,14 +48,15 @@ from memotree.forest.recall.receipts import (
     request_again,
     term_counts_of,
 )
-from memotree.forest.recall.results import ResultBuilder, ResultPart, Seen, misremembered
+from memotree.forest.recall.results import NodeResult, ResultBuilder, ResultPart, Seen, misremembered
 from memotree.forest.recall.scoring.query_words import Related
 from memotree.forest.recall.scoring.vocabulary import BuiltinWords
 from memotree.forest.recall.snapshot_cache import SnapshotCache
 from memotree.forest.recall.state_view import SessionMovedError, StateView, reading
+from memotree.forest.recall.support import BEST, unsupported
 from memotree.forest.recall.word_frequency import frequency_in_workspace, read_term_counts
 from memotree.models.builtin import has_known_vectors
-from memotree.models.confidence import NODES, Confidence
+from memotree.models.confidence import NODES, Confidence, with_unsupported
 from memotree.models.meter import Meter
 from memotree.request import lookup
 from memotree.request.limits import ServiceLimits
@@ -78,6 +80,8 @@ _SEEN: Final = 20_000
 NOTHING_RELEVANT: Final = (
     "Probably nothing here answers the question: what follows is only the nearest, and its scores are low."
 )
+
+NOT_SUPPORTED: Final = "Nothing found here supports this part of the question:"
 
 _NOTHING_HERE: Final = "There is nothing to recall here yet: ingest a document, or create nodes that have content."
 _NOT_THE_SAME: Final = (
@@ -239,20 +243,34 @@ class Recall:
         choice = await asyncio.to_thread(scored.choose, asked.budget, asked.around)
         asked.warnings += remarks(choice, len(corpus.leaf_index))
         chosen = [choice.oversized, *choice.leaves] if choice.oversized else choice.leaves
-        confidence = Confidence.of(scored.likelihood)
-        if confidence is Confidence.NONE and chosen:
-            asked.warnings.append(NOTHING_RELEVANT)
         async with reading(self._store, view) as conn:
             parts = await ResultBuilder(conn, self._store, view, asked.has_trace, self._seen).parts(
                 [part_of(each) for each in chosen]
             )
         answer = await asyncio.to_thread(packed_answer, asked, choice, chosen, parts, view)
         answer.commit_id = view.state.commit_id
-        answer.confidence, answer.likelihood = confidence_message(confidence.name), scored.likelihood
+        best = sorted(answer.passages, key=lambda passage: -passage.score)[:BEST]
+        await self._judge(
+            asked, answer, scored.likelihood, [[parts[one.node.id] for one in passage.nodes] for passage in best]
+        )
         shown = {one.node.id for passage in answer.passages for one in passage.nodes}
         left_out = [(each, pb.DROP_REASON_BUDGET) for each in chosen if each.node_id not in shown]
         dropped = sorted([*left_out, *choice.dropped], key=lambda each: -each[0].score)
         return answer, [dropped_node(each, reason) for each, reason in dropped]
+
+    async def _judge(
+        self, asked: Question, answer: pb.RecallResponse, likelihood: float, best: Sequence[Sequence[NodeResult]]
+    ) -> None:
+        """Writes into an answer how sure it is, and what of the question its best passages do not support."""
+        missing = await asyncio.to_thread(unsupported, asked.text, map(text_of, best), self._related)
+        known = has_known_vectors(asked.index.embedder)
+        answer.likelihood = with_unsupported(likelihood, len(missing), has_known_vectors=known)
+        confidence = Confidence.of(answer.likelihood)
+        answer.confidence = confidence_message(confidence.name)
+        if missing:
+            answer.warnings.append(f"{NOT_SUPPORTED} {', '.join(missing)}.")
+        if confidence is Confidence.NONE and best:
+            answer.warnings.append(NOTHING_RELEVANT)
 
     async def _reranked(self, scored: ScoredLeaves, view: StateView, asked: Question) -> ScoredLeaves:
         """Adds the scores of a reranking model to the best leaves; the scores of all others stay."""
@@ -341,18 +359,11 @@ class Recall:
                 chosen = [ResultPart(key, hit.score, shares_of(hit), tuple(paths[key])) for key, hit in found.items()]
             parts = await ResultBuilder(conn, self._store, view, asked.has_trace, self._seen).parts(chosen)
         answer, dropped = await asyncio.to_thread(within_budget, chosen, parts, asked)
-        likelihood = _likelihood(asked, hits, words=not is_lca)
-        confidence = Confidence.of(likelihood)
-        if confidence is Confidence.NONE and answer.nodes:
-            asked.warnings.append(NOTHING_RELEVANT)
-        facts = pb.RecallResponse(
-            commit_id=view.state.commit_id,
-            warnings=asked.warnings,
-            confidence=confidence_message(confidence.name),
-            likelihood=likelihood,
-            outdated_left_out=asked.outdated,
+        answer.MergeFrom(
+            pb.RecallResponse(commit_id=view.state.commit_id, warnings=asked.warnings, outdated_left_out=asked.outdated)
         )
-        answer.MergeFrom(facts)
+        likelihood = _likelihood(asked, hits, words=not is_lca)
+        await self._judge(asked, answer, likelihood, [[parts[one.node.id]] for one in answer.nodes[:BEST]])
         return answer, dropped
 
     async def _hits(self, asked: Question, view: StateView, wanted: Filter, *, words: bool) -> list[FoundNode]:

@@ -23,7 +23,7 @@ from memotree.forest.recall.question import Question
 from memotree.forest.recall.state_view import SessionMovedError, StateView
 from memotree.v1 import forest_service_pb2 as pb
 
-METHOD: Final = "recall-2"
+METHOD: Final = "recall-3"
 """The version of the method. Change it when the answer to any question changes."""
 
 

@@ -30,7 +30,7 @@ _STOP: Final = """
     go goes went gone get got one re ve ll don didn doesn isn wasn
 """
 _ASKING: Final = "discuss talk group meet meeting think opinion summary summarize conclude conclusion regard mention"
-_STOP_WORDS: Final = frozenset(_STOP.split())
+STOP_WORDS: Final = frozenset(_STOP.split())
 _ASKING_STEMS: Final = frozenset(map(stem, _ASKING.split()))
 
 
@@ -64,7 +64,7 @@ def concepts(question: str, related: Related | None = None, *, share: float = 0.
         related: Returns words of a similar meaning.
         share: The weight of such a word at a cosine of 1; it falls with the square of the cosine.
     """
-    words = [word for word in _words(question) if word not in _STOP_WORDS]
+    words = [word for word in _words(question) if word not in STOP_WORDS]
     content = [word for word in words if stem(word) not in _ASKING_STEMS] or words or list(_words(question))
     by_stem: dict[str, str] = {}
     for word in content:
