@@ -14,7 +14,7 @@ import pytest
 
 TESTS = Path(__file__).resolve().parent
 SUITES = TESTS.parent / "storage" / "memotree_storage" / "conformance"
-COUNTS = {"CANVAS": 15, "GIT": 12, "STORE": 9, "FOREST": 15, "TOOL": 12, "SERVE": 6, "USE": 14}
+COUNTS = {"CANVAS": 15, "GIT": 12, "STORE": 9, "FOREST": 15, "TOOL": 12, "SERVE": 6, "USE": 16}
 SOURCES = {"S1", "S2", "S3", "S4", "S5", "card", "+"}
 
 

@@ -87,6 +87,32 @@ class RecallTrace:
 
 
 @dataclass(frozen=True, slots=True)
+class FormerText:
+    """What a node said before it was revised, or what a node said that it supersedes.
+
+    Attributes:
+        text: Its title and content; the best excerpt of a longer text.
+        since: From when on it was said; ``None`` if that is not known.
+        until: Until when; ``None`` if the change is not committed.
+        changed_by: The author of the commit that changed it; empty if that is not known.
+        node_id: The superseded node; empty for a revision.
+    """
+
+    text: str
+    since: datetime | None = None
+    until: datetime | None = None
+    changed_by: str = ""
+    node_id: str = ""
+
+    @classmethod
+    def from_wire(cls, message: wire.FormerText) -> Self:
+        """Reads the message."""
+        return cls(
+            message.text, moment(message, "since"), moment(message, "until"), message.changed_by, message.node_id
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class RecalledNode:
     """One recalled node (a leaf at level DETAIL, others at SUMMARY); ``trace`` is set if it was asked for.
 
@@ -94,6 +120,7 @@ class RecalledNode:
         valid_from: From when on it holds; ``None`` if it does not say.
         valid_to: From when on it does not hold any more: by its attribute, or since a node that supersedes it holds.
         superseded_by: The ids of the nodes that supersede it.
+        former: What was said before instead of it, the latest first.
     """
 
     node: Node
@@ -104,6 +131,7 @@ class RecalledNode:
     valid_from: datetime | None = None
     valid_to: datetime | None = None
     superseded_by: tuple[str, ...] = ()
+    former: tuple[FormerText, ...] = ()
 
     @classmethod
     def from_wire(cls, message: wire.RecalledNode) -> Self:
@@ -117,6 +145,7 @@ class RecalledNode:
             moment(message, "valid_from"),
             moment(message, "valid_to"),
             tuple(message.superseded_by),
+            tuple(FormerText.from_wire(each) for each in message.former),
         )
 
 

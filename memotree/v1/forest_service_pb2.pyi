@@ -864,6 +864,7 @@ class RecalledNode(_message.Message):
     VALID_FROM_FIELD_NUMBER: _builtins.int
     VALID_TO_FIELD_NUMBER: _builtins.int
     SUPERSEDED_BY_FIELD_NUMBER: _builtins.int
+    FORMER_FIELD_NUMBER: _builtins.int
     score: _builtins.float
     """From 0 to 1; for HYBRID, how likely it answers the question: its share of the best leaf's words and vectors times
     the likelihood by these. With a reranking model, the mean of that and of its relevance by the model.
@@ -894,6 +895,10 @@ class RecalledNode(_message.Message):
     def superseded_by(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The nodes that supersede it."""
 
+    @_builtins.property
+    def former(self) -> _containers.RepeatedCompositeFieldContainer[Global___FormerText]:
+        """What was said before instead of it, the latest first, at most 3; for at most 20 nodes of an answer, the best ones."""
+
     def __init__(
         self,
         *,
@@ -905,14 +910,57 @@ class RecalledNode(_message.Message):
         valid_from: _timestamp_pb2.Timestamp | None = ...,
         valid_to: _timestamp_pb2.Timestamp | None = ...,
         superseded_by: _abc.Iterable[_builtins.str] | None = ...,
+        former: _abc.Iterable[Global___FormerText] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["citation", b"citation", "node", b"node", "trace", b"trace", "valid_from", b"valid_from", "valid_to", b"valid_to"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["citation", b"citation", "node", b"node", "score", b"score", "superseded_by", b"superseded_by", "tokens", b"tokens", "trace", b"trace", "valid_from", b"valid_from", "valid_to", b"valid_to"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["citation", b"citation", "former", b"former", "node", b"node", "score", b"score", "superseded_by", b"superseded_by", "tokens", b"tokens", "trace", b"trace", "valid_from", b"valid_from", "valid_to", b"valid_to"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RecalledNode: _TypeAlias = RecalledNode  # noqa: Y015
+
+@_typing.final
+class FormerText(_message.Message):
+    """What a node said before it was revised, or what a node said that it supersedes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
+    CHANGED_BY_FIELD_NUMBER: _builtins.int
+    NODE_ID_FIELD_NUMBER: _builtins.int
+    text: _builtins.str
+    """Its title and content; the best excerpt of a longer text."""
+    changed_by: _builtins.str
+    """The author of the commit that changed it; empty if that is not known."""
+    node_id: _builtins.str
+    """The superseded node; empty for a revision."""
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """From when on it was said here; absent if that is not known."""
+
+    @_builtins.property
+    def until(self) -> _timestamp_pb2.Timestamp:
+        """Until when; absent if the change is not committed."""
+
+    def __init__(
+        self,
+        *,
+        text: _builtins.str = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        until: _timestamp_pb2.Timestamp | None = ...,
+        changed_by: _builtins.str = ...,
+        node_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since", "until", b"until"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed_by", b"changed_by", "node_id", b"node_id", "since", b"since", "text", b"text", "until", b"until"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FormerText: _TypeAlias = FormerText  # noqa: Y015
 
 @_typing.final
 class Passage(_message.Message):

@@ -47,10 +47,13 @@ def _shown(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 
 @pytest.mark.requirement("SERVE-4")
 def test_the_demo_shows_a_correction_the_past_a_branch_a_merge_and_a_citation(shown: dict[str, Any]) -> None:
-    _, _, recalled, unknown, corrected, past, branch, merged, undone, reviewed, ingested, cited, audited, _ = [
-        step["facts"] for step in shown["steps"]
-    ]
+    facts = [step["facts"] for step in shown["steps"]]
+    _, _, recalled, unknown, not_said, corrected, before, past, branch, *rest = facts
+    merged, undone, reviewed, ingested, cited, audited, _ = rest
     assert (recalled["confidence"], unknown["confidence"]) == ("strong", "none")
+    assert not_said["confidence"] != "strong"
+    assert "a mail address" in not_said["warnings"][0]
+    assert recalled["answer"] in before["answer"]
     assert recalled["answer"] == past["answer"]
     assert "three times" in corrected["answer"]
     assert "Paylane" in branch["on_branch"]

@@ -157,6 +157,8 @@ def _period(found: "RecalledNode") -> list[Text]:
     parts = [f"valid from {when(found.valid_from)}"] if found.valid_from else []
     parts += [f"valid until {when(found.valid_to)}"] if found.valid_to else []
     parts += [f"superseded by {', '.join(found.superseded_by)}"] if found.superseded_by else []
+    changed = next((each for each in found.former if not each.node_id), None)
+    parts += [f"changed {when(changed.until) if changed.until else 'now'} by {changed.changed_by}"] if changed else []
     return [Text.assemble((found.node.id, ID), "  ", ("; ".join(parts), "magenta"))] if parts else []
 
 

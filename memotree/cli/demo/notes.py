@@ -25,7 +25,9 @@ FACTS: Final = (
 )
 CORRECTED: Final = "A failed payment is sent again at most three times."
 QUESTION: Final = "How often is a failed payment sent again?"
+BEFORE: Final = "How often was a failed payment sent again before?"
 UNKNOWN: Final = "What is the capital of France?"
+NOT_SAID: Final = "What is the mail address of Nora Lindt?"
 TAG: Final = "monday"
 BRANCH: Final = "trial"
 TRIED: Final = ("Payment provider", "Payments go through the new provider Paylane.")
@@ -38,6 +40,9 @@ TRIED_WORD: Final = "Paylane"
 TRIED_QUESTION: Final = "Which provider do payments go through?"
 NOTE_BUDGET: Final = 20
 """The tokens of an answer from notes: one note."""
+
+WIDER_BUDGET: Final = 60
+"""The tokens of a longer note, or of one and what it said before."""
 
 
 class NotesDemo:
@@ -52,7 +57,11 @@ class NotesDemo:
         self._remember()
         self._recall(f"Recall within {NOTE_BUDGET} tokens", QUESTION)
         self._ask_the_unknown()
+        self._recall(
+            "Ask what nobody has stored of somebody who is known; the answer says so", NOT_SAID, budget=WIDER_BUDGET
+        )
         self._correct()
+        self._recall("Ask what was so before the correction", BEFORE, budget=WIDER_BUDGET)
         self._recall(f"Ask the past: the same question at the tag {TAG}", QUESTION, TAG)
         self._try_on_a_branch()
         self._undo(self._merge())
@@ -69,11 +78,13 @@ class NotesDemo:
         self._workspace.tag(TAG)
         self._stage.say(f"commits {', '.join(map(short, commits))}; the last one has the tag {TAG}", commits=commits)
 
-    def _recall(self, title: str, question: str, at: str = "") -> None:
-        self._stage.step(title, recall_command(question, NOTE_BUDGET, at))
-        found = (self._workspace.at(at) if at else self._workspace).recall(question, token_budget=NOTE_BUDGET)
+    def _recall(self, title: str, question: str, at: str = "", budget: int = NOTE_BUDGET) -> None:
+        self._stage.step(title, recall_command(question, budget, at))
+        found = (self._workspace.at(at) if at else self._workspace).recall(question, token_budget=budget)
         self._answer(found)
-        self._stage.fact(answer=_best(found), confidence=found.confidence)
+        for warning in found.warnings:
+            self._stage.say(warning)
+        self._stage.fact(answer=_best(found), confidence=found.confidence, warnings=list(found.warnings))
 
     def _answer(self, found: RecallResult) -> None:
         """Shows the best passage and the confidence."""

@@ -11,12 +11,15 @@ from memotree_storage.model.tokens import count_tokens
 
 from memotree.forest.recall.ancestry import Representative
 from memotree.forest.recall.excerpts import best_stretch
+from memotree.forest.recall.former import lines_of
 from memotree.forest.recall.passages import ID_TOKENS, PackedLeaf, joined, markdown, with_id
 from memotree.forest.recall.question import Question
 from memotree.forest.recall.ranking import Chosen, Selection
 from memotree.forest.recall.results import NodeResult, ResultPart
 from memotree.forest.recall.state_view import StateView
 from memotree.v1 import forest_service_pb2 as pb
+
+ABOUT_PAST: Final = "The question is about the past, so notes are followed by what they said before they were changed."
 
 _LEAST_EXCERPT: Final = 8
 """In fewer tokens than this, a part of a longer text says nothing, or something wrong: half of a number."""
@@ -45,19 +48,26 @@ def within_budget(
     chosen: Sequence[ResultPart], node_results: Mapping[str, NodeResult], asked: Question
 ) -> tuple[pb.RecallResponse, list[pb.DroppedNode]]:
     """Returns the nodes that fit the budget, best first, as an answer, and the nodes that do not fit."""
-    taken, used, spent, dropped = list[NodeResult](), 0, 0, list[pb.DroppedNode]()
+    taken, blocks, dropped = list[NodeResult](), list[str](), list[pb.DroppedNode]()
+    used, spent = 0, 0
     present = [node_results[part.node_id] for part in chosen if part.node_id in node_results]
     for result in present:
-        cost = count_tokens(f"{_block(result)}\n\n") if asked.covers_text else result.tokens
+        former = _former_of(result, asked)
+        tokens = result.tokens + (count_tokens(former) if former else 0)
+        block = _block(result, former)
+        cost = count_tokens(f"{block}\n\n") if asked.covers_text else tokens
         if not asked.budget or spent + cost <= asked.budget:
             spent += cost
-            used += result.tokens
+            used += tokens
             taken.append(result)
+            blocks.append(block)
         else:
             key = result.version.entry_id
             dropped.append(
                 pb.DroppedNode(node_id=key, score=result.score, tokens=result.tokens, reason=pb.DROP_REASON_BUDGET)
             )
+    if any(_former_of(result, asked) for result in taken):
+        asked.warnings.append(ABOUT_PAST)
     if present and not taken:
         asked.warnings.append(
             f"None of the {len(present)} nodes fits {asked.budget} tokens; give a greater budget, or use the strategy "
@@ -69,21 +79,28 @@ def within_budget(
         asked.warnings.append("Nothing was found. Ask in other words, or widen the filter.")
     answer = pb.RecallResponse(
         nodes=[result.message(result.tokens) for result in taken],
-        text="\n\n".join(map(_block, taken)),
+        text="\n\n".join(blocks),
         tokens_used=used,
         token_budget=asked.budget,
     )
     return answer, dropped
 
 
-def _block(result: NodeResult) -> str:
-    return with_id(result.version.entry_id, titled(result.title, result.text), result.period.remark)
+def _block(result: NodeResult, former: str) -> str:
+    text = titled(result.title, result.text)
+    return with_id(result.version.entry_id, f"{text.rstrip()}\n{former}" if former else text, result.remark)
 
 
-def text_of(results: Sequence[NodeResult]) -> str:
-    """Returns all that a passage of some nodes says: their headings, titles and texts."""
+def _former_of(result: NodeResult, asked: Question) -> str:
+    """Returns what a node said in the past that is asked for, a line for each text."""
+    return lines_of(text.message() for text in asked.past.of(result.former)) if asked.past else ""
+
+
+def text_of(results: Sequence[NodeResult], asked: Question) -> str:
+    """Returns all that a passage of some nodes says: their headings, titles and texts, and what they said before."""
     headings = dict.fromkeys(heading for result in results for heading in result.headings)
-    return "\n".join([*headings, *(titled(result.title, result.text) for result in results)])
+    texts = [part for one in results for part in (titled(one.title, one.text), _former_of(one, asked)) if part]
+    return "\n".join([*headings, *texts])
 
 
 def _outdated(found: str) -> str:
@@ -137,27 +154,34 @@ def packed_answer(
 ) -> pb.RecallResponse:
     """Returns the packed leaves as passages and as one text.
 
-    If the budget covers the text and is exceeded by headings, the worst leaves make room; then the best one is cut.
+    If what was said before, or headings that the budget covers, exceed it, the worst leaves make room; then the best
+    one is cut.
     """
     kept = [each for each in chosen if each.node_id in node_results]
+    former = {} if choice.oversized else _former_lines(kept, node_results, asked)
     names = {each.snapshot.archive_id: view.name(each.snapshot.archive_id) for each in kept}
     cut, room = (
         choice.oversized,
         asked.budget - asked.around - sum(each.tokens + asked.around for each in choice.leaves),
     )
     while True:
-        leaves = _leaves(kept, cut, room, node_results, asked)
+        leaves = [_with_former(leaf, former) for leaf in _leaves(kept, cut, room, node_results, asked)]
         text = markdown(joined(leaves), names)
-        excess = count_tokens(text) - asked.budget if asked.covers_text else 0
+        used = count_tokens(text) if asked.covers_text else sum(leaf.tokens for leaf in leaves)
+        excess = used - asked.budget
         if excess <= 0:
             break
         if len(kept) > 1:
             kept = _without_worst(kept, cut, excess)
+        elif former:
+            former = {}
         else:
             cut, room = kept[0], leaves[0].tokens - excess
     if asked.covers_text and not leaves:
         leaves, text = _first_that_fits(chosen, cut, node_results, names, asked)
     passages = joined(leaves)
+    if any(leaf.former for leaf in leaves):
+        asked.warnings.append(ABOUT_PAST)
     if cut is not None:
         asked.warnings.append(_about_cut(cut, asked, leaves))
     return pb.RecallResponse(
@@ -179,6 +203,23 @@ def packed_answer(
         outdated_left_out=choice.outdated,
         warnings=asked.warnings,
     )
+
+
+def _former_lines(kept: Sequence[Chosen], node_results: Mapping[str, NodeResult], asked: Question) -> dict[str, str]:
+    """Returns what leaves said in the past that is asked for, by node id: the best ones, in half of the budget."""
+    found, room = dict[str, str](), asked.budget // 2
+    if asked.past is not None:
+        for each in sorted(kept, key=lambda each: -each.score):
+            lines = _former_of(node_results[each.node_id], asked)
+            if lines and (cost := count_tokens(lines)) <= room:
+                found[each.node_id] = lines
+                room -= cost
+    return found
+
+
+def _with_former(leaf: PackedLeaf, former: Mapping[str, str]) -> PackedLeaf:
+    lines = former.get(leaf.node_id, "")
+    return replace(leaf, former=lines, tokens=leaf.tokens + count_tokens(lines)) if lines else leaf
 
 
 def _leaves(
@@ -247,7 +288,7 @@ def _packed(each: Chosen, result: NodeResult) -> PackedLeaf:
         title="" if result.headings[-1:] == (result.title,) else result.title,
         headings=result.headings,
         span=(int(source["start"]), int(source["end"])) if source else None,
-        remark=result.period.remark,
+        remark=result.remark,
         document=each.snapshot.leaf_index.document_of(each.number),
     )
 

@@ -39,7 +39,8 @@ class PackedLeaf:
         title: Its title, if that says more than the content does.
         headings: The headings above it, outermost first.
         span: The offsets of its content in the source document, or ``None``.
-        remark: When it holds, if it says so or is superseded.
+        remark: When it holds, if it says so or is superseded, and when it was changed.
+        former: What was said before instead of it, if the question is about that.
         document: The index of the first leaf of its document; an archive may have several.
     """
 
@@ -53,6 +54,7 @@ class PackedLeaf:
     headings: tuple[str, ...] = ()
     span: tuple[int, int] | None = None
     remark: str = ""
+    former: str = ""
     document: int = 0
 
     @property
@@ -62,8 +64,9 @@ class PackedLeaf:
 
     @property
     def shown(self) -> str:
-        """Its text, after its title if it has one of its own."""
-        return titled(self.title, self.text)
+        """Its text, after its title if it has one of its own, and before what was said instead."""
+        now = titled(self.title, self.text)
+        return f"{now.rstrip()}\n{self.former}" if self.former else now
 
 
 @dataclass(frozen=True, slots=True)

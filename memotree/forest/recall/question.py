@@ -9,6 +9,7 @@ from memotree_storage.index.frequencies import Frequencies
 from memotree_storage.index.model_index import ModelIndex
 
 from memotree.forest.recall.passages import ID_TOKENS
+from memotree.forest.recall.past import Past
 from memotree.forest.recall.snapshot_cache import SnapshotCache
 from memotree.request.questions import check_question
 from memotree.v1 import forest_service_pb2 as pb
@@ -35,6 +36,7 @@ class Question:
         term_counts: How frequent the words of the question are in the workspace, once that counts.
         outdated: How many nodes LCA and COLLAPSED looked at that do not hold.
         selected: The archives that the index selected because there are too many leaves to score all.
+        past: The past that the question is about, if it is.
         snapshots: The cached trees, with the vectors of the index that answers; set when an answer is begun.
     """
 
@@ -49,6 +51,7 @@ class Question:
     term_counts: Frequencies | None = None
     selected: Sequence[str] = ()
     outdated: int = 0
+    past: Past | None = None
     snapshots: SnapshotCache = field(init=False)
 
     @property

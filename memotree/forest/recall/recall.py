@@ -10,6 +10,7 @@ again from the beginning, so that it never mixes nodes from before and after a c
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
@@ -36,6 +37,7 @@ from memotree.forest.recall.answers import (
     within_budget,
 )
 from memotree.forest.recall.filters import Filter, read_filter, scope_ids
+from memotree.forest.recall.past import past_asked
 from memotree.forest.recall.question import Question, read_question
 from memotree.forest.recall.ranking import MOST_DROPPED, ScoredLeaves, score_leaves
 from memotree.forest.recall.receipts import (
@@ -197,6 +199,9 @@ class Recall:
             archives = list(view.archives.values())
             wanted = await read_filter(Snapshot(conn, view.state), request.filter, archives, moment)
         asked.warnings += _unknown(request.filter, wanted)
+        asked.past = past_asked(asked.text, wanted.moment)
+        if asked.past is not None and not wanted.is_dated:  # what does not hold any more may be the answer
+            wanted = replace(wanted, with_outdated=True)
         if asked.strategy == pb.RECALL_STRATEGY_HYBRID:
             answer, dropped = await self._hybrid(asked, view, wanted)
         else:
@@ -244,7 +249,7 @@ class Recall:
         asked.warnings += remarks(choice, len(corpus.leaf_index))
         chosen = [choice.oversized, *choice.leaves] if choice.oversized else choice.leaves
         async with reading(self._store, view) as conn:
-            parts = await ResultBuilder(conn, self._store, view, asked.has_trace, self._seen).parts(
+            parts = await ResultBuilder(conn, self._store, view, asked, self._seen).parts(
                 [part_of(each) for each in chosen]
             )
         answer = await asyncio.to_thread(packed_answer, asked, choice, chosen, parts, view)
@@ -262,7 +267,8 @@ class Recall:
         self, asked: Question, answer: pb.RecallResponse, likelihood: float, best: Sequence[Sequence[NodeResult]]
     ) -> None:
         """Writes into an answer how sure it is, and what of the question its best passages do not support."""
-        missing = await asyncio.to_thread(unsupported, asked.text, map(text_of, best), self._related)
+        texts = (text_of(results, asked) for results in best)
+        missing = await asyncio.to_thread(unsupported, asked.text, texts, self._related)
         known = has_known_vectors(asked.index.embedder)
         answer.likelihood = with_unsupported(likelihood, len(missing), has_known_vectors=known)
         confidence = Confidence.of(answer.likelihood)
@@ -357,7 +363,7 @@ class Recall:
                 chosen = [part_for(top) for top in await _holding(Snapshot(conn, view.state), view, wanted, tops)]
             else:
                 chosen = [ResultPart(key, hit.score, shares_of(hit), tuple(paths[key])) for key, hit in found.items()]
-            parts = await ResultBuilder(conn, self._store, view, asked.has_trace, self._seen).parts(chosen)
+            parts = await ResultBuilder(conn, self._store, view, asked, self._seen).parts(chosen)
         answer, dropped = await asyncio.to_thread(within_budget, chosen, parts, asked)
         answer.MergeFrom(
             pb.RecallResponse(commit_id=view.state.commit_id, warnings=asked.warnings, outdated_left_out=asked.outdated)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from math import isfinite
 from typing import Final, Self, TypeAlias
@@ -23,6 +23,8 @@ from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.forest.citations import cite
+from memotree.forest.recall.former import FormerText, change_of, former_texts
+from memotree.forest.recall.question import Question
 from memotree.forest.recall.state_view import StateView
 from memotree.forest.recall.superseded import Superseded
 from memotree.request.messages import DETAIL, SUMMARY, TITLE, node_message
@@ -135,6 +137,7 @@ class NodeResult:
         citation: Its citation.
         trace: Why it was found; ``None`` unless requested.
         period: When it holds.
+        former: What was said before instead of it, the latest first.
     """
 
     version: Version
@@ -147,6 +150,13 @@ class NodeResult:
     citation: pb.Citation
     trace: pb.RecallTrace | None
     period: Period
+    former: tuple[FormerText, ...] = ()
+
+    @property
+    def remark(self) -> str:
+        """When it holds and when it was changed, in words; empty if it always holds and was never changed."""
+        changes = [f"changed {change_of(text.message())}" for text in self.former if not text.node_id][:1]
+        return ", ".join(part for part in (self.period.remark, *changes) if part)
 
     def message(self, tokens: int, text: str | None = None) -> pb.RecalledNode:
         """Returns the message of the recalled node; ``text``, if given, is an excerpt that replaces its content."""
@@ -157,6 +167,7 @@ class NodeResult:
             node.content, node.content_cut = text, True
         message = pb.RecalledNode(node=node, score=self.score, tokens=tokens, citation=self.citation, trace=self.trace)
         self.period.write(message)
+        message.former.extend(text.message() for text in self.former)
         return message
 
 
@@ -167,16 +178,16 @@ class ResultBuilder:
         conn: A connection; for a session, one inside a snapshot.
         store: An open store.
         view: The state.
-        has_trace: Whether to include why each node was found.
+        asked: The question, and whether to include why each node was found.
         seen: A cache of versions by commit; these never change.
     """
 
-    def __init__(self, conn: Connection, store: Store, view: StateView, has_trace: bool, seen: Seen) -> None:
+    def __init__(self, conn: Connection, store: Store, view: StateView, asked: Question, seen: Seen) -> None:
         self._seen = seen
         self._conn = conn
         self._store = store
         self._view = view
-        self._has_trace = has_trace
+        self._asked = asked
 
     async def parts(self, parts: Sequence[ResultPart]) -> dict[str, NodeResult]:
         """Returns the results by node id; nodes that are not alive at the state are left out."""
@@ -191,12 +202,18 @@ class ResultBuilder:
             Snapshot(self._conn, state), self._store.entries, [one for one in alive if has_own_content(one)]
         )
         texts = {key: node.content for key, node in nodes.items()}
+        scores = {part.node_id: part.score for part in parts}
+        best = dict(sorted(nodes.items(), key=lambda item: -scores[item[0]]))
+        former = await former_texts(self._conn, self._store, self._view, best, self._asked.text)
         names = {key: archive.name for key, archive in self._view.archives.items()}
         citations = await cite(Snapshot(self._conn, state), self._store, alive, texts=texts, names=names)
 
         def build() -> dict[str, NodeResult]:
             return {
-                part.node_id: self._result(part, known, counts.get(part.node_id, 0), texts, citations[part.node_id])
+                part.node_id: replace(
+                    self._result(part, known, counts.get(part.node_id, 0), texts, citations[part.node_id]),
+                    former=former.get(part.node_id, ()),
+                )
                 for part in parts
                 if part.node_id in citations
             }
@@ -248,7 +265,7 @@ class ResultBuilder:
             node=node,
             score=part.score,
             citation=citation,
-            trace=_trace(part, above, known) if self._has_trace else None,
+            trace=_trace(part, above, known) if self._asked.has_trace else None,
             period=Period.of(version.attributes, self._view.superseded.get(version.entry_id)),
         )
 

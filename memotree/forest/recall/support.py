@@ -38,6 +38,9 @@ _ABOUT: Final = 0.5
 _LEAST_RELATED: Final = 5
 """Of a shorter word no similar ones may be known, so that its absence says nothing."""
 
+LANGUAGES: Final = tomllib.loads((Path(__file__).parent / "question_kinds.toml").read_text(encoding="utf-8"))
+"""What questions ask for, by language; the file says what each key means."""
+
 _WORD: Final = re.compile(r"[^\W\d_]\w*(?:[-'\u2019][^\W\d_]\w*)*")
 _POSSESSIVE: Final = re.compile(r"['\u2019]s$")
 _SENTENCE: Final = re.compile(r"(?<=[.!?:;])\s+|\n")
@@ -269,15 +272,12 @@ def _has_colour(text: _Text, _: AbstractSet[str]) -> bool:
     return "#" in text.text or text.has_any(_COLOURS)
 
 
-_LANGUAGES: Final = tomllib.loads((Path(__file__).parent / "question_kinds.toml").read_text(encoding="utf-8"))
-
-
 def _words(name: str) -> frozenset[str]:
-    return frozenset(word for language in _LANGUAGES.values() for word in language.get(name, "").split())
+    return frozenset(word for language in LANGUAGES.values() for word in language.get(name, "").split())
 
 
 def _asked(name: str) -> re.Pattern[str]:
-    patterns = "|".join(language[name] for language in _LANGUAGES.values() if name in language)
+    patterns = "|".join(language[name] for language in LANGUAGES.values() if name in language)
     return re.compile(rf"\W*(?:\w{{1,6}} )?(?:{patterns})")
 
 

@@ -164,6 +164,17 @@ _REVISIONS: Final = f"""
     join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
    order by part.depth, v.from_seq desc limit %(limit)s"""  # noqa: S608
 
+_REVISIONS_OF_EACH: Final = f"""
+  with line as materialized (select * from mirror.lineage(%(workspace)s, %(commit)s))
+  select {_VERSION}, {_COMMIT} from unnest(%(nodes)s::text[]) node (entry_id) cross join lateral (
+    select v.*, line.depth from line cross join lateral (
+      select v.* from mirror.version v
+       where v.line_id = line.line_id and v.entry_id = node.entry_id and v.from_seq <= line.seq
+       order by v.from_seq desc limit %(limit)s) v
+     order by line.depth, v.from_seq desc limit %(limit)s) v
+    join mirror.commit c on c.line_id = v.line_id and c.seq = v.from_seq
+   order by v.entry_id, v.depth, v.from_seq desc"""  # noqa: S608
+
 # All versions of an entry that a commit reaches, through merges too.
 _REACHED: Final = f"""
   select {_VERSION}, {_COMMIT}
@@ -348,6 +359,22 @@ async def list_revisions(snapshot: Snapshot, entry_id: str, *, after: str | None
     async with snapshot.conn.cursor(row_factory=args_row(_read_revision)) as cursor:
         await cursor.execute(_REVISIONS, arguments)
         return await cursor.fetchall()
+
+
+async def revisions_of_each(snapshot: Snapshot, entry_ids: Collection[str], *, limit: int) -> dict[str, list[Revision]]:
+    """Return the latest versions of some entries along the lineage, newest first, at most ``limit`` of each."""
+    arguments = {
+        "workspace": snapshot.state.workspace_id,
+        "commit": snapshot.state.commit_id,
+        "nodes": list(entry_ids),
+        "limit": limit,
+    }
+    found: dict[str, list[Revision]] = {}
+    async with snapshot.conn.cursor(row_factory=args_row(_read_revision)) as cursor:
+        await cursor.execute(_REVISIONS_OF_EACH, arguments)
+        for revision in await cursor.fetchall():
+            found.setdefault(revision.version.entry_id, []).append(revision)
+    return found
 
 
 async def reached_revisions(
