@@ -81,7 +81,7 @@ def chunks(document: Document, number: int, tokens: float = CHUNK_TOKENS) -> lis
     """The document cut into runs of lines of at most this many tokens; a longer line is a chunk of its own."""
     found, start, size = list[Piece](), 0, 0.0
     for place, span in enumerate(document.lines):
-        cost = cost_of((span,))
+        cost = cost_of(document.text[slice(*span)])
         if place > start and size + cost > tokens:
             found.append(Piece(number, start, place))
             start, size = place, 0.0

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+from memotree_storage.model.tokens import CHARS_PER_TOKEN, spaced_length
 from numpy.typing import NDArray
 
 Place: TypeAlias = tuple[int, int]
@@ -40,16 +41,18 @@ BUDGETS: Final = (
 RESAMPLES: Final = 4000
 _SEED: Final = 20261122
 _AT_ONCE: Final = 500
-_CHARS_PER_TOKEN: Final = 4
 
-_LONGEST_LINE: Final = 400
-"""A longer paragraph is cut into sentences, in characters; the simple methods put lines together to chunks."""
+_LONGEST_LINE: Final = 100
+"""A longer paragraph is cut into sentences, in tokens; the simple methods put lines together to chunks."""
 
 MEDIA_TYPES: Final = {"markdown": "text/markdown", "pdf": "application/pdf", "text": "text/plain"}
 """The media types by the kinds of documents in a set."""
 
 _PARAGRAPH: Final = re.compile(r"[^\n]*\n+|[^\n]+\Z")
-_SENTENCE: Final = re.compile(r".*?(?:[.!?]+[\"')\]]*\s+|\Z)", re.DOTALL)
+_SENTENCE: Final = re.compile(
+    r".*?(?:[.!?\u061f\u06d4\u0964\u0965]+[\"')\]]*\s+|[\u3002\uff01\uff1f]+[\u201d\u2019\u300d\u300f\uff09]*|\Z)",
+    re.DOTALL,
+)
 _HEADING: Final = re.compile(r"(#{1,6})[ \t]+(\S[^\n]*)")
 
 
@@ -201,7 +204,7 @@ class EvaluationSet:
     def costs(self) -> dict[Place, float]:
         """The tokens of each line by the metric."""
         return {
-            (number, place): cost_of((span,))
+            (number, place): cost_of(document.text[slice(*span)])
             for number, document in enumerate(self.documents)
             for place, span in enumerate(document.lines)
         }
@@ -218,9 +221,9 @@ class EvaluationSet:
         return question.recall(own, document)
 
 
-def cost_of(spans: Iterable[Span]) -> float:
-    """Return the tokens of some spans by the metric."""
-    return sum(end - start for start, end in spans) / _CHARS_PER_TOKEN
+def cost_of(text: str) -> float:
+    """Return the tokens of a text, as MemoTree counts them, without rounding: so parts cost what the whole does."""
+    return spaced_length(text) / CHARS_PER_TOKEN
 
 
 # --- Reading ---------------------------------------------------------------------------------------------------------
@@ -277,7 +280,7 @@ def _question(row: dict[str, Any], numbers: dict[str, int], documents: Sequence[
 def _lines(text: str) -> Iterator[Span]:
     """Yield the paragraphs of a text, each line a paragraph, and the sentences of long ones; together the text."""
     for paragraph in _PARAGRAPH.finditer(text):
-        if len(paragraph[0]) <= _LONGEST_LINE:
+        if cost_of(paragraph[0]) <= _LONGEST_LINE:
             yield paragraph.span()
             continue
         for sentence in _SENTENCE.finditer(text, *paragraph.span()):

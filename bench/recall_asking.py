@@ -35,6 +35,7 @@ class Ingested:
     """The result of ingesting the documents.
 
     Attributes:
+        documents: The documents.
         archives: The id of each document's archive; empty if the ingestion failed, and then its questions find nothing.
         parts: For each leaf the part of a document that it contains, whole or in part: a turn, or its own text.
         leaves: How many leaves each part has; a turn without words has none and can never be packed.
@@ -44,6 +45,7 @@ class Ingested:
         failures: A sentence for each document that was not ingested and each question that was not answered.
     """
 
+    documents: Sequence[Document]
     archives: list[str] = field(default_factory=list)
     parts: dict[str, Part] = field(default_factory=dict)
     leaves: Counter[Part] = field(default_factory=Counter)
@@ -89,7 +91,7 @@ async def private_server(folder: Path, embedding: str | None = None) -> AsyncIte
 
 async def ingest(workspace: AsyncWorkspace, data: EvaluationSet) -> Ingested:
     """Ingest each document into an archive of its own."""
-    found = Ingested()
+    found = Ingested(data.documents)
     for number, document in enumerate(data.documents):
         begun = time.perf_counter()
         try:
@@ -209,8 +211,9 @@ def _reply(result: RecallResult, ingested: Ingested, budget: int, milliseconds: 
         whole = [each for each in recalled if each.tokens >= each.node.content_tokens]
         packed = packed_parts([each.node.id for each in whole], ingested)
         inside = {each.node.id for each in whole if ingested.parts[each.node.id] in packed}
-        rest = sum(len(each.node.content) / 4 for each in recalled if each.node.id not in inside)
-        tokens = cost_of(span for _, span in packed) + rest
+        texts = [each.node.content for each in recalled if each.node.id not in inside]
+        texts += [ingested.documents[number].text[slice(*span)] for number, span in packed]
+        tokens = sum(map(cost_of, texts))
         if tokens <= budget or not recalled:
             return Reply(packed, tokens, dropped, milliseconds, result.leaves_considered)
         recalled.pop()

@@ -183,7 +183,8 @@ class AsyncFileIngestion:
             model_id: The agent or model that the archives belong to.
             branch: The branch that gets the commits; the default branch if empty.
             media_type: The media type of all files; detected if empty.
-            chunk_size: The largest leaf, in characters; 400 for a text, 1000 for turns and code if 0.
+            chunk_size: The largest leaf, in characters, of which one of an unspaced script counts as four; if 0, 400
+                for a text, 1000 for turns and code.
             similarity_threshold: Neighbours merge only if their similarity exceeds this; 0.5 if ``None``.
             merge_limit: The most characters of a merged node's leaves; eight times ``chunk_size`` if 0.
             tags: Tags for every node.

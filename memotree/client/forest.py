@@ -208,7 +208,8 @@ class AsyncForestChanges(AsyncForestQueries):
             document_id: The id of the document: ingesting the same id again updates its tree.
             branch: The branch that gets the commit; the default branch if empty.
             media_type: The media type of the document; detected if empty.
-            chunk_size: The largest leaf, in characters; 400 for a text, 1000 for turns and code if 0.
+            chunk_size: The largest leaf, in characters, of which one of an unspaced script counts as four; if 0, 400
+                for a text, 1000 for turns and code.
             similarity_threshold: Neighbours merge only if their similarity exceeds this; 0.5 if ``None``.
             merge_limit: The most characters of a merged node's leaves; eight times ``chunk_size`` if 0.
             tags: Tags for every node.

@@ -24,6 +24,7 @@ from memotree_storage.model.validation import DEFAULT_LIMITS
 from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 
+from memotree.models.languages import LANGUAGES
 from memotree.v1 import memory_service_pb2 as pb
 
 MOST: Final = 5
@@ -71,7 +72,9 @@ class Similar:
     score: float
 
 
-_NEGATIONS: Final = frozenset(("no", "not", "never", "none", "without", "cannot", "nobody", "nothing"))
+_NEGATIONS: Final = frozenset(
+    term for table in LANGUAGES.values() for word in table.get("negations", "").split() for term in words_of(word)
+)
 _UNSPACED_NEGATIONS: Final = frozenset("不没沒无無非未")
 
 

@@ -7,10 +7,11 @@ from 0 to 1. Its weights were fitted on questions with an answer in the texts an
 texts, general knowledge, nonsense), on one half of the documents of five sets, asked of one document and of all
 documents of a set. They were tested on the other half: docs/reference/recall.md.
 
-The weights of meaning hold for the built-in embedding model, and for texts of spaced scripts: it compares Chinese ones
-by their characters, so even unrelated ones are close to each other, and their cosines are reduced accordingly. Cosines
-of other models are distributed differently. With another model only words count, and they never make the confidence
-``none``, because a text may say the same in other words.
+The weights of meaning hold for the built-in embedding model and for English. It compares texts of other languages by
+the tokens that their letters make, so even unrelated ones are close to each other (a cosine of 0.3 in German and of 0.9
+in Arabic), and so only words count there, with weights of their own. Cosines of other models are distributed
+differently. With another model only words count, and they never make the confidence ``none``, because a text may say
+the same in other words.
 """
 
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ from enum import Enum
 from math import exp
 from typing import Final
 
-from memotree.models.relevance import UNRELATED, UNRELATED_UNSPACED, unspaced_share
+from memotree.models.languages import ENGLISH, language_of
+from memotree.models.relevance import unspaced_share
 
 
 class Confidence(Enum):
@@ -57,12 +59,6 @@ def with_unsupported(likelihood: float, parts: int, *, has_known_vectors: bool =
     return less if has_known_vectors else min(likelihood, max(_LEAST_WEAK, less))
 
 
-def comparable_cosine(question: str, cosine: float) -> float:
-    """Returns the cosine of the built-in model as it would be if the question were written in a spaced script."""
-    floor = UNRELATED + (UNRELATED_UNSPACED - UNRELATED) * unspaced_share(question)
-    return UNRELATED + (1.0 - UNRELATED) * (cosine - floor) / (1.0 - floor)
-
-
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """The weights of one kind of search.
@@ -70,11 +66,13 @@ class Calibration:
     Attributes:
         both: Bias, weight of words, weight of meaning.
         words: Bias and weight if only words were compared.
+        foreign: The same for languages other than English.
         meaning: Bias and weight if only meaning was compared.
     """
 
     both: tuple[float, float, float]
     words: tuple[float, float]
+    foreign: tuple[float, float]
     meaning: tuple[float, float]
 
     def likelihood(
@@ -90,20 +88,31 @@ class Calibration:
         """
         if meaning is not None and not has_known_vectors:
             return _LEAST_WEAK if words is None else max(_LEAST_WEAK, self.likelihood(question, words, None))
-        meaning = None if meaning is None else comparable_cosine(question, meaning)
-        if words is not None and meaning is not None:
-            total = self.both[0] + self.both[1] * words + self.both[2] * meaning
-        elif words is not None:
-            total = self.words[0] + self.words[1] * words
-        elif meaning is not None:
-            total = self.meaning[0] + self.meaning[1] * meaning
-        else:
+        if words is None and meaning is None:
             return 0.0
-        return 1.0 / (1.0 + exp(-total))
+        if language_of(question).name != ENGLISH:
+            return _LEAST_WEAK if words is None else _logistic(*self.foreign, _comparable(question, words))
+        if words is None:
+            return _logistic(*self.meaning, meaning or 0.0)
+        if meaning is None:
+            return _logistic(*self.words, words)
+        bias, by_words, by_meaning = self.both
+        return _logistic(bias + by_words * words, by_meaning, meaning)
 
 
-LEAVES: Final = Calibration(both=(-7.5, 5.9, 13.8), words=(-4.7, 10.0), meaning=(-6.4, 18.8))
+def _logistic(bias: float, weight: float, signal: float) -> float:
+    return 1.0 / (1.0 + exp(-(bias + weight * signal)))
+
+
+def _comparable(question: str, words: float) -> float:
+    """Returns the share of words as it would be in a spaced script, since pairs of characters match less often."""
+    return min(1.0, _PAIRS * words) if unspaced_share(question) > 0.5 else words  # noqa: PLR2004 - most of it
+
+
+_PAIRS: Final = 1.45
+
+LEAVES: Final = Calibration(both=(-7.5, 5.9, 13.8), words=(-4.7, 10.0), foreign=(-3.8, 9.3), meaning=(-6.4, 18.8))
 """For a recall of leaves. Words: the weighted share of the question's content words in a window of 120 tokens."""
 
-NODES: Final = Calibration(both=(-8.6, 6.9, 17.1), words=(-4.5, 14.6), meaning=(-8.0, 21.1))
+NODES: Final = Calibration(both=(-8.6, 6.9, 17.1), words=(-4.5, 14.6), foreign=(-4.5, 14.6), meaning=(-8.0, 21.1))
 """For a search of nodes. Words: the score of a search by words, a share of the most that any text could have."""

@@ -62,7 +62,7 @@ class _DropReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DropReason
     DROP_REASON_BUDGET: _DropReason.ValueType  # 1
     """The token budget was used up by better nodes, or too small for this one."""
     DROP_REASON_COPY: _DropReason.ValueType  # 2
-    """Another document has a leaf with exactly the same text and a better score."""
+    """A better note or a leaf of another document says exactly the same."""
     DROP_REASON_SCORE: _DropReason.ValueType  # 3
     """A note whose score is less than a thousandth of the best one, while the confidence is NONE."""
 
@@ -74,7 +74,7 @@ DROP_REASON_UNSPECIFIED: DropReason.ValueType  # 0
 DROP_REASON_BUDGET: DropReason.ValueType  # 1
 """The token budget was used up by better nodes, or too small for this one."""
 DROP_REASON_COPY: DropReason.ValueType  # 2
-"""Another document has a leaf with exactly the same text and a better score."""
+"""A better note or a leaf of another document says exactly the same."""
 DROP_REASON_SCORE: DropReason.ValueType  # 3
 """A note whose score is less than a thousandth of the best one, while the confidence is NONE."""
 Global___DropReason: _TypeAlias = DropReason  # noqa: Y015
@@ -216,8 +216,8 @@ class IngestDocumentRequest(_message.Message):
     or "application/x-ndjson" for turns; detected when empty.
     """
     chunk_size: _builtins.int
-    """The largest leaf, in characters; when 0, 400 for a text and 1000 for turns and code; at least 20, at most a quarter
-    of max_content_bytes.
+    """The largest leaf, in characters, of which one of an unspaced script (Chinese) counts as four; when 0, 400 for a text
+    and 1000 for turns and code; at least 20, at most a quarter of max_content_bytes.
     """
     similarity_threshold: _builtins.float
     """Neighbours merge only if their similarity exceeds this, from -1 to 1; 0.5 when not given."""

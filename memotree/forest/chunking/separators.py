@@ -7,7 +7,7 @@ from typing import Final
 
 _LINE_END: Final = r"(?:\r\n|\r(?!\n)|\n)"
 _PARAGRAPH: Final = rf"{_LINE_END}(?:[ \t]*{_LINE_END})+"
-_SENTENCE: Final = r"(?:[。！？；]+[」』”’）】]*|[.!?][\"'”’)\]]*\s+)"  # noqa: RUF001 - the marks of Chinese
+_SENTENCE: Final = r"(?:[。！？；]+[」』”’）】]*|[.!?\u061f\u06d4\u0964\u0965][\"'”’)\]]*\s+)"  # noqa: RUF001 - the marks of Chinese
 _CLAUSE: Final = r"(?:[，、：]|[,;:]\s+)"  # noqa: RUF001 - the same
 _BLANK: Final = r"\s+"
 

@@ -1,6 +1,6 @@
 """Builds the answers of recall from what was chosen: the packed passages of HYBRID, the nodes of LCA and COLLAPSED."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 from typing import Final
@@ -11,7 +11,7 @@ from memotree_storage.model.tokens import count_tokens
 
 from memotree.forest.recall.ancestry import Representative
 from memotree.forest.recall.excerpts import best_stretch
-from memotree.forest.recall.former import lines_of
+from memotree.forest.recall.former import lines_of, plain
 from memotree.forest.recall.passages import ID_TOKENS, PackedLeaf, joined, markdown, with_id
 from memotree.forest.recall.question import Question
 from memotree.forest.recall.ranking import Chosen, Selection
@@ -42,6 +42,31 @@ def shares_of(hit: FoundNode) -> tuple[tuple[str, float], ...]:
     both = hit.words + hit.meaning
     signals = (("words", hit.words), ("meaning", hit.meaning))
     return tuple((name, hit.score * share / both) for name, share in signals if share > 0)
+
+
+def said_once(ids: Iterable[str], node_results: Mapping[str, NodeResult]) -> dict[str, NodeResult]:
+    """Returns the results without notes that say exactly what a better one says, which names them.
+
+    Args:
+        ids: The nodes, best first.
+        node_results: The results by node id; leaves of documents and turns stay: "thank you" is said again and again.
+    """
+    first: dict[str, str] = {}
+    copies: dict[str, list[str]] = {}
+    for key in ids:
+        result = node_results.get(key)
+        if result is not None and _is_note(result):
+            best = first.setdefault(plain(titled(result.title, result.text)), key)
+            if best != key:
+                copies.setdefault(best, []).append(key)
+    gone = {key for found in copies.values() for key in found}
+    kept = {key: result for key, result in node_results.items() if key not in gone}
+    return kept | {key: replace(kept[key], copies=tuple(found)) for key, found in copies.items()}
+
+
+def _is_note(result: NodeResult) -> bool:
+    """Whether a node is a document of its own."""
+    return result.version.source is None and not result.node.path and not result.node.child_count
 
 
 def within_budget(

@@ -122,7 +122,7 @@ def _earlier(now: str, revisions: Sequence[Revision], entries: Mapping[str, Entr
     said, changed = now, None  # the commit that began to say it; None: it is not committed
     for revision in revisions:
         node = entries.get(revision.version.blob)
-        if isinstance(node, Node) and not revision.version.dead and _plain(text := _shown(node)) != _plain(said):
+        if isinstance(node, Node) and not revision.version.dead and plain(text := _shown(node)) != plain(said):
             if found:
                 found[-1] = replace(found[-1], since=changed.committed_at if changed else None)
             until, author = (changed.committed_at, changed.author_name) if changed else (None, "")
@@ -150,7 +150,7 @@ def _shown(node: Node) -> str:
     return titled(own_title(node.title, node.type, node.content), node.content)
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Return a text without what is no other statement: case and white space."""
     return " ".join(text.split()).casefold()
 

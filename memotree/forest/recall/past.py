@@ -10,7 +10,7 @@ from memotree_storage.index.terms import fold
 from memotree_storage.model.times import read_time
 
 from memotree.forest.recall.former import FormerText
-from memotree.forest.recall.support import LANGUAGES
+from memotree.models.languages import LANGUAGES
 
 _MOST_CHARS: Final = 1000
 """How much of a question is looked at."""

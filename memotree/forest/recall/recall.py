@@ -32,6 +32,7 @@ from memotree.forest.recall.answers import (
     part_for,
     part_of,
     remarks,
+    said_once,
     shares_of,
     text_of,
     within_budget,
@@ -252,6 +253,10 @@ class Recall:
             parts = await ResultBuilder(conn, self._store, view, asked, self._seen).parts(
                 [part_of(each) for each in chosen]
             )
+        best_first = sorted(chosen, key=lambda each: (-each.score, each.node_id))
+        once = said_once([each.node_id for each in best_first], parts)
+        copies = [each for each in chosen if each.node_id in parts and each.node_id not in once]
+        chosen, parts = [each for each in chosen if each not in copies], once
         answer = await asyncio.to_thread(packed_answer, asked, choice, chosen, parts, view)
         answer.commit_id = view.state.commit_id
         best = sorted(answer.passages, key=lambda passage: -passage.score)[:BEST]
@@ -260,6 +265,7 @@ class Recall:
         )
         shown = {one.node.id for passage in answer.passages for one in passage.nodes}
         left_out = [(each, pb.DROP_REASON_BUDGET) for each in chosen if each.node_id not in shown]
+        left_out += [(each, pb.DROP_REASON_COPY) for each in copies]
         dropped = sorted([*left_out, *choice.dropped], key=lambda each: -each[0].score)
         return answer, [dropped_node(each, reason) for each, reason in dropped]
 
@@ -364,6 +370,7 @@ class Recall:
             else:
                 chosen = [ResultPart(key, hit.score, shares_of(hit), tuple(paths[key])) for key, hit in found.items()]
             parts = await ResultBuilder(conn, self._store, view, asked, self._seen).parts(chosen)
+        parts = said_once([part.node_id for part in chosen], parts)
         answer, dropped = await asyncio.to_thread(within_budget, chosen, parts, asked)
         answer.MergeFrom(
             pb.RecallResponse(commit_id=view.state.commit_id, warnings=asked.warnings, outdated_left_out=asked.outdated)

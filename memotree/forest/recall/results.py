@@ -138,6 +138,7 @@ class NodeResult:
         trace: Why it was found; ``None`` unless requested.
         period: When it holds.
         former: What was said before instead of it, the latest first.
+        copies: The ids of other notes that say exactly the same, and are not part of the answer.
     """
 
     version: Version
@@ -151,12 +152,15 @@ class NodeResult:
     trace: pb.RecallTrace | None
     period: Period
     former: tuple[FormerText, ...] = ()
+    copies: tuple[str, ...] = ()
 
     @property
     def remark(self) -> str:
-        """When it holds and when it was changed, in words; empty if it always holds and was never changed."""
+        """When it holds, when it was changed and where else it stands, in words; empty if there is nothing to say."""
         changes = [f"changed {change_of(text.message())}" for text in self.former if not text.node_id][:1]
-        return ", ".join(part for part in (self.period.remark, *changes) if part)
+        more = len(self.copies) - _NAMED
+        listed = ", ".join(self.copies[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+        return ", ".join(part for part in (self.period.remark, *changes, f"also in {listed}" if listed else "") if part)
 
     def message(self, tokens: int, text: str | None = None) -> pb.RecalledNode:
         """Returns the message of the recalled node; ``text``, if given, is an excerpt that replaces its content."""

@@ -12,19 +12,18 @@ least half as many of its words as the best. How often a sign is wrong is measur
 """
 
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from pathlib import Path
 from typing import Final
 
-from memotree_storage.index.terms import fold
+from memotree_storage.index.terms import fold, term_id, words_of
 
 from memotree.forest.recall.scoring.query_words import MOST_CONCEPTS, STOP_WORDS, Related, concepts
 from memotree.forest.recall.scoring.stemming import stem
+from memotree.models.languages import LANGUAGES
 
 BEST: Final = 4
 """The number of best passages that are looked at."""
@@ -37,9 +36,6 @@ _ABOUT: Final = 0.5
 
 _LEAST_RELATED: Final = 5
 """Of a shorter word no similar ones may be known, so that its absence says nothing."""
-
-LANGUAGES: Final = tomllib.loads((Path(__file__).parent / "question_kinds.toml").read_text(encoding="utf-8"))
-"""What questions ask for, by language; the file says what each key means."""
 
 _WORD: Final = re.compile(r"[^\W\d_]\w*(?:[-'\u2019][^\W\d_]\w*)*")
 _POSSESSIVE: Final = re.compile(r"['\u2019]s$")
@@ -110,6 +106,11 @@ class _Text:
     def stems(self) -> frozenset[str]:
         """The English stems of its words, and of the parts of its compounds."""
         return frozenset(stem(part) for word in self.words for part in {word, *word.split("-")})
+
+    @cached_property
+    def terms(self) -> frozenset[int]:
+        """The ids of its terms."""
+        return frozenset(map(term_id, words_of(self.text)))
 
     @cached_property
     def codes(self) -> frozenset[str]:
@@ -193,8 +194,8 @@ def _is_name(word: str) -> bool:
 def _about(asked: _Text, names: Sequence[str], texts: Sequence[_Text]) -> list[_Text]:
     """Return the texts that are about the subject of a question."""
     named = [text for text in texts if any(text.has_name(name) for name in names)] or list(texts)
-    wanted = {concept.stem for concept in concepts(asked.text)}
-    counts = [len(wanted & text.stems) for text in named]
+    wanted = concepts(asked.text)
+    counts = [sum(not text.terms.isdisjoint(concept.terms) for concept in wanted) for text in named]
     return [text for text, count in zip(named, counts, strict=True) if count >= _ABOUT * max(counts)]
 
 

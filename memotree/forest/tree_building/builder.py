@@ -13,6 +13,7 @@ from memotree_storage.model.attribute_names import SECTION, SPEAKER, TABLE_HEADE
 from memotree_storage.model.node import LEAF_TYPE, SUMMARY_TYPE, Node, Source, derived_id
 from memotree_storage.model.position import many_between
 from memotree_storage.model.provenance import PENDING_MODEL, hash_of_children, hash_of_content, with_provenance
+from memotree_storage.model.tokens import spaced_length
 from memotree_storage.ports import Vector
 
 from memotree.forest.chunking.splitting import Piece
@@ -102,7 +103,7 @@ class _LeafGroup:
         self.texts = texts
         self.vectors = vectors
         self.levels = levels
-        self.lengths = [len(text) for text in texts]
+        self.lengths = [spaced_length(text) for text in texts]
         self._summaries = list(leaves)
         self._ends = [(text, text) for text in texts]
 

@@ -43,12 +43,22 @@ _AT_ONCE: Final = 1 << 16
 
 def count_tokens(text: str) -> int:
     """Return the number of tokens of a text."""
+    unspaced = _unspaced(text)
+    return unspaced + _spaced_tokens(len(text) - unspaced)
+
+
+def spaced_length(text: str) -> int:
+    """Return how many characters of spaced text make as many tokens as a text: its length, if it is spaced."""
+    return len(text) + (CHARS_PER_TOKEN - 1) * _unspaced(text)
+
+
+def _unspaced(text: str) -> int:
+    """The number of characters of unspaced scripts."""
     if text.isascii():
-        return _spaced_tokens(len(text))
+        return 0
     # In parts, since no other thread runs during one call of a regular expression.
     starts = range(0, len(text), _AT_ONCE)
-    unspaced = sum(sum(map(len, _RUN.findall(text, start, start + _AT_ONCE))) for start in starts)
-    return unspaced + _spaced_tokens(len(text) - unspaced)
+    return sum(sum(map(len, _RUN.findall(text, start, start + _AT_ONCE))) for start in starts)
 
 
 def _spaced_tokens(characters: int) -> int:

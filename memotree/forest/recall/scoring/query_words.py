@@ -5,14 +5,16 @@ answer and not about what. Each remaining word is expanded by its other forms, a
 weigh less.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Final, TypeAlias
 
-from memotree_storage.index.terms import fold, term_id, words_of
+from memotree_storage.index.terms import fold, term_id, tokens, words_of
 
-from memotree.forest.recall.scoring.stemming import forms, stem
+from memotree.forest.recall.scoring.stemming import forms, forms_in, stem
+from memotree.models.languages import ENGLISH, Language, language_of
 
 Related: TypeAlias = Callable[[str], Sequence[tuple[str, float]]]
 """Returns words of a similar meaning, most similar first, each with its cosine; nothing for an unknown word."""
@@ -64,12 +66,39 @@ def concepts(question: str, related: Related | None = None, *, share: float = 0.
         related: Returns words of a similar meaning.
         share: The weight of such a word at a cosine of 1; it falls with the square of the cosine.
     """
+    language = language_of(question)
+    if language.name != ENGLISH:
+        return list(islice(_foreign_concepts(question, language), MOST_CONCEPTS))
     words = [word for word in _words(question) if word not in STOP_WORDS]
     content = [word for word in words if stem(word) not in _ASKING_STEMS] or words or list(_words(question))
     by_stem: dict[str, str] = {}
     for word in content:
         by_stem.setdefault(stem(word), word)
     return [_concept(root, word, related, share) for root, word in list(by_stem.items())[:MOST_CONCEPTS]]
+
+
+def _foreign_concepts(question: str, language: Language) -> Iterator[Concept]:
+    """Yields the content words of a question in another language; words of a similar meaning are not known there."""
+    seen = set[str]()
+    for without in (True, False):  # a question of nothing but function words is asked by these
+        for word in _foreign_words(question, language if without else None):
+            root, forms = forms_in(language, word)
+            if root not in seen:
+                seen.add(root)
+                yield Concept(root, tuple(dict.fromkeys(map(_term, forms))))
+        if seen:
+            return
+
+
+def _foreign_words(question: str, language: Language | None) -> Iterator[str]:
+    """Yields the words of a question, and the pairs of its unspaced runs, without what says nothing in its language."""
+    if language is not None and language.asking is not None:
+        question = language.asking.sub(" ", question)
+    for found in tokens(question):
+        for word in words_of(found[0]) if found.lastgroup == "run" else found[0].split("."):
+            folded = fold(word)
+            if language is None or not (folded in language.stop_words or (len(folded) == 1 and folded.isascii())):
+                yield word.casefold() if language is not None and language.stems_accents else folded
 
 
 @lru_cache(maxsize=1 << 14)

@@ -26,7 +26,9 @@ def test_text_is_cut_at_paragraphs_then_lines_then_sentences_then_words() -> Non
     assert cut("one two three four five", 9) == ["one two ", "three ", "four five"]
 
     chinese = ["第一句话在这里。", "第二句话呢？", "第三句话！", "“第四句。”", "第五句；完"]  # noqa: RUF001 - their marks
-    assert cut("".join(chinese), 10) == chinese
+    assert cut("".join(chinese), 34) == chinese  # a Chinese character counts as four
+    hindi = ["पहला वाक्य। ", "दूसरा वाक्य। ", "तीसरा?"]
+    assert cut("".join(hindi), 13) == hindi
 
 
 @pytest.mark.requirement("FOREST-1")
