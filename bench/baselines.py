@@ -15,10 +15,13 @@ from itertools import chain
 from typing import Final
 
 import numpy as np
+import Stemmer
+from memotree_storage.index.terms import words_of
 from numpy.typing import NDArray
 
 from bench.evidence import Document, EvaluationSet, Place, cost_of
 from memotree.forest.recall.scoring.stemming import stem
+from memotree.models.languages import ENGLISH, Language, language_of
 
 WINDOWS: Final = (1, 3, 8, 20)
 """The number of turns in a window; the next window begins half a window later."""
@@ -91,9 +94,15 @@ def chunks(document: Document, number: int, tokens: float = CHUNK_TOKENS) -> lis
     return found
 
 
-def terms_of(text: str) -> list[str]:
-    """The stems of a text's words without stop words."""
-    return [stem(word) for word in _WORD.findall(text.lower()) if word not in _STOP_WORDS]
+def terms_of(text: str, language: Language | None = None) -> list[str]:
+    """The stems of a text's words without stop words, and the pairs of its unspaced runs; English if not said."""
+    if language is None or language.name == ENGLISH:
+        return [stem(word) for word in _WORD.findall(text.lower()) if word not in _STOP_WORDS]
+    words = [word for word in words_of(text) if word not in language.function_words]
+    if not language.is_stemmed:
+        return words
+    stemmer = Stemmer.Stemmer(language.name)
+    return [stemmer.stemWord(word) for word in words]
 
 
 class Ranking:
@@ -196,10 +205,14 @@ def run(
     data: EvaluationSet, budgets: Sequence[int], embed: Embed, *, has_pooled: bool = True
 ) -> dict[str, dict[str, dict[int, list[float]]]]:
     """Return the recall of each question in order, from 0 to 1: by baseline, ``own`` or ``pooled``, and budget."""
-    asked = [terms_of(question.text) for question in data.questions]
+    languages = Counter(language_of(question.text) for question in data.questions)
+    language = languages.most_common(1)[0][0] if languages else None
+    asked = [terms_of(question.text, language) for question in data.questions]
     vectors = embed([question.text for question in data.questions])
     found: dict[str, dict[str, dict[int, list[float]]]] = {}
-    line_terms = [[terms_of(document.text[start:end]) for start, end in document.lines] for document in data.documents]
+    line_terms = [
+        [terms_of(document.text[start:end], language) for start, end in document.lines] for document in data.documents
+    ]
     for unit in units(data):
         rankings = [_ranking(data, unit, pieces, line_terms, embed) for pieces in unit.pieces]
         every = [piece for pieces in unit.pieces for piece in pieces]

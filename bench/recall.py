@@ -27,6 +27,7 @@ from bench import (
     recall_ablations,
     recall_confidence,
     recall_embedding,
+    recall_languages,
     recall_pages,
     recall_scale,
 )
@@ -62,6 +63,9 @@ def main() -> int:
     elif arguments.notes:
         document = uvloop.run(kept_notes.run(arguments.notes, arguments.embedding))
         name = "notes"
+    elif arguments.languages:
+        document = uvloop.run(recall_languages.run(arguments.languages, arguments.questions, arguments.embedding))
+        name = "languages"
     elif arguments.confidence:
         document = uvloop.run(recall_confidence.run(arguments.confidence, arguments.embedding))
         name = "confidence"
@@ -95,11 +99,15 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--notes", type=Path, help="instead: measure the answers to questions about a folder of notes")
     parser.add_argument(
+        "--languages", type=Path, help="instead: measure the sets of a folder, the same questions in several languages"
+    )
+    parser.add_argument(
         "--markdown", action="store_true", help="instead: update docs/reference/recall.md from bench/out"
     )
     arguments = parser.parse_args()
-    if not (arguments.data or arguments.scale or arguments.notes or arguments.confidence or arguments.markdown):
-        parser.error("give --data FOLDER, --scale LEAVES, --notes FOLDER, --confidence FOLDERS or --markdown")
+    given = (arguments.data, arguments.scale, arguments.notes, arguments.languages, arguments.confidence)
+    if not (any(given) or arguments.markdown):
+        parser.error("give --data, --notes or --languages FOLDER, --scale LEAVES, --confidence FOLDERS or --markdown")
     return arguments
 
 

@@ -10,6 +10,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from bench import recall_languages
+
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "reference" / "recall.md"
 
 SETS: Final[Mapping[str, str]] = {
@@ -105,6 +107,10 @@ def sheets(document: Mapping[str, Any]) -> Iterator[Sheet]:
         return
     if document["kind"] == "notes":
         yield from _notes(document)
+        return
+    if document["kind"] == "languages":
+        title = f"Evidence recall in percent (of the best simple method), and confidence ({document['date']})"
+        yield Sheet(title, recall_languages.headings(document), list(recall_languages.rows(document)))
         return
     run = _Run(document)
     yield run.recall()

@@ -1,5 +1,6 @@
 """Calls tools: checks the arguments, calls the operation, and returns the answer as a ``Result``."""
 
+import re
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -56,6 +57,7 @@ _LONGEST_NAME: Final = 100
 _EXECUTE: Final = "memotree.v1.ToolService/ExecuteTool"
 """The method of the calls of functions."""
 
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _PACKAGE: Final = "memotree.v1"
 _BLANK: Final = " \t\n\r"
 """What JSON allows around a value."""
@@ -186,12 +188,20 @@ class Catalogue:
         """Whether one may call a tool."""
         return self._admission.permits(tool)
 
+    async def registered(self, name: str) -> str:
+        """The name of the tool that a name in another spelling means: ``create_project`` for ``createProject``."""
+        usual = _HUMP.sub("_", name[:_LONGEST_NAME]).replace("-", "_").lower()
+        if usual == name or name in BY_NAME or await self._functions.declaration(name) is not None:
+            return name
+        return usual if usual in BY_NAME or await self._functions.declaration(usual) is not None else name
+
     async def find(self, name: str) -> Declaration:
-        """A tool by its name, also one that one may not call.
+        """A tool by its name in any spelling, also one that one may not call.
 
         Raises:
             UnknownToolError: There is no such tool.
         """
+        name = await self.registered(name)
         if name in BY_NAME:
             return declaration(BY_NAME[name])
         found = await self._functions.declaration(name)
@@ -269,6 +279,7 @@ class Catalogue:
         Raises:
             UnknownToolError: There is no such tool.
         """
+        name = await self.registered(name)
         tool = BY_NAME.get(name)
         here = tool is not None or await self._functions.runs_here(name)
         observers = self.observers if here else NOBODY

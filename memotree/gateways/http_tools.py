@@ -84,6 +84,7 @@ class ToolPaths:
             return not_json()
         try:
             tool = await self._catalogue.find(name)
+            name = tool.name
             with calling_through(HTTP, request.headers.items), self._catalogue.preparing(tool):
                 arguments = arguments_of(name, await body_of(request, self._most_bytes, name))
         except (InvalidArgumentsError, MessageTooLargeError, UnknownToolError) as error:

@@ -58,10 +58,11 @@ def mcp_server(catalogue: Catalogue, choice: ToolChoice, identify: Identify | No
         async def on_progress(done: float, message: str) -> None:
             await ctx.session.report_progress(done, None, message)
 
-        await offer.check(params.name)
+        name = await catalogue.registered(params.name)
+        await offer.check(name)
         with calling_through(MCP, None if ctx.request is None else ctx.request.headers.items):
             try:
-                result = await catalogue.call(params.name, params.arguments or {}, on_progress, agent=_agent(ctx))
+                result = await catalogue.call(name, params.arguments or {}, on_progress, agent=_agent(ctx))
             except UnknownToolError as error:
                 raise _unknown(error.message) from None
         return types.CallToolResult(

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
+from urllib.parse import unquote
 
 import mcp_types as types
 from mcp import MCPError
@@ -138,11 +139,12 @@ class Guide:
             return _resource(uri, self._guide(), _MARKDOWN)
         if uri == RESULTS:
             return _resource(uri, json.dumps({"anyOf": [SHORT_OUTPUT, OUTPUT]}, indent=2), "application/schema+json")
-        found = _NODE.fullmatch(uri)
+        found = _NODE.fullmatch(uri.replace("%40", "@"))
         if found is None:
             message = f"{shown(uri)} is not a resource; use {GUIDE} or memory://workspace/node_id."
             raise MCPError(types.INVALID_PARAMS, message)
-        arguments = {"workspace": found["workspace"], "node_id": found["node"], "revision": found["revision"]}
+        names = {"workspace": "workspace", "node_id": "node", "revision": "revision"}
+        arguments = {name: unquote(found[group] or "") for name, group in names.items()}
         result = await self._called("get_node", arguments)
         return _resource(uri, _node_text((result.data or {}).get("node", {})), _MARKDOWN)
 

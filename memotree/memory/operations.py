@@ -172,7 +172,8 @@ class MemoryOperations:
             assert isinstance(response, response_type)  # noqa: S101 - for the type checker
             return response
 
-        return await self._commits.run(ImmediateCall(request, _target(request), response_type, tool, prepare, again))
+        call = ImmediateCall(request, _target(request), response_type, tool, prepare, again, may_change_nothing=True)
+        return await self._commits.run(call)
 
     async def _meant(self, head: State, changes: Sequence[pb.MemoryChange], *, in_batch: bool) -> list[str]:
         """The node that each revision means; a query is searched for before the workspace is held."""

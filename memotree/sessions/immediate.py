@@ -110,6 +110,7 @@ class ImmediateCall(Generic[Response]):
         again: Makes the response again for a commit whose first answer was lost, given a connection, the commit and
             the name of the branch. Refuses a commit that does not have the changes of this call.
         is_long: Whether it may change so much that its commit is made alone, as that of a long request is.
+        may_change_nothing: Whether it is answered with a warning if everything is already as it would make it.
     """
 
     request: Message
@@ -119,6 +120,10 @@ class ImmediateCall(Generic[Response]):
     prepare: Callable[[State, str], Awaitable[Make]]
     again: Callable[[Connection, State, str], Awaitable[Response]]
     is_long: bool = False
+    may_change_nothing: bool = False
+
+
+_UNCHANGED: Final = "Nothing was changed: everything is already as this call would make it."
 
 
 class ImmediateCommits:
@@ -190,9 +195,12 @@ class ImmediateCommits:
                 if earlier is not None:
                     return await call.again(held.conn, earlier, branch)
                 made, commit_id = await self._edit_and_commit(held, call, make, head, branch)
-                committed.append(commit_id)
-                response = await made.respond(held.conn, State(workspace_id, commit_id))
+                response: Any = await made.respond(held.conn, State(workspace_id, commit_id))
                 assert isinstance(response, call.response_type)  # noqa: S101 - for the type checker
+                if commit_id == head.commit_id:
+                    response.warnings.append(_UNCHANGED)
+                else:
+                    committed.append(commit_id)
                 return response
 
             return await run_once(held.conn, workspace_id, call.request, call.response_type, once)
@@ -218,8 +226,10 @@ class ImmediateCommits:
         try:
             result = await commit_and_drop_session(held, session, self._order(call, made.subject, agent))
         except NothingToCommitError:
-            sentence = "Nothing was changed: everything is already as this call would make it."
-            raise NothingToCommitError(sentence) from None
+            if not call.may_change_nothing:
+                raise NothingToCommitError(_UNCHANGED) from None
+            await sessions.drop_session(held.conn, session.session_id)
+            return made, head.commit_id
         except ConflictError as error:
             sentence = (
                 "Nothing was changed: the branch has moved, and the change does not fit what it has now. Read the note "

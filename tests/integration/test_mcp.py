@@ -191,6 +191,9 @@ async def test_nodes_are_resources_and_prompts_tell_how_to_use_the_memory(everyd
         uri = template.uri_template.replace("{workspace}", world.workspace).replace("{node_id}", node_id)
         assert (await client.read_resource(uri)).contents[0].text == "# Budget\n\nThe budget is 45k.\n"
         assert (await client.read_resource(f"{uri}@{commit}")).contents[0].text == "# Budget\n\nThe budget is 40k.\n"
+        name = world.workspace
+        quoted = f"{uri}%40{commit}".replace(name, f"%{ord(name[0]):x}{name[1:]}")
+        assert (await client.read_resource(quoted)).contents[0].text == "# Budget\n\nThe budget is 40k.\n"
         schema = json.loads((await client.read_resource("memory://results")).contents[0].text)
         assert schema == {"anyOf": [SHORT_OUTPUT, OUTPUT]}
         guide = (await client.read_resource("memory://guide")).contents[0].text
@@ -214,6 +217,7 @@ async def test_an_unknown_tool_is_a_protocol_error_and_one_that_is_not_offered_s
             await client.call_tool("open_session", {})
         with pytest.raises(MCPError, match="There is no tool 'nothing'"):
             await client.call_tool("nothing", {})
+        assert (await client.call_tool("exploreMemoryNode", {"node_id": "nothing"})).is_error  # and no protocol error
         for nearly, meant in {"ingest": "ingest_document", "explore": "explore_memory_node", "recal": "recall"}.items():
             with pytest.raises(MCPError, match=f"Did you mean {meant}\\?"):
                 await client.call_tool(nearly, {})

@@ -7,7 +7,6 @@ import pytest
 from integration.memory.conftest import Memory
 from integration.pushes import differences, push
 from memotree_storage.commit.refs import BranchNotFoundError
-from memotree_storage.commit.session_commit import NothingToCommitError
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.index.terms import words_of
 from memotree_storage.model.trailers import trailers_of
@@ -301,14 +300,19 @@ async def test_a_call_sees_what_was_pushed_a_moment_ago(memory: Memory) -> None:
     assert made.node.title == "Pushed"
 
 
-async def test_a_revision_that_changes_nothing_or_has_a_stale_etag_is_refused(memory: Memory) -> None:
+async def test_a_revision_that_says_the_same_is_answered_with_a_warning_and_makes_no_commit(memory: Memory) -> None:
+    made = await memory.remember("What counts.")
+    same = await memory.revise(node_id=made.node.id, text="What counts.")
+    assert (same.commit_id, same.node.id) == (made.commit_id, made.node.id)
+    assert list(same.warnings) == ["Nothing was changed: everything is already as this call would make it."]
+    assert (await memory.revise(node_id=made.node.id, text="What counts now.")).commit_id != made.commit_id
+
+
+async def test_a_revision_of_nothing_or_with_a_stale_etag_is_refused(memory: Memory) -> None:
     note = (await memory.remember("What counts.")).node
     with pytest.raises(InvalidInputError) as refused:
         await memory.revise(node_id=note.id)
     assert refused.value.violations[0].field == "text"
-    with pytest.raises(NothingToCommitError) as same:
-        await memory.revise(node_id=note.id, text="What counts.")
-    assert "session" not in same.value.message
     await memory.revise(node_id=note.id, text="What counts now.")
     for call in (
         memory.revise(node_id=note.id, text="Otherwise.", etag=note.etag),
