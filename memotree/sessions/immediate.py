@@ -196,11 +196,11 @@ class ImmediateCommits:
                     return await call.again(held.conn, earlier, branch)
                 made, commit_id = await self._edit_and_commit(held, call, make, head, branch)
                 response: Any = await made.respond(held.conn, State(workspace_id, commit_id))
-                assert isinstance(response, call.response_type)  # noqa: S101 - for the type checker
                 if commit_id == head.commit_id:
                     response.warnings.append(_UNCHANGED)
                 else:
                     committed.append(commit_id)
+                assert isinstance(response, call.response_type)  # noqa: S101 - for the type checker
                 return response
 
             return await run_once(held.conn, workspace_id, call.request, call.response_type, once)
