@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from langgraph.store.base import Item, MatchCondition, PutOp, SearchItem
@@ -22,13 +22,19 @@ _NAMESPACE: Final = "_namespace"
 _CREATED: Final = "_created"
 _UPDATED: Final = "_updated"
 _INDEXED: Final = "_indexed"
+_VALID_TO: Final = "valid_to"
 
 Namespace = tuple[str, ...]
 
 
 def is_item(node: Node) -> bool:
-    """Whether a node is an item of the store, and not a namespace or a note that somebody else put there."""
-    return node.type == ITEM_TYPE and _KEY in node.attributes and _NAMESPACE in node.attributes
+    """Whether a node is an item that still holds, and not a namespace or a note that somebody else put there."""
+    return node.type == ITEM_TYPE and _KEY in node.attributes and _NAMESPACE in node.attributes and not _is_over(node)
+
+
+def _is_over(node: Node) -> bool:
+    end = _moment(node, _VALID_TO)
+    return end is not None and end <= datetime.now(UTC)
 
 
 def is_namespace(node: Node) -> bool:
@@ -83,8 +89,13 @@ def put_change(op: PutOp, place: Place, parent_id: str, archive: str) -> Change:
     assert op.value is not None  # noqa: S101 - the caller tells puts from deletions
     note = to_note(op.value)
     title = one_line(str(op.value.get("title") or "")) or one_line(note.text) or one_line(op.key) or "An item"
-    now = datetime.now(UTC).isoformat()
-    attributes = {_INDEXED: "no" if op.index is False else "yes", TEXT_AT: "", **note.attributes, _UPDATED: now}
+    moment = datetime.now(UTC)
+    now = moment.isoformat()
+    end = (moment + timedelta(minutes=op.ttl)).isoformat() if op.ttl is not None else ""
+    indexed = "no" if op.index is False else "yes"
+    attributes = {_INDEXED: indexed, TEXT_AT: "", **note.attributes, _UPDATED: now}
+    if end or place.is_alive:  # an empty one takes away what an earlier put has set
+        attributes[_VALID_TO] = end
     if place.is_alive:
         return changes.update(place.node_id, title=title, content=note.content, attributes=attributes)
     return changes.create(

@@ -9,8 +9,9 @@
     store.search(("users",), query="What does Ada drink?")[0].key    # 'drink'
 
 A namespace is a node below its parent's, an item a note of type ``memory`` below its namespace. All puts and deletions
-of a batch are one commit. `AsyncMemoTreeStore` is for event loops, and joins what is called at the same time into one
-batch.
+of a batch are one commit. A time to live is the end of an item's valid time: then it is found no more, and stays in
+the history; reading does not prolong it. `AsyncMemoTreeStore` is for event loops, and joins what is called at the same
+time into one batch.
 """
 
 import asyncio
@@ -97,7 +98,7 @@ class _Items:
             match op:
                 case GetOp():
                     node = found[gets[number]]
-                    results[number] = to_item(node) if node else None
+                    results[number] = to_item(node) if node and is_item(node) else None
                 case SearchOp():
                     results[number] = await self._search(op)
                 case ListNamespacesOp():
@@ -276,7 +277,7 @@ class MemoTreeStore(BaseStore):
 
     __slots__ = ("_items",)
 
-    supports_ttl = False
+    supports_ttl = True
 
     def __init__(self, workspace: Workspace, *, archive: str = "langgraph", agent: str = "langgraph") -> None:
         self._items = _Items(ArchivePort(workspace, archive, agent), archive, Contention(block))
@@ -303,7 +304,7 @@ class AsyncMemoTreeStore(AsyncBatchedBaseStore):
 
     __slots__ = ("_items",)
 
-    supports_ttl = False
+    supports_ttl = True
 
     def __init__(self, workspace: AsyncWorkspace, *, archive: str = "langgraph", agent: str = "langgraph") -> None:
         super().__init__()

@@ -45,7 +45,7 @@ def validity_faults(attributes: Mapping[str, str]) -> Iterator[FieldViolation]:
         when = read_time(text) if text is not None else None
         if when is not None:
             times[name] = when
-        elif text is not None:
+        elif text:  # an empty one says nothing, and so takes an earlier one away
             yield FieldViolation(
                 f"attributes[{name!r}]",
                 f"{text[:60]!r} is not a time; write 2023-05-08 or 2023-05-08T13:56:00Z",

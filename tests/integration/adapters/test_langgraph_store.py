@@ -98,10 +98,21 @@ def test_what_cannot_be_stored_is_refused(store: MemoTreeStore, workspace: Works
             store.put(namespace, "k", {"n": 1})  # type: ignore[arg-type] # on purpose
     with pytest.raises(TypeError):
         store.put(ADA, "k", {"n": object()})
-    assert not store.supports_ttl
-    with pytest.raises(NotImplementedError):
-        store.put(ADA, "k", {"n": 1}, ttl=5)
     assert subjects(workspace) == []
+
+
+def test_an_item_is_gone_when_its_time_is_over_and_stays_in_the_history(
+    store: MemoTreeStore, workspace: Workspace
+) -> None:
+    store.put(ADA, "long", {"text": "The oak is tall."}, ttl=5)
+    store.put(ADA, "short", {"text": "The oak is small."}, ttl=1e-4)  # it is over before the put has returned
+    assert value(store, ADA, "long") == {"text": "The oak is tall."}
+    assert value(store, ADA, "short") is None
+    assert [item.key for item in store.search(ADA)] == ["long"]
+    assert [item.key for item in store.search(ADA, query="How tall is the oak?")] == ["long"]
+    assert len(subjects(workspace)) == 2
+    store.put(ADA, "short", {"text": "The oak is small."})
+    assert value(store, ADA, "short") == {"text": "The oak is small."}
 
 
 def test_a_workspace_that_does_not_exist_is_an_error(address: str) -> None:
