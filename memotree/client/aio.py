@@ -186,7 +186,7 @@ class AsyncClient(Calls):
         timeout: Seconds for one call with all its attempts.
         stream_timeout: Seconds for a streaming call (verify, rebuild).
         attempts: How often a repeatable call is tried while the server does not answer.
-        on_warning: Called with each warning in an answer; ``None`` logs the warnings.
+        on_warning: Called with each warning in an answer; ``None`` logs those that are not about a question.
         contract_names: Whether messages name the RPCs and fields of the contract, as the server sends them, instead of
             methods and arguments of Python; for programs with words of their own.
         key: An API key, for a server that needs one; that of ``MEMOTREE_API_KEY`` if ``None``.

@@ -80,7 +80,7 @@ class TransportSettings:
         timeout: Seconds for one call with all its attempts.
         stream_timeout: Seconds for a streaming call (verify, rebuild).
         attempts: How often a repeatable call is tried while the server does not answer.
-        on_warning: Called with each warning in an answer; by default it logs the warning.
+        on_warning: Called with each warning in an answer; by default it logs those that are not about a question.
         contract_names: Whether messages name RPCs and fields as the server does, instead of methods and arguments.
         key: The API key that each call sends; none if empty.
         channel: The credentials of the channel; ``None`` without TLS.
@@ -222,6 +222,8 @@ def _received(settings: TransportSettings, answer: AnswerT, request: Message) ->
 
 
 def _tell_warnings(settings: TransportSettings, answer: Message) -> None:
+    if settings.on_warning is log_warning and "confidence" in answer.DESCRIPTOR.fields_by_name:
+        return  # an answer to a question has its warnings itself, and many have one: that nothing here answers
     for text in getattr(answer, "warnings", ()):
         settings.on_warning(text)
 

@@ -97,7 +97,7 @@ class FakeForest(FakeStates, ForestServiceServicer):
                 likelihood=0.9,
                 receipt=pb.RecallReceipt(method="recall-1", commit_id="c" * 40),
             )
-        return pb.RecallResponse(nodes=nodes)
+        return pb.RecallResponse(nodes=nodes, warnings=[] if nodes else ["Nothing was found."])
 
     @staticmethod
     def _recalled(node: types.Node) -> pb.RecalledNode:

@@ -157,6 +157,17 @@ def test_warnings_of_answers_reach_the_caller_and_messages_without_a_wrapper_the
     assert answer.workspaces[0].name == "demo"
 
 
+def test_warnings_are_logged_unless_they_are_part_of_an_answer_to_a_question(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    client.create_workspace("demo")
+    assert client.workspace("demo").recall("nothing").warnings
+    assert caplog.records == []
+    session = client.workspace("demo").session()
+    session.create("A", archive=session.create_archive("notes"))
+    assert [record.message for record in caplog.records] == ["The content is empty."]
+
+
 async def test_the_asynchronous_client_does_the_same(fake: FakeMemoTree) -> None:
     async with AsyncClient(fake.address) as client:
         await client.create_workspace("demo")
