@@ -1,15 +1,19 @@
 """Reads what models often write in place of the JSON that a schema asks for, where it can mean only one thing.
 
-Models send lists and objects as texts of JSON, one value in place of a list, numbers and choices as texts, and numbers
-as values of attributes. What is not listed here stays as it is, and the check that follows refuses it by name.
+Models send lists and objects as texts of JSON, one value in place of a list, numbers and choices as texts, dates in
+place of times, and numbers as values of attributes. What is not listed here stays as it is, and the check that follows
+refuses it by name.
 """
 
 import json
 import re
 from collections.abc import Callable, Mapping
+from datetime import UTC
 from typing import Any, Final
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.timestamp_pb2 import Timestamp
+from memotree_storage.model.times import read_time
 
 from memotree.gateways.contract import Field, is_map, real_name, short_names
 from memotree.gateways.json_texts import NotJsonError, parsed
@@ -17,6 +21,7 @@ from memotree.gateways.json_texts import NotJsonError, parsed
 _BY_COMMAS: Final = frozenset({"tags"})
 """Lists of words; titles and ids of nodes may have commas in them, or are one value."""
 
+_RFC_3339: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt].+(?:[Zz]|[+-][0-9]{2}:[0-9]{2})")
 _WHOLE_NUMBER: Final = re.compile(r"-?[0-9]{1,20}")
 _WHOLE: Final = frozenset(
     {
@@ -60,6 +65,8 @@ def _several(field: Field, value: Any) -> Any:
 
 
 def _one(field: Field, value: Any) -> Any:
+    if field.message_type is not None and field.message_type.full_name == Timestamp.DESCRIPTOR.full_name:
+        return _moment(value)
     if field.message_type is not None:
         found = _parsed(value, dict)
         return as_meant(field.message_type, found) if isinstance(found, Mapping) else found
@@ -68,6 +75,14 @@ def _one(field: Field, value: Any) -> Any:
     if field.enum_type is not None:
         return value if value in short_names(field.enum_type) else value.strip().upper().replace("-", "_")
     return _READ.get(field.cpp_type, str)(value)
+
+
+def _moment(value: Any) -> Any:
+    """A time in RFC 3339, made of a date or of a time as recall takes it; another value as it is."""
+    if not isinstance(value, str) or _RFC_3339.fullmatch(value.strip()):
+        return value
+    found = read_time(value)
+    return value if found is None else found.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def object_meant(value: Any) -> Any:

@@ -1,6 +1,7 @@
 """The catalogue of tools as an MCP server, for any transport of the SDK."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any, Final, TypeVar
 
@@ -12,9 +13,12 @@ from mcp.server.lowlevel import Server
 
 from memotree.client.errors import MemoTreeClientError
 from memotree.gateways.catalogue import Catalogue, UnknownToolError
+from memotree.gateways.default_workspace import MISSING
 from memotree.gateways.everyday_tools import EVERYDAY
 from memotree.gateways.json_schema import declaration, input_schema
 from memotree.gateways.mcp_guide import Guide
+from memotree.gateways.readable_text import refusal
+from memotree.gateways.results import Failure, Result
 from memotree.gateways.tool_definitions import BY_NAME, ToolChoice
 from memotree.request.nearest_names import nearest, shown
 from memotree.request.observed_calls import MCP, calling_through
@@ -26,6 +30,8 @@ NAME: Final = "memotree"
 
 FULL: Final = "memotree/full"
 """The key in the ``_meta`` of a call whose structured result shall be the whole one."""
+
+_LISTING: Final = "list_workspaces"
 
 Context = ServerRequestContext[Any, Any]
 
@@ -65,6 +71,8 @@ def mcp_server(catalogue: Catalogue, choice: ToolChoice, identify: Identify | No
                 result = await catalogue.call(name, params.arguments or {}, on_progress, agent=_agent(ctx))
             except UnknownToolError as error:
                 raise _unknown(error.message) from None
+        if result.failure is not None and result.failure.code == MISSING and _LISTING not in offer.names:
+            result = _without_workspace(result, result.failure, catalogue.workspace)
         return types.CallToolResult(
             content=[types.TextContent(text=result.text)],
             structured_content=result.to_json() if (params.meta or {}).get(FULL) else result.in_short(),
@@ -140,6 +148,13 @@ class _Offer:
         except MemoTreeClientError as error:  # the other tools are known without a server, and must be listed
             log.warning("the functions of the server are not known", reason=error.reason or error.code)
             return []
+
+
+def _without_workspace(result: Result, failure: Failure, default: str) -> Result:
+    """The failure for a workspace that does not exist, where no tool lists or creates one."""
+    told = f"There is no such workspace. Leave it out to use the workspace {default!r}."
+    failure = replace(failure, message=told)
+    return replace(result, message=told, text=refusal(failure), failure=failure)
 
 
 def _unknown(told: str) -> MCPError:

@@ -185,6 +185,8 @@ async def test_nodes_are_resources_and_prompts_tell_how_to_use_the_memory(everyd
         made = await done(client, "remember", text="The budget is 40k.", title="Budget")
         node_id, commit = made["node"]["id"], made["commit_id"]
         await done(client, "revise", node_id=node_id, text="The budget is 45k.")
+        for since, count in (("2001-02-03", 2), ("8 May 2999", 0), ("2001-02-03T04:05:06.789Z", 2)):
+            assert len((await done(client, "history", node_id=node_id, since=since))["commits"]) == count
         listed = {str(each.uri) for each in (await client.list_resources()).resources}
         assert listed == {"memory://guide", "memory://results"}
         (template,) = (await client.list_resource_templates()).resource_templates
@@ -217,6 +219,10 @@ async def test_an_unknown_tool_is_a_protocol_error_and_one_that_is_not_offered_s
             await client.call_tool("open_session", {})
         with pytest.raises(MCPError, match="There is no tool 'nothing'"):
             await client.call_tool("nothing", {})
+        nowhere = await client.call_tool("remember", {"text": "oaks", "workspace": "nowhere"})
+        assert nowhere.content[0].text.startswith(
+            "WORKSPACE_NOT_FOUND: There is no such workspace. Leave it out to use"
+        )
         assert (await client.call_tool("exploreMemoryNode", {"node_id": "nothing"})).is_error  # and no protocol error
         for nearly, meant in {"ingest": "ingest_document", "explore": "explore_memory_node", "recal": "recall"}.items():
             with pytest.raises(MCPError, match=f"Did you mean {meant}\\?"):
