@@ -12,7 +12,7 @@ from memotree_storage.errors import FailedPreconditionError, MemoTreeError
 from memotree_storage.postgres.conversations import ConversationRow
 from memotree_storage.store import Store
 
-from memotree.forest.recall.recall import NOTHING_RELEVANT
+from memotree.forest.recall.recall import NOT_SUPPORTED, NOTHING_RELEVANT
 from memotree.forest.usage import usage_rows
 from memotree.gateways.catalogue import Catalogue
 from memotree.models.gateway import Models
@@ -200,7 +200,12 @@ def _conversation(row: ConversationRow) -> pb.QueryConversation:
 
 
 def _warnings(recalled: forest.RecallResponse) -> list[str]:
-    return [warning for warning in recalled.warnings if warning != NOTHING_RELEVANT]
+    """The warnings about what was recalled, without those that nothing there answers: the model and its tools may."""
+    return [
+        warning
+        for warning in recalled.warnings
+        if warning != NOTHING_RELEVANT and not warning.startswith(NOT_SUPPORTED)
+    ]
 
 
 @contextmanager
