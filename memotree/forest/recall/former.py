@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
 from math import inf
-from typing import Final
+from typing import Final, TypeAlias
 
+from memotree_storage.cache import BoundedCache
 from memotree_storage.mirror.contents import read_nodes
 from memotree_storage.model.node import Entry, Node
 from memotree_storage.model.times import read_time
@@ -14,6 +15,7 @@ from memotree_storage.model.titles import own_title, titled
 from memotree_storage.postgres import history, tree
 from memotree_storage.postgres.database import Connection
 from memotree_storage.postgres.history import Revision
+from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.superseding import Superseding
 from memotree_storage.postgres.tree import Snapshot
 from memotree_storage.store import Store
@@ -28,7 +30,12 @@ MOST_NODES: Final = 20
 _MOST_VERSIONS: Final = 8
 """The number of latest versions of a node that are looked at."""
 
+_LONGEST: Final = 5_000
+"""An earlier text of more tokens is a document, and not looked at."""
+
 _MOST: Final = 3
+_CACHE_BYTES: Final = 16 << 20
+_OVERHEAD: Final = 200
 _MOST_TOKENS: Final = 60
 """How much of an earlier text is shown."""
 
@@ -66,6 +73,15 @@ class FormerText:
         return message
 
 
+KnownFormer: TypeAlias = BoundedCache[tuple[str, int, int | None, int | None, str], tuple[FormerText, ...]]
+"""What versions replaced, by workspace, generation of its rows, line, place on the line and blob of the version."""
+
+
+def known_former() -> KnownFormer:
+    """Return an empty cache."""
+    return BoundedCache(_CACHE_BYTES, lambda texts: _OVERHEAD + sum(len(text.text) for text in texts))
+
+
 def change_of(text: pb.FormerText) -> str:
     """Return when and by whom a former text was changed, in words."""
     when = text.until.ToDatetime(UTC).date().isoformat() if text.HasField("until") else "now"
@@ -78,7 +94,12 @@ def lines_of(texts: Iterable[pb.FormerText]) -> str:
 
 
 async def former_texts(
-    conn: Connection, store: Store, view: StateView, nodes: Mapping[str, Node], question: str
+    conn: Connection,
+    store: Store,
+    view: StateView,
+    nodes: Sequence[tuple[Version, Node]],
+    question: str,
+    known: KnownFormer,
 ) -> dict[str, tuple[FormerText, ...]]:
     """Return what some nodes of a state said before, the latest first; nodes without an earlier text are left out.
 
@@ -86,34 +107,52 @@ async def former_texts(
         conn: A connection; for a session, one inside a snapshot.
         store: An open store.
         view: The state.
-        nodes: The nodes with their contents, by id; only the first `MOST_NODES` are looked at.
+        nodes: The nodes with their contents; only the first `MOST_NODES` are looked at.
         question: Chooses the excerpt of a long text.
+        known: What committed versions replaced; it is added to.
     """
-    chosen = dict(list(nodes.items())[:MOST_NODES])
-    snapshot = Snapshot(conn, view.state)
-    revisions = await history.revisions_of_each(snapshot, chosen, limit=_MOST_VERSIONS)
-    # A node with a single version was never changed, unless a session changes it now.
-    earlier = [
-        one.version
-        for found in revisions.values()
-        for one in (found if len(found) > 1 or view.digest else ())
-        if not one.version.dead
-    ]
-    entries = await store.entries.load(view.state.workspace_id, earlier) if earlier else {}
-    by_node: dict[str, list[FormerText]] = {
-        key: _earlier(_shown(node), revisions.get(key, ()), entries) for key, node in chosen.items()
+    chosen = nodes[:MOST_NODES]
+    keys = {
+        version.entry_id: (view.state.workspace_id, view.generation, version.line_id, version.from_seq, version.blob)
+        for version, _ in chosen
     }
-    for one, node in await _superseded(snapshot, store, view, chosen):
+    found = {key: known.get(place) for key, place in keys.items()}
+    missing = {version.entry_id: node for version, node in chosen if found[version.entry_id] is None}
+    snapshot = Snapshot(conn, view.state)
+    if missing:
+        fresh = await _read(snapshot, store, missing, is_session=bool(view.digest))
+        found |= fresh
+        for version, _ in chosen:
+            if version.entry_id in fresh and version.commit_id is not None:
+                known.put(keys[version.entry_id], fresh[version.entry_id])
+    by_node = {key: list(texts or ()) for key, texts in found.items()}
+    for one, node in await _superseded(snapshot, store, view, by_node):
         until = read_time(one.valid_from or "") or one.since
         by_node[one.entry_id].append(FormerText(_shown(node), None, until, node_id=node.id))
     return {
         key: tuple(
             replace(each, text=best_stretch(each.text, question, _MOST_TOKENS).text)
-            for each in sorted(found, key=_end, reverse=True)[:_MOST]
+            for each in sorted(texts, key=_end, reverse=True)[:_MOST]
         )
-        for key, found in by_node.items()
-        if found
+        for key, texts in by_node.items()
+        if texts
     }
+
+
+async def _read(
+    snapshot: Snapshot, store: Store, nodes: Mapping[str, Node], *, is_session: bool
+) -> dict[str, tuple[FormerText, ...]]:
+    """Return what nodes said before, by their versions; a very long text is not looked at."""
+    revisions = await history.revisions_of_each(snapshot, nodes, limit=_MOST_VERSIONS)
+    # A node with a single version was never changed, unless a session changes it now.
+    earlier = [
+        one.version
+        for found in revisions.values()
+        for one in (found if len(found) > 1 or is_session else ())
+        if not one.version.dead and one.version.tokens <= _LONGEST
+    ]
+    entries = await store.entries.load(snapshot.state.workspace_id, earlier) if earlier else {}
+    return {key: tuple(_earlier(_shown(node), revisions.get(key, ()), entries)[:_MOST]) for key, node in nodes.items()}
 
 
 def _earlier(now: str, revisions: Sequence[Revision], entries: Mapping[str, Entry]) -> list[FormerText]:

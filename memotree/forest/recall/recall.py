@@ -38,6 +38,7 @@ from memotree.forest.recall.answers import (
     within_budget,
 )
 from memotree.forest.recall.filters import Filter, read_filter, scope_ids
+from memotree.forest.recall.former import known_former
 from memotree.forest.recall.past import past_asked
 from memotree.forest.recall.question import Question, read_question
 from memotree.forest.recall.ranking import MOST_DROPPED, ScoredLeaves, score_leaves
@@ -147,6 +148,7 @@ class Recall:
         self._scan_leaves = scan_leaves
         self._related = related or BuiltinWords(store.embedder if has_known_vectors(store.embedder) else None)
         self._seen: Seen = BoundedCache(_SEEN)
+        self._former = known_former()
         store.cache_checks.append(partial(misremembered, self._seen, store))
         self._new_snapshots = partial(SnapshotCache, store, cache_bytes, saved)
         self._snapshots = self._new_snapshots()
@@ -250,7 +252,7 @@ class Recall:
         asked.warnings += remarks(choice, len(corpus.leaf_index))
         chosen = [choice.oversized, *choice.leaves] if choice.oversized else choice.leaves
         async with reading(self._store, view) as conn:
-            parts = await ResultBuilder(conn, self._store, view, asked, self._seen).parts(
+            parts = await ResultBuilder(conn, self._store, view, asked, self._seen, self._former).parts(
                 [part_of(each) for each in chosen]
             )
         best_first = sorted(chosen, key=lambda each: (-each.score, each.node_id))
@@ -369,7 +371,7 @@ class Recall:
                 chosen = [part_for(top) for top in await _holding(Snapshot(conn, view.state), view, wanted, tops)]
             else:
                 chosen = [ResultPart(key, hit.score, shares_of(hit), tuple(paths[key])) for key, hit in found.items()]
-            parts = await ResultBuilder(conn, self._store, view, asked, self._seen).parts(chosen)
+            parts = await ResultBuilder(conn, self._store, view, asked, self._seen, self._former).parts(chosen)
         parts = said_once([part.node_id for part in chosen], parts)
         answer, dropped = await asyncio.to_thread(within_budget, chosen, parts, asked)
         answer.MergeFrom(

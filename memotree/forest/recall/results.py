@@ -23,7 +23,7 @@ from memotree_storage.postgres.tree import Snapshot, State
 from memotree_storage.store import Store
 
 from memotree.forest.citations import cite
-from memotree.forest.recall.former import FormerText, change_of, former_texts
+from memotree.forest.recall.former import FormerText, KnownFormer, change_of, former_texts
 from memotree.forest.recall.question import Question
 from memotree.forest.recall.state_view import StateView
 from memotree.forest.recall.superseded import Superseded
@@ -184,10 +184,14 @@ class ResultBuilder:
         view: The state.
         asked: The question, and whether to include why each node was found.
         seen: A cache of versions by commit; these never change.
+        former: A cache of what versions replaced.
     """
 
-    def __init__(self, conn: Connection, store: Store, view: StateView, asked: Question, seen: Seen) -> None:
+    def __init__(
+        self, conn: Connection, store: Store, view: StateView, asked: Question, seen: Seen, former: KnownFormer
+    ) -> None:
         self._seen = seen
+        self._former = former
         self._conn = conn
         self._store = store
         self._view = view
@@ -207,8 +211,13 @@ class ResultBuilder:
         )
         texts = {key: node.content for key, node in nodes.items()}
         scores = {part.node_id: part.score for part in parts}
-        best = dict(sorted(nodes.items(), key=lambda item: -scores[item[0]]))
-        former = await former_texts(self._conn, self._store, self._view, best, self._asked.text)
+        best = sorted(nodes.values(), key=lambda node: (-scores[node.id], node.id))
+        former = await former_texts(
+            *(self._conn, self._store, self._view),
+            [(known[node.id], node) for node in best],
+            self._asked.text,
+            self._former,
+        )
         names = {key: archive.name for key, archive in self._view.archives.items()}
         citations = await cite(Snapshot(self._conn, state), self._store, alive, texts=texts, names=names)
 

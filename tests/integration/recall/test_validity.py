@@ -208,9 +208,17 @@ async def test_the_parts_of_a_superseded_node_are_superseded_too(wire: Wire) -> 
 
 WRONG_TIMES = [
     ({"valid_from": "soon"}, "valid_from"),
-    ({"valid_to": ""}, "valid_to"),
+    ({"valid_to": "2024-13-01"}, "valid_to"),
     ({"valid_from": "2024-05-01", "valid_to": "2024-05-01"}, "valid_to"),
 ]
+
+
+async def test_an_empty_valid_time_takes_an_earlier_one_away(world: World, recalling: Recalling) -> None:
+    home = city(world, "Oslo", attributes={"valid_to": "2024-05-01"})
+    await world.put(home)
+    assert await recalling.titles("Where does Ada live?") == set()
+    await world.put(replace(home, attributes={"valid_to": ""}))
+    assert await recalling.titles("Where does Ada live?") == {"Home in Oslo"}
 
 
 async def test_a_valid_time_that_cannot_be_right_is_refused(wire: Wire) -> None:
