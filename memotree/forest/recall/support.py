@@ -40,7 +40,7 @@ _LEAST_RELATED: Final = 5
 _WORD: Final = re.compile(r"[^\W\d_]\w*(?:[-'\u2019][^\W\d_]\w*)*")
 _POSSESSIVE: Final = re.compile(r"['\u2019]s$")
 _SENTENCE: Final = re.compile(r"(?<=[.!?:;])\s+|\n")
-_CODE: Final = re.compile(r"(?<![A-Za-z\d_])[A-Za-z]*+[\d_](?:[.,:/#-]?[A-Za-z\d_])*+")
+_CODE: Final = re.compile(r"(?<![A-Za-z\d_])[A-Za-z]*+[\d_](?>(?:[.,:/#-]?[A-Za-z\d_])*)")
 _PART: Final = re.compile(r"[^-:/_]+")
 _ORDINAL: Final = re.compile(r"(?<=\d)(?:st|nd|rd|th|s|er|ern)$")
 _YEAR: Final = re.compile(r"(?<![\d.])(?:1\d|20)\d\d(?![\d.])")
