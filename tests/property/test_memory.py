@@ -105,6 +105,9 @@ class Memories(WorkspaceMachine):
                 self.harness.run(call(request))
             return None
         answer = self.harness.run(call(request))
+        if expected == self.notes:  # nothing was changed, and no commit made
+            assert answer.commit_id == self.states[-1][0]
+            return answer
         results = answer.results if isinstance(answer, pb.BatchChangeMemoryResponse) else [answer]
         ids = [result.node.id for result in results]
         notes = dict(self.notes)
@@ -121,7 +124,7 @@ class Memories(WorkspaceMachine):
         for number, change in enumerate(changes):
             if not self._apply(notes, last, change, f"new{number}"):
                 return None
-        return None if notes == self.notes else notes
+        return notes
 
     def _apply(self, notes: dict[str, str], last: dict[str, str], change: pb.MemoryChange, new: str) -> bool:
         """Make a change; return whether it is allowed."""
