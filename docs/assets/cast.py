@@ -76,8 +76,8 @@ COLOURS: Final = {
 _SPINNER: Final = re.compile("[\u2800-\u28ff]")
 """What a progress bar consists of, which a terminal clears when the work is done."""
 _ID: Final = r"[0-9a-hjkmnp-tv-z]"
-_MASKED: Final = re.compile(rf"\b(?=[a-f]*[0-9])[0-9a-f]{{7,40}}\b|\b{_ID}{{16}}\b")
-"""The ids of commits and nodes."""
+_MASKED: Final = re.compile(rf"\b(?=[a-f]*[0-9])[0-9a-f]{{7,40}}\b|\b{_ID}{{16}}\b|\b\d{{4}}-\d\d-\d\d \d\d:\d\d\b")
+"""The ids of commits and nodes, and the minutes of changes."""
 
 
 def run() -> list[tuple[str, str]]:
