@@ -57,6 +57,7 @@ _LONGEST_NAME: Final = 100
 _EXECUTE: Final = "memotree.v1.ToolService/ExecuteTool"
 """The method of the calls of functions."""
 
+_CAMEL_CASE: Final = re.compile(r"[a-z]{1,50}(?:[A-Z][a-z]{0,50}){1,9}")
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _PACKAGE: Final = "memotree.v1"
 _BLANK: Final = " \t\n\r"
@@ -189,14 +190,14 @@ class Catalogue:
         return self._admission.permits(tool)
 
     async def registered(self, name: str) -> str:
-        """The name of the tool that a name in another spelling means: ``create_project`` for ``createProject``."""
-        usual = _HUMP.sub("_", name[:_LONGEST_NAME]).replace("-", "_").lower()
-        if usual == name or name in BY_NAME or await self._functions.declaration(name) is not None:
+        """The name of the tool that a name in camel case means: ``create_project`` for ``createProject``."""
+        if not _CAMEL_CASE.fullmatch(name) or name in BY_NAME or await self._functions.declaration(name) is not None:
             return name
+        usual = _HUMP.sub("_", name).lower()
         return usual if usual in BY_NAME or await self._functions.declaration(usual) is not None else name
 
     async def find(self, name: str) -> Declaration:
-        """A tool by its name in any spelling, also one that one may not call.
+        """A tool by its name, maybe in camel case, also one that one may not call.
 
         Raises:
             UnknownToolError: There is no such tool.
