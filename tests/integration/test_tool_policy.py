@@ -108,7 +108,7 @@ def test_another_spelling_of_a_tool_is_no_tool(place: Place) -> None:
     for name in ("Recall", "RECALL", "\uff52ecall", "re\u0441all", "recall\u200b", "recall ", "reca\u0131l"):
         error = refusal(lambda name=name: place.client("everything").run_tool(name, {"query": "x"}))  # type: ignore[misc]
         assert error.reason == "UNKNOWN_TOOL", name
-    assert refusal(lambda: place.client("scribe").run_tool("getTree", {})).reason == "TOOL_NOT_PERMITTED"
+    assert code_of(place.client("scribe"), "getTree", workspace="notes") == "TOOL_NOT_PERMITTED"
 
 
 def test_a_function_may_do_what_it_does_and_nothing_more(place: Place) -> None:
