@@ -58,7 +58,7 @@ _EXECUTE: Final = "memotree.v1.ToolService/ExecuteTool"
 """The method of the calls of functions."""
 
 _CAMEL_CASE: Final = re.compile(r"[a-z]{1,50}(?:[A-Z][a-z]{0,50}){1,9}")
-_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_HUMP: Final = re.compile(r"(?=[A-Z])")
 _PACKAGE: Final = "memotree.v1"
 _BLANK: Final = " \t\n\r"
 """What JSON allows around a value."""
@@ -191,10 +191,15 @@ class Catalogue:
 
     async def registered(self, name: str) -> str:
         """The name of the tool that a name in camel case means: ``create_project`` for ``createProject``."""
-        if not _CAMEL_CASE.fullmatch(name) or name in BY_NAME or await self._functions.declaration(name) is not None:
+        if not _CAMEL_CASE.fullmatch(name) or name in BY_NAME:
             return name
         usual = _HUMP.sub("_", name).lower()
-        return usual if usual in BY_NAME or await self._functions.declaration(usual) is not None else name
+        try:
+            if await self._functions.declaration(name) is not None:
+                return name
+            return usual if usual in BY_NAME or await self._functions.declaration(usual) is not None else name
+        except MemoTreeClientError:  # the server is not reached, as the call itself reports
+            return usual if usual in BY_NAME else name
 
     async def find(self, name: str) -> Declaration:
         """A tool by its name, maybe in camel case, also one that one may not call.

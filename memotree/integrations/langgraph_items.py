@@ -28,7 +28,7 @@ Namespace = tuple[str, ...]
 
 
 def is_item(node: Node) -> bool:
-    """Whether a node is an item that still holds, and not a namespace or a note that somebody else put there."""
+    """Whether a node is an item of the store that still holds, and not a namespace or a note of a person."""
     return node.type == ITEM_TYPE and _KEY in node.attributes and _NAMESPACE in node.attributes and not _is_over(node)
 
 

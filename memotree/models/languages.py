@@ -15,6 +15,12 @@ LANGUAGES: Final[Mapping[str, Mapping[str, Any]]] = tomllib.loads(
 )
 """The tables of the file by language; the file says what each key means."""
 
+MONTHS: Final = (
+    *("january", "february", "march", "april", "may", "june", "july"),
+    *("august", "september", "october", "november", "december"),
+)
+"""The English months in their order."""
+
 ENGLISH: Final = "english"
 OTHER: Final = "other"
 """The name of a language in a script that no language here has."""
@@ -25,7 +31,7 @@ _MOST_CHARS: Final = 2000
 """How much of a question tells its language."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Language:
     """A language.
 
@@ -37,6 +43,7 @@ class Language:
         prefixes: What may stand before the stem of a word, "" included.
         endings: What may stand after it, "" included.
         stems_accents: Whether stems need the accents that folding takes away.
+        nouns_have_capitals: Whether capitals show no names, since each noun has one.
     """
 
     name: str
@@ -46,11 +53,17 @@ class Language:
     prefixes: tuple[str, ...]
     endings: tuple[str, ...]
     stems_accents: bool
+    nouns_have_capitals: bool
 
     @property
     def is_stemmed(self) -> bool:
         """Whether its words have forms."""
         return self.name not in _UNSTEMMED
+
+
+def unspaced_words(name: str) -> frozenset[str]:
+    """Return the words of a key of the languages without blanks, where a word may stand anywhere in a run."""
+    return frozenset(word for each in ("chinese", "japanese") for word in LANGUAGES[each].get(name, "").split())
 
 
 @cache
@@ -65,6 +78,7 @@ def language(name: str) -> Language:
         ("", *table.get("prefixes", "").split()),
         ("", *table.get("endings", "").split()),
         bool(table.get("stems_accents")),
+        bool(table.get("nouns_have_capitals")),
     )
 
 

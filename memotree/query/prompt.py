@@ -12,8 +12,7 @@ from typing import Any, Final
 from memotree_storage.model.tokens import count_tokens, truncate_to_tokens
 from memotree_storage.postgres.conversations import ConversationTurn
 
-from memotree.forest.recall.answers import ABOUT_PAST
-from memotree.forest.recall.former import lines_of
+from memotree.forest.recall.answers import as_asked
 from memotree.gateways.results import Result
 from memotree.models import prompts
 from memotree.models.function_calls import FunctionCall, Message
@@ -47,11 +46,8 @@ def first_messages(
 
 def passages(recalled: forest.RecallResponse) -> Iterator[dict[str, str]]:
     """What recall found, as the model reads it; for a question about the past with what was said before."""
-    is_past = ABOUT_PAST in recalled.warnings
     for node in nodes_of(recalled):
-        text = node.node.content or node.node.summary
-        if is_past and node.former:
-            text = f"{text}\n{lines_of(node.former)}"
+        text = as_asked(node.node.content or node.node.summary, node, recalled)
         yield {"node_id": node.node.id, "title": node.node.title, "text": text}
 
 

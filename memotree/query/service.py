@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final, Protocol
@@ -188,7 +188,7 @@ def _response(loop: QueryLoop, recalled: forest.RecallResponse) -> pb.QueryRespo
         tools_used=loop.calls.tools_used,
         end=loop.end,
         usage=usage_rows(loop.meter),
-        warnings=[*_warnings(recalled), *loop.warnings, *loop.meter.warnings],
+        warnings=[*_warnings(recalled, loop.calls.tools_used), *loop.warnings, *loop.meter.warnings],
         commit_id=recalled.commit_id,
     )
 
@@ -199,12 +199,12 @@ def _conversation(row: ConversationRow) -> pb.QueryConversation:
     return message
 
 
-def _warnings(recalled: forest.RecallResponse) -> list[str]:
-    """The warnings about what was recalled, without those that nothing there answers: the model and its tools may."""
+def _warnings(recalled: forest.RecallResponse, tools_used: Sequence[str] = ()) -> list[str]:
+    """The warnings about what was recalled; what it does not support, a tool may have told."""
     return [
         warning
         for warning in recalled.warnings
-        if warning != NOTHING_RELEVANT and not warning.startswith(NOT_SUPPORTED)
+        if warning != NOTHING_RELEVANT and not (tools_used and warning.startswith(NOT_SUPPORTED))
     ]
 
 

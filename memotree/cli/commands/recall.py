@@ -158,7 +158,9 @@ def _period(found: "RecalledNode") -> list[Text]:
     parts += [f"valid until {when(found.valid_to)}"] if found.valid_to else []
     parts += [f"superseded by {', '.join(found.superseded_by)}"] if found.superseded_by else []
     changed = next((each for each in found.former if not each.node_id), None)
-    parts += [f"changed {when(changed.until) if changed.until else 'now'} by {changed.changed_by}"] if changed else []
+    if changed is not None:
+        by = f" by {changed.changed_by}" if changed.changed_by else ""
+        parts.append(f"changed {when(changed.until) if changed.until else 'now'}{by}")
     return [Text.assemble((found.node.id, ID), "  ", ("; ".join(parts), "magenta"))] if parts else []
 
 

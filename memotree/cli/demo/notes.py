@@ -58,7 +58,7 @@ class NotesDemo:
         self._recall(f"Recall within {NOTE_BUDGET} tokens", QUESTION)
         self._ask_the_unknown()
         self._recall(
-            "Ask what nobody has stored of somebody who is known; the answer says so", NOT_SAID, budget=WIDER_BUDGET
+            "Ask what no note says about a person; the answer tells what is missing", NOT_SAID, budget=WIDER_BUDGET
         )
         self._correct()
         self._recall("Ask what was so before the correction", BEFORE, budget=WIDER_BUDGET)

@@ -18,9 +18,8 @@ from memotree.forest.asking.drill_down import DEFAULT_THRESHOLD, DrillDown
 from memotree.forest.asking.extracts import EXTRACTIVE_BUDGET, extract
 from memotree.forest.asking.loop_context import Context, Shown, nearest_by_words
 from memotree.forest.citations import cite
-from memotree.forest.recall.answers import ABOUT_PAST
+from memotree.forest.recall.answers import as_asked
 from memotree.forest.recall.filters import Filter, read_filter, scope_ids
-from memotree.forest.recall.former import lines_of
 from memotree.forest.recall.recall import NOTHING_RELEVANT
 from memotree.forest.recall.superseded import superseded_among
 from memotree.forest.usage import usage_rows
@@ -232,8 +231,7 @@ class Ask:
         found = [node for passage in recalled.passages for node in passage.nodes] + list(recalled.nodes)
         if asked.scope is not None:
             found = [recalled_node for recalled_node in found if recalled_node.node.id in asked.scope]
-        is_past = ABOUT_PAST in recalled.warnings
-        shown = [_recalled(recalled_node, is_past=is_past) for recalled_node in found]
+        shown = [_recalled(recalled_node, recalled) for recalled_node in found]
         above: dict[str, float] = {}
         for item in sorted(shown, key=lambda item: -item.score):
             for node_id in (item.node.path[-1:], item.node.path[:1]):  # its parent, and the root of its tree
@@ -364,13 +362,11 @@ def _clean(text: str) -> str:
     return text.replace("\0", " ").encode("utf-8", "replace").decode()
 
 
-def _recalled(one: pb.RecalledNode, *, is_past: bool) -> Shown:
+def _recalled(one: pb.RecalledNode, recalled: pb.RecallResponse) -> Shown:
     inner = one.node.child_count > 0
     hint = "the nearest common ancestor of several hits, maybe an outline of much" if inner else "a leaf that fits well"
     content = one.node.content if one.node.type != SUMMARY_TYPE else ""
-    if is_past and content and one.former:
-        content = f"{content}\n{lines_of(one.former)}"
-    return Shown(one.node, content, hint, one.score, 0)
+    return Shown(one.node, as_asked(content, one, recalled), hint, one.score, 0)
 
 
 def _step(

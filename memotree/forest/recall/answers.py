@@ -44,24 +44,21 @@ def shares_of(hit: FoundNode) -> tuple[tuple[str, float], ...]:
     return tuple((name, hit.score * share / both) for name, share in signals if share > 0)
 
 
-def said_once(ids: Iterable[str], node_results: Mapping[str, NodeResult]) -> dict[str, NodeResult]:
-    """Returns the results without notes that say exactly what a better one says, which names them.
+def copies_among(ids: Iterable[str], node_results: Mapping[str, NodeResult]) -> dict[str, str]:
+    """Returns the notes that say exactly what a better one says, each with that one.
 
     Args:
         ids: The nodes, best first.
-        node_results: The results by node id; leaves of documents and turns stay: "thank you" is said again and again.
+        node_results: The results by node id; leaves of documents and turns are no notes: "thank you" is said often.
     """
     first: dict[str, str] = {}
-    copies: dict[str, list[str]] = {}
+    copies: dict[str, str] = {}
     for key in ids:
-        result = node_results.get(key)
-        if result is not None and _is_note(result):
-            best = first.setdefault(plain(titled(result.title, result.text)), key)
-            if best != key:
-                copies.setdefault(best, []).append(key)
-    gone = {key for found in copies.values() for key in found}
-    kept = {key: result for key, result in node_results.items() if key not in gone}
-    return kept | {key: replace(kept[key], copies=tuple(found)) for key, found in copies.items()}
+        if key in node_results and _is_note(node_results[key]):
+            said = plain(titled(node_results[key].title, node_results[key].text))
+            if first.setdefault(said, key) != key:
+                copies[key] = first[said]
+    return copies
 
 
 def _is_note(result: NodeResult) -> bool:
@@ -73,8 +70,8 @@ def within_budget(
     chosen: Sequence[ResultPart], node_results: Mapping[str, NodeResult], asked: Question
 ) -> tuple[pb.RecallResponse, list[pb.DroppedNode]]:
     """Returns the nodes that fit the budget, best first, as an answer, and the nodes that do not fit."""
-    taken, blocks, dropped = list[NodeResult](), list[str](), list[pb.DroppedNode]()
-    used, spent = 0, 0
+    taken, blocks, dropped = list[pb.RecalledNode](), list[str](), list[pb.DroppedNode]()
+    spent, is_past = 0, False
     present = [node_results[part.node_id] for part in chosen if part.node_id in node_results]
     for result in present:
         former = _former_of(result, asked)
@@ -83,15 +80,15 @@ def within_budget(
         cost = count_tokens(f"{block}\n\n") if asked.covers_text else tokens
         if not asked.budget or spent + cost <= asked.budget:
             spent += cost
-            used += tokens
-            taken.append(result)
+            taken.append(result.message(tokens))
             blocks.append(block)
+            is_past = is_past or bool(former)
         else:
             key = result.version.entry_id
             dropped.append(
                 pb.DroppedNode(node_id=key, score=result.score, tokens=result.tokens, reason=pb.DROP_REASON_BUDGET)
             )
-    if any(_former_of(result, asked) for result in taken):
+    if is_past:
         asked.warnings.append(ABOUT_PAST)
     if present and not taken:
         asked.warnings.append(
@@ -103,9 +100,9 @@ def within_budget(
     elif not present:
         asked.warnings.append("Nothing was found. Ask in other words, or widen the filter.")
     answer = pb.RecallResponse(
-        nodes=[result.message(result.tokens) for result in taken],
+        nodes=taken,
         text="\n\n".join(blocks),
-        tokens_used=used,
+        tokens_used=sum(one.tokens for one in taken),
         token_budget=asked.budget,
     )
     return answer, dropped
@@ -119,6 +116,11 @@ def _block(result: NodeResult, former: str) -> str:
 def _former_of(result: NodeResult, asked: Question) -> str:
     """Returns what a node said in the past that is asked for, a line for each text."""
     return lines_of(text.message() for text in asked.past.of(result.former)) if asked.past else ""
+
+
+def as_asked(text: str, node: pb.RecalledNode, recalled: pb.RecallResponse) -> str:
+    """Returns a text of a recalled node for a model: with what was said before, if the question is about the past."""
+    return f"{text}\n{lines_of(node.former)}" if text and node.former and ABOUT_PAST in recalled.warnings else text
 
 
 def text_of(results: Sequence[NodeResult], asked: Question) -> str:

@@ -1,9 +1,9 @@
 """What recalled nodes said before: their earlier versions with another text, and the nodes that they supersede."""
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import chain
 from math import inf
 from typing import Final, TypeAlias
 
@@ -24,7 +24,7 @@ from memotree.forest.recall.excerpts import best_stretch
 from memotree.forest.recall.state_view import StateView
 from memotree.v1 import forest_service_pb2 as pb
 
-MOST_NODES: Final = 20
+_MOST_NODES: Final = 20
 """For this many nodes of an answer, the best ones, earlier texts are looked for."""
 
 _MOST_VERSIONS: Final = 8
@@ -107,11 +107,11 @@ async def former_texts(
         conn: A connection; for a session, one inside a snapshot.
         store: An open store.
         view: The state.
-        nodes: The nodes with their contents; only the first `MOST_NODES` are looked at.
+        nodes: The nodes with their contents; only the first `_MOST_NODES` are looked at.
         question: Chooses the excerpt of a long text.
         known: What committed versions replaced; it is added to.
     """
-    chosen = nodes[:MOST_NODES]
+    chosen = nodes[:_MOST_NODES]
     keys = {
         version.entry_id: (view.state.workspace_id, view.generation, version.line_id, version.from_seq, version.blob)
         for version, _ in chosen
@@ -129,13 +129,18 @@ async def former_texts(
     for one, node in await _superseded(snapshot, store, view, by_node):
         until = read_time(one.valid_from or "") or one.since
         by_node[one.entry_id].append(FormerText(_shown(node), None, until, node_id=node.id))
+    changed = {key: texts for key, texts in by_node.items() if texts}
+    return await asyncio.to_thread(_excerpts, changed, question) if changed else {}
+
+
+def _excerpts(texts: Mapping[str, Iterable[FormerText]], question: str) -> dict[str, tuple[FormerText, ...]]:
+    """Return the latest of some former texts by node, each with what is shown of it."""
     return {
         key: tuple(
             replace(each, text=best_stretch(each.text, question, _MOST_TOKENS).text)
-            for each in sorted(texts, key=_end, reverse=True)[:_MOST]
+            for each in sorted(found, key=_end, reverse=True)[:_MOST]
         )
-        for key, texts in by_node.items()
-        if texts
+        for key, found in texts.items()
     }
 
 
@@ -151,22 +156,29 @@ async def _read(
         for one in (found if len(found) > 1 or is_session else ())
         if not one.version.dead and one.version.tokens <= _LONGEST
     ]
-    entries = await store.entries.load(snapshot.state.workspace_id, earlier) if earlier else {}
-    return {key: tuple(_earlier(_shown(node), revisions.get(key, ()), entries)[:_MOST]) for key, node in nodes.items()}
+    if not earlier:
+        return dict.fromkeys(nodes, ())
+    entries = await store.entries.load(snapshot.state.workspace_id, earlier)
+    return await asyncio.to_thread(
+        lambda: {
+            key: tuple(_earlier(_shown(node), revisions.get(key, ()), entries)[:_MOST]) for key, node in nodes.items()
+        }
+    )
 
 
 def _earlier(now: str, revisions: Sequence[Revision], entries: Mapping[str, Entry]) -> list[FormerText]:
     """Return the texts of versions, newest first, that differ from the text that came after them."""
     found: list[FormerText] = []
-    said, changed = now, None  # the commit that began to say it; None: it is not committed
+    said, changed = plain(now), None  # the commit that began to say it; None: it is not committed
     for revision in revisions:
-        node = entries.get(revision.version.blob)
-        if isinstance(node, Node) and not revision.version.dead and plain(text := _shown(node)) != plain(said):
+        node = None if revision.version.dead else entries.get(revision.version.blob)
+        text = _shown(node) if isinstance(node, Node) else ""
+        if text and plain(text) != said:
             if found:
                 found[-1] = replace(found[-1], since=changed.committed_at if changed else None)
             until, author = (changed.committed_at, changed.author_name) if changed else (None, "")
             found.append(FormerText(text, None, until, author))
-            said = text
+            said = plain(text)
         changed = revision.commit
     if found and changed is not None and len(revisions) < _MOST_VERSIONS:
         found[-1] = replace(found[-1], since=changed.committed_at)
@@ -174,10 +186,10 @@ def _earlier(now: str, revisions: Sequence[Revision], entries: Mapping[str, Entr
 
 
 async def _superseded(
-    snapshot: Snapshot, store: Store, view: StateView, ids: Container[str]
+    snapshot: Snapshot, store: Store, view: StateView, ids: Iterable[str]
 ) -> list[tuple[Superseding, Node]]:
     """Return the alive nodes that some nodes supersede, each with the relation."""
-    relations = [one for one in chain.from_iterable(view.superseding.values()) if one.entry_id in ids]
+    relations = [one for key in ids for one in view.supersedes.get(key, ())]
     if not relations:
         return []
     targets = await tree.versions(snapshot, {one.target_id for one in relations})

@@ -10,15 +10,12 @@ from memotree_storage.index.terms import fold
 from memotree_storage.model.times import read_time
 
 from memotree.forest.recall.former import FormerText
-from memotree.models.languages import LANGUAGES
+from memotree.models.languages import LANGUAGES, MONTHS
 
 _MOST_CHARS: Final = 1000
 """How much of a question is looked at."""
 
-_MONTHS: Final = (
-    "january february march april may june july august september october november december".split()  # noqa: SIM905
-)
-_DATE: Final = re.compile(rf"\b(?:(\d{{4}}-\d\d-\d\d)|(?:({'|'.join(_MONTHS)}) )?((?:19|20)\d\d))\b")
+_DATE: Final = re.compile(rf"\b(?:(\d{{4}}-\d\d-\d\d)|(?:({'|'.join(MONTHS)}) )?((?:19|20)\d\d))\b")
 _HAPPENED: Final = re.compile(r"\b(?:did|was|were|had|used)\b")
 _BEFORE: Final = re.compile("|".join(f"(?:{words['past']})" for words in LANGUAGES.values() if "past" in words))
 
@@ -57,5 +54,5 @@ def _end(day: str | None, month: str | None, year: str | None) -> float | None:
     if day is not None:
         begin = read_time(day)
         return None if begin is None else begin.timestamp() + 86_400
-    months = 12 * int(year or 0) + (12 if month is None else _MONTHS.index(month) + 1)
+    months = 12 * int(year or 0) + (12 if month is None else MONTHS.index(month) + 1)
     return datetime(months // 12, months % 12 + 1, 1, tzinfo=UTC).timestamp()

@@ -1,6 +1,6 @@
 """Ranks the leaves of a corpus and chooses those that fit the budget, with the share of each signal in their scores."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -32,12 +32,13 @@ _OWN_PART: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A chosen leaf: its archive snapshot, its number in it, its score, and the share of each signal in the score."""
+    """A chosen leaf: its archive snapshot, its number there, its score, its signals' shares, its place in all."""
 
     snapshot: ArchiveSnapshot
     number: int
     score: float
     shares: tuple[tuple[str, float], ...]
+    place: int
 
     @property
     def node_id(self) -> str:
@@ -63,6 +64,11 @@ class Selection:
     oversized: Chosen | None = None
     outdated: int = 0
     dropped: Sequence[tuple[Chosen, pb.DropReason.ValueType]] = ()
+
+    @property
+    def all(self) -> list[Chosen]:
+        """The chosen leaves with the oversized one, if there is one, which comes first."""
+        return [self.oversized, *self.leaves] if self.oversized else self.leaves
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +111,21 @@ class ScoredLeaves:
         shares = tuple((name, self.best_own * share) for name, share in _shares(self.scores, place))
         extra = self.judged.get(place, 0.0)
         score = self.best_own * float(self.scores.total[place]) + extra
-        return Chosen(*self.corpus.place(place), score, (*shares, ("rerank", extra)) if extra else shares)
+        return Chosen(*self.corpus.place(place), score, (*shares, ("rerank", extra)) if extra else shares, place)
 
-    def choose(self, budget: int, around: int = 0) -> Selection:
+    def choose(self, budget: int, around: int = 0, copies: Collection[int] = ()) -> Selection:
         """Returns the leaves for a budget of tokens. Takes milliseconds of CPU, so call it in a thread.
 
         Args:
             budget: The most tokens.
             around: What each leaf takes beside its own tokens.
+            copies: The indexes of leaves that say exactly what a better one says, and so are not chosen.
         """
         if not self.considered:
             return Selection([], 0, outdated=self.outdated)
         leaf_index, total = self.corpus.leaf_index, self._total()
         best, best_first = int(np.argmax(total)), ranked(total)
+        total[list(copies)] = 0.0
         alone = leaf_index.alone
         unlike = alone[:0]
         if Confidence.of(self.likelihood) is Confidence.NONE:  # probably nothing answers: the nearest notes will do
@@ -126,7 +134,7 @@ class ScoredLeaves:
         oversized = self.leaf(best) if leaf_index.tokens[best] + around > budget and total[best] > 0 else None
         room = budget // 2 if oversized else budget
         packed = pack(total, leaf_index, room, around)
-        reasons = dict.fromkeys(unlike.tolist(), pb.DROP_REASON_SCORE)
+        reasons = dict.fromkeys(unlike.tolist(), pb.DROP_REASON_SCORE) | dict.fromkeys(copies, pb.DROP_REASON_COPY)
         for _ in range(_MOST_ROUNDS):
             repeated = _repeated(leaf_index, packed, total)
             if not repeated:

@@ -27,12 +27,12 @@ from memotree_storage.store import Store
 from memotree.forest.recall.ancestry import Hit, Representative, representatives
 from memotree.forest.recall.answers import (
     about_excess,
+    copies_among,
     dropped_node,
     packed_answer,
     part_for,
     part_of,
     remarks,
-    said_once,
     shares_of,
     text_of,
     within_budget,
@@ -41,7 +41,7 @@ from memotree.forest.recall.filters import Filter, read_filter, scope_ids
 from memotree.forest.recall.former import known_former
 from memotree.forest.recall.past import past_asked
 from memotree.forest.recall.question import Question, read_question
-from memotree.forest.recall.ranking import MOST_DROPPED, ScoredLeaves, score_leaves
+from memotree.forest.recall.ranking import MOST_DROPPED, ScoredLeaves, Selection, score_leaves
 from memotree.forest.recall.receipts import (
     answer_hash,
     answering,
@@ -92,6 +92,10 @@ _NOT_THE_SAME: Final = (
     "This is not the answer that the receipt is about: its hash is another one. Either the receipt was changed, or an "
     "approximate index gave other candidates (strategies LCA and COLLAPSED). If it was neither, please report it."
 )
+_WIDER: Final = 8
+_WIDEST: Final = 20_000
+"""Among the leaves for this many times the budget, or for this many tokens, copies are looked for."""
+
 _TRIES: Final = 5
 """The most attempts at an answer if its session keeps changing meanwhile."""
 
@@ -248,17 +252,9 @@ class Recall:
         )
         if self._models.has_ranking:
             scored = await self._reranked(scored, view, asked)
-        choice = await asyncio.to_thread(scored.choose, asked.budget, asked.around)
+        choice, parts, copies = await self._chosen(asked, view, scored)
         asked.warnings += remarks(choice, len(corpus.leaf_index))
-        chosen = [choice.oversized, *choice.leaves] if choice.oversized else choice.leaves
-        async with reading(self._store, view) as conn:
-            parts = await ResultBuilder(conn, self._store, view, asked, self._seen, self._former).parts(
-                [part_of(each) for each in chosen]
-            )
-        best_first = sorted(chosen, key=lambda each: (-each.score, each.node_id))
-        once = said_once([each.node_id for each in best_first], parts)
-        copies = [each for each in chosen if each.node_id in parts and each.node_id not in once]
-        chosen, parts = [each for each in chosen if each not in copies], once
+        chosen = [each for each in choice.all if each.node_id not in copies]
         answer = await asyncio.to_thread(packed_answer, asked, choice, chosen, parts, view)
         answer.commit_id = view.state.commit_id
         best = sorted(answer.passages, key=lambda passage: -passage.score)[:BEST]
@@ -267,9 +263,43 @@ class Recall:
         )
         shown = {one.node.id for passage in answer.passages for one in passage.nodes}
         left_out = [(each, pb.DROP_REASON_BUDGET) for each in chosen if each.node_id not in shown]
-        left_out += [(each, pb.DROP_REASON_COPY) for each in copies]
+        left_out += [(each, pb.DROP_REASON_COPY) for each in choice.all if each.node_id in copies]
         dropped = sorted([*left_out, *choice.dropped], key=lambda each: -each[0].score)
         return answer, [dropped_node(each, reason) for each, reason in dropped]
+
+    async def _chosen(
+        self, asked: Question, view: StateView, scored: ScoredLeaves
+    ) -> tuple[Selection, dict[str, NodeResult], dict[str, str]]:
+        """Returns the leaves for the budget, their results, and the notes that say what a better one says, by id.
+
+        What such copies would take of the budget goes to other leaves. If there are any, they are looked for among more
+        leaves, too; of very many, some take of the budget nevertheless.
+        """
+        choice, parts, copies = await self._read(asked, view, scored, asked.budget, ())
+        if copies:
+            places = [each.place for each in choice.all if each.node_id in copies]
+            wide = max(asked.budget, min(_WIDER * asked.budget, _WIDEST))
+            more, _, found = await self._read(asked, view, scored, wide, places)
+            places += [each.place for each in more.all if each.node_id in found]
+            choice, parts, last = await self._read(asked, view, scored, asked.budget, places)
+            copies |= found | last
+        named: dict[str, list[str]] = {}
+        for copy, kept in copies.items():
+            named.setdefault(kept, []).append(copy)
+        parts |= {kept: replace(parts[kept], copies=tuple(ids)) for kept, ids in named.items() if kept in parts}
+        return choice, parts, copies
+
+    async def _read(
+        self, asked: Question, view: StateView, scored: ScoredLeaves, budget: int, copies: Sequence[int]
+    ) -> tuple[Selection, dict[str, NodeResult], dict[str, str]]:
+        """Returns the leaves for a budget without known copies, their results, and the copies among them."""
+        choice = await asyncio.to_thread(scored.choose, budget, asked.around, copies)
+        async with reading(self._store, view) as conn:
+            parts = await ResultBuilder(conn, self._store, view, asked, self._seen, self._former).parts(
+                [part_of(each) for each in choice.all]
+            )
+        best_first = sorted(choice.all, key=lambda each: (-each.score, each.node_id))
+        return choice, parts, await asyncio.to_thread(copies_among, [each.node_id for each in best_first], parts)
 
     async def _judge(
         self, asked: Question, answer: pb.RecallResponse, likelihood: float, best: Sequence[Sequence[NodeResult]]
@@ -372,7 +402,6 @@ class Recall:
             else:
                 chosen = [ResultPart(key, hit.score, shares_of(hit), tuple(paths[key])) for key, hit in found.items()]
             parts = await ResultBuilder(conn, self._store, view, asked, self._seen, self._former).parts(chosen)
-        parts = said_once([part.node_id for part in chosen], parts)
         answer, dropped = await asyncio.to_thread(within_budget, chosen, parts, asked)
         answer.MergeFrom(
             pb.RecallResponse(commit_id=view.state.commit_id, warnings=asked.warnings, outdated_left_out=asked.outdated)

@@ -72,6 +72,14 @@ class StateView:
         """The superseded nodes by id."""
         return superseded(chain.from_iterable(self.superseding.values()))
 
+    @cached_property
+    def supersedes(self) -> Mapping[str, Sequence[Superseding]]:
+        """The relations of each superseding node, by its id."""
+        found: dict[str, list[Superseding]] = {}
+        for one in chain.from_iterable(self.superseding.values()):
+            found.setdefault(one.entry_id, []).append(one)
+        return found
+
     def name(self, archive_id: str) -> str:
         """Returns the name of an archive, or ``""`` if the state does not have it."""
         return self.archives[archive_id].name if archive_id in self.archives else ""

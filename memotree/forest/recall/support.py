@@ -23,7 +23,7 @@ from memotree_storage.index.terms import fold, term_id, words_of
 
 from memotree.forest.recall.scoring.query_words import MOST_CONCEPTS, STOP_WORDS, Related, concepts
 from memotree.forest.recall.scoring.stemming import stem
-from memotree.models.languages import LANGUAGES
+from memotree.models.languages import LANGUAGES, MONTHS, language_of, unspaced_words
 
 BEST: Final = 4
 """The number of best passages that are looked at."""
@@ -135,7 +135,7 @@ class _Text:
 
     def has_any(self, words: AbstractSet[str]) -> bool:
         """Whether it has one of some folded words; those of unspaced scripts may be anywhere."""
-        return not words.isdisjoint(self.words) or any(word in self.folded for word in words if not word.isascii())
+        return not words.isdisjoint(self.words) or any(word in self.folded for word in words & _UNSPACED)
 
 
 # --- Codes and names -------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def _year_of(date: re.Match[str]) -> str:
 
 def _names_in_question(asked: _Text) -> Iterator[str]:
     """Yield the words with a capital that are not the first of a sentence."""
-    if not asked.words.isdisjoint(_CAPITALS_FOR_NOUNS):
+    if language_of(asked.text).nouns_have_capitals:
         return
     for words in _sentences(asked.text):
         yield from (word for word in words[1:] if _is_name(word))
@@ -288,8 +288,8 @@ _COLOURS: Final = _words("colours")
 _PEOPLE: Final = _words("people")
 _PLACES: Final = _words("places")
 _VAGUE: Final = frozenset(map(stem, _words("vague")))
-_CAPITALS_FOR_NOUNS: Final = _words("capitals_for_nouns")
-_MONTHS: Final = "(?:january|february|march|april|may|june|july|august|september|october|november|december)"
+_UNSPACED: Final = unspaced_words("times") | unspaced_words("counts") | unspaced_words("colours")
+_MONTHS: Final = f"(?:{'|'.join(MONTHS)})"
 _DATE: Final = re.compile(
     rf"\b\d{{4}}-\d\d-\d\d\b|\b\d{{1,2}}(?:st|nd|rd|th)? (?:of )?{_MONTHS}\b|\b{_MONTHS} \d{{1,2}}(?:st|nd|rd|th)?\b"
     r"|\b(?:1\d|20)\d\d\b|\b\d{1,2}:\d\d\b"

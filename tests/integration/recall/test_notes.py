@@ -1,10 +1,12 @@
 """Notes are found by what they are called, tagged and described as, and are shown with their titles."""
 
+from dataclasses import replace
+
 import pytest
-from integration.recall.talks import COLLAPSED, HYBRID, MUCH, Models, leaves
+from integration.recall.talks import MUCH, Models, leaves
 from integration.worlds import World
 from memotree_storage.index.search import SearchQuery
-from memotree_storage.model.node import Node
+from memotree_storage.model.node import Archive, Node, new_id
 from memotree_storage.model.position import many_between
 from memotree_storage.postgres.tree import State
 
@@ -66,16 +68,23 @@ async def test_notes_come_best_first_and_what_is_far_below_fills_the_budget_behi
 async def test_notes_that_say_the_same_are_shown_once_and_named(world: World) -> None:
     same = notes(world, *[("Office", "The office is in Oslo.")] * 3, ("Lunch", "There is soup on Monday."))
     await world.put(*same)
-    for strategy in (HYBRID, COLLAPSED):
-        answer = await recalled(world, "Where is the office?", strategy=strategy)
-        assert answer.text.count("The office is in Oslo.") == 1
-        shown = {one.node.id for one in (*leaves(answer), *answer.nodes)}
-        (office,) = shown - {same[3].id}
-        others = {node.id for node in same[:3]} - {office}
-        assert f"[{office}] (also in " in answer.text
-        assert all(other in answer.text for other in others)
-    dropped = (await recalled(world, "Where is the office?")).receipt.dropped
-    assert {one.node_id for one in dropped if one.reason == pb.DROP_REASON_COPY} == others
+    answer = await recalled(world, "Where is the office?")
+    assert answer.text.count("The office is in Oslo.") == 1
+    (office,) = {one.node.id for one in leaves(answer)} - {same[3].id}
+    others = {node.id for node in same[:3]} - {office}
+    assert f"[{office}] (also in " in answer.text
+    assert all(other in answer.text for other in others)
+    assert {one.node_id for one in answer.receipt.dropped if one.reason == pb.DROP_REASON_COPY} == others
+
+
+async def test_many_notes_that_say_the_same_leave_the_budget_to_others(world: World) -> None:
+    home = Archive(new_id(), "elsewhere")
+    said = [("Office", "The office is in Oslo.")] * 20
+    same = [replace(node, archive_id=home.id) for node in notes(world, *said)]
+    await world.put(home, *same, *notes(world, *said, ("Key", "Ann has the key of the office.")))
+    answer = await recalled(world, "Where is the office?", token_budget=60)
+    assert answer.text.count("The office is in Oslo.") == 1
+    assert "Ann has the key of the office." in answer.text
 
 
 async def test_a_note_that_answers_in_other_words_is_kept_while_there_is_room(world: World) -> None:

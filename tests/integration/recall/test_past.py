@@ -63,6 +63,8 @@ async def test_what_was_said_before_takes_of_the_budget(world: World, budget: in
     answer = await recalled(world, BEFORE, token_budget=budget)
     assert 0 < answer.tokens_used <= budget
     assert answer.tokens_used == sum(one.tokens for one in leaves(answer))
+    found = await recalled(world, BEFORE, token_budget=budget, strategy=COLLAPSED)
+    assert found.tokens_used == sum(one.tokens for one in found.nodes) <= budget
 
 
 async def test_a_question_about_the_past_gets_a_superseded_note(world: World) -> None:

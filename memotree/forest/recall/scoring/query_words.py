@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from memotree_storage.index.terms import fold, term_id, tokens, words_of
 
 from memotree.forest.recall.scoring.stemming import forms, forms_in, stem
-from memotree.models.languages import ENGLISH, Language, language_of
+from memotree.models.languages import ENGLISH, Language, language, language_of
 
 Related: TypeAlias = Callable[[str], Sequence[tuple[str, float]]]
 """Returns words of a similar meaning, most similar first, each with its cosine; nothing for an unknown word."""
@@ -23,16 +23,8 @@ MOST_CONCEPTS: Final = 32
 """Only the first this many different words of a question are used."""
 
 _MOST_RELATED: Final = 20
-_STOP: Final = """
-    a an the and or but if then of to in on at by for with about as is are was were be been being do does did have has
-    had i you he it she we they me him her us them my your his its our their this that these those what which who whom
-    when where why how not no so than too very can could will would shall should might must am up down out off over
-    under from again once here there all any both each few more most other some such only own same just also into
-    during before after between through because while ok okay yeah uh um hmm mm well oh like know say said saying going
-    go goes went gone get got one re ve ll don didn doesn isn wasn
-"""
 _ASKING: Final = "discuss talk group meet meeting think opinion summary summarize conclude conclusion regard mention"
-STOP_WORDS: Final = frozenset(_STOP.split())
+STOP_WORDS: Final = language(ENGLISH).stop_words
 _ASKING_STEMS: Final = frozenset(map(stem, _ASKING.split()))
 
 
@@ -66,9 +58,9 @@ def concepts(question: str, related: Related | None = None, *, share: float = 0.
         related: Returns words of a similar meaning.
         share: The weight of such a word at a cosine of 1; it falls with the square of the cosine.
     """
-    language = language_of(question)
-    if language.name != ENGLISH:
-        return list(islice(_foreign_concepts(question, language), MOST_CONCEPTS))
+    asked_in = language_of(question)
+    if asked_in.name != ENGLISH:
+        return list(islice(_foreign_concepts(question, asked_in), MOST_CONCEPTS))
     words = [word for word in _words(question) if word not in STOP_WORDS]
     content = [word for word in words if stem(word) not in _ASKING_STEMS] or words or list(_words(question))
     by_stem: dict[str, str] = {}
@@ -77,12 +69,12 @@ def concepts(question: str, related: Related | None = None, *, share: float = 0.
     return [_concept(root, word, related, share) for root, word in list(by_stem.items())[:MOST_CONCEPTS]]
 
 
-def _foreign_concepts(question: str, language: Language) -> Iterator[Concept]:
+def _foreign_concepts(question: str, asked_in: Language) -> Iterator[Concept]:
     """Yields the content words of a question in another language; words of a similar meaning are not known there."""
     seen = set[str]()
     for without in (True, False):  # a question of nothing but function words is asked by these
-        for word in _foreign_words(question, language if without else None):
-            root, forms = forms_in(language, word)
+        for word in _foreign_words(question, asked_in if without else None):
+            root, forms = forms_in(asked_in, word)
             if root not in seen:
                 seen.add(root)
                 yield Concept(root, tuple(dict.fromkeys(map(_term, forms))))
@@ -90,15 +82,15 @@ def _foreign_concepts(question: str, language: Language) -> Iterator[Concept]:
             return
 
 
-def _foreign_words(question: str, language: Language | None) -> Iterator[str]:
+def _foreign_words(question: str, asked_in: Language | None) -> Iterator[str]:
     """Yields the words of a question, and the pairs of its unspaced runs, without what says nothing in its language."""
-    if language is not None and language.asking is not None:
-        question = language.asking.sub(" ", question)
+    if asked_in is not None and asked_in.asking is not None:
+        question = asked_in.asking.sub(" ", question)
     for found in tokens(question):
         for word in words_of(found[0]) if found.lastgroup == "run" else found[0].split("."):
             folded = fold(word)
-            if language is None or not (folded in language.stop_words or (len(folded) == 1 and folded.isascii())):
-                yield word.casefold() if language is not None and language.stems_accents else folded
+            if asked_in is None or not (folded in asked_in.stop_words or (len(folded) == 1 and folded.isascii())):
+                yield word.casefold() if asked_in is not None and asked_in.stems_accents else folded
 
 
 @lru_cache(maxsize=1 << 14)
