@@ -253,6 +253,7 @@ async def test_what_was_begun_is_deleted_if_nobody_goes_on_with_it(
     async with opened(OLD) as store:  # it is known after a start, too
         world = world.on(store)
         await world.put(world.node("Roses", **ROSES))
+        await store.indexer.current(world.workspace)
         if how == "abandoned":
             assert await store.indexes.abandon()
             assert not await store.indexes.abandon()
