@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final, Protocol
@@ -109,7 +109,7 @@ class QueryOperations:
                 question = plan_question(request.query, recalled, offered, limits.calls)
                 answer = planned(await self._models.answer(question, meter))
         answer.usage.extend(usage_rows(meter))
-        answer.warnings.extend([*_warnings(recalled), *meter.warnings])
+        answer.warnings.extend([*_warnings(recalled, has_tools=bool(answer.steps)), *meter.warnings])
         return answer
 
     async def list_conversations(self, request: pb.ListConversationsRequest) -> pb.ListConversationsResponse:
@@ -188,7 +188,7 @@ def _response(loop: QueryLoop, recalled: forest.RecallResponse) -> pb.QueryRespo
         tools_used=loop.calls.tools_used,
         end=loop.end,
         usage=usage_rows(loop.meter),
-        warnings=[*_warnings(recalled, loop.calls.tools_used), *loop.warnings, *loop.meter.warnings],
+        warnings=[*_warnings(recalled, has_tools=bool(loop.calls.tools_used)), *loop.warnings, *loop.meter.warnings],
         commit_id=recalled.commit_id,
     )
 
@@ -199,12 +199,12 @@ def _conversation(row: ConversationRow) -> pb.QueryConversation:
     return message
 
 
-def _warnings(recalled: forest.RecallResponse, tools_used: Sequence[str] = ()) -> list[str]:
+def _warnings(recalled: forest.RecallResponse, *, has_tools: bool) -> list[str]:
     """The warnings about what was recalled; what it does not support, a tool may have told."""
     return [
         warning
         for warning in recalled.warnings
-        if warning != NOTHING_RELEVANT and not (tools_used and warning.startswith(NOT_SUPPORTED))
+        if warning != NOTHING_RELEVANT and not (has_tools and warning.startswith(NOT_SUPPORTED))
     ]
 
 

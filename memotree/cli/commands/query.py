@@ -95,7 +95,6 @@ def query(
     }
     if plan:
         found = cli.here.plan_query(text, **given)
-        _warn(cli, found.warnings)
         cli.output.show(found, lambda: _plan(found))
         return
     answer: QueryAnswer | None = None
@@ -108,15 +107,11 @@ def query(
             cli.output.note(_call(event))
     if answer is None:
         return
-    _warn(cli, answer.warnings)
+    for warning in answer.warnings:
+        cli.output.warn(in_commands(warning))
     if answer.end in _WHY and not cli.output.as_json:
         cli.output.note(Text(_WHY[answer.end], "dim"))
     cli.output.show(answer, lambda: _look(answer))
-
-
-def _warn(cli: CliContext, warnings: tuple[str, ...]) -> None:
-    for warning in warnings:
-        cli.output.warn(in_commands(warning))
 
 
 def _call(call: "QueryCall") -> Text:
