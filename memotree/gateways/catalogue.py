@@ -15,6 +15,7 @@ from structlog.contextvars import get_contextvars
 
 from memotree.client.errors import MemoTreeClientError
 from memotree.error_mapping import HIDDEN, Code, classify
+from memotree.gateways.answer_parts import PART, PartAsked, part_asked, shortened
 from memotree.gateways.callers import Caller, told
 from memotree.gateways.default_workspace import MISSING, create_workspace
 from memotree.gateways.functions import Asked, Functions, NoSuchFunctionError, RemoteFunctions
@@ -23,7 +24,7 @@ from memotree.gateways.json_schema import WORKSPACE, declaration, in_tools
 from memotree.gateways.json_texts import NotJsonError, parsed
 from memotree.gateways.leniency import as_meant
 from memotree.gateways.node_names import put_ids
-from memotree.gateways.readable_text import one_line, readable, refusal
+from memotree.gateways.readable_text import listed, one_line, readable, refusal
 from memotree.gateways.results import Failure, Result
 from memotree.gateways.tool import REQUEST_ID, Tool
 from memotree.gateways.tool_definitions import BY_NAME, TOOLS
@@ -295,11 +296,11 @@ class Catalogue:
         try:
             if tool is None or calls is None:
                 asked = Asked(name, arguments, self.workspace, agent, request_id)
-                run = self._call_function(asked, call, counted=counted) if here else self._run_function(asked)
-                result = await run
+                result = await (self._call_function(asked, call, counted=counted) if here else self._run_function(asked))
             else:
                 with self.renewing():
                     self._admit(declaration(tool), counted=counted)
+                    arguments, part = _part_of(name, arguments, has_parts=calls.has_parts)
                     request = self.request(calls, arguments, agent)
                     if request_id and REQUEST_ID in calls.request.fields_by_name:
                         setattr(request, REQUEST_ID, request_id)
@@ -308,7 +309,7 @@ class Catalogue:
                     on_message = _Progress(on_progress).tell if stream is None else stream.on_message
                     with calling_through(TOOL) if observers else nullcontext():
                         answer = await self._answer(calls, request, arguments, on_message)
-                result = _result(calls, answer)
+                result = _result(calls, answer, part)
             if result.success:
                 observers.settle(call)
         except UnknownToolError:
@@ -364,7 +365,11 @@ class Catalogue:
         self.observers.began(call, self._observed(tool, asked))
         with self.renewing(), calling_through(TOOL) if self.observers else nullcontext():
             self._admit(tool, counted=counted)
-            return await self._run_function(asked)
+            has_parts = tool.read_only and PART not in tool.parameters["properties"]
+            arguments, part = _part_of(asked.name, asked.arguments, has_parts=has_parts)
+            result = await self._run_function(replace(asked, arguments=arguments))
+        data = _cut(asked.name, part, result.data or {})
+        return _as_part(part, replace(result, text=shortened(listed(data)), data=data))
 
     def _observed(self, tool: Declaration, asked: Asked) -> tool_service_pb2.ExecuteToolRequest:
         """What observers are told of the call of a function beside its arguments: where it acts, and for whom."""
@@ -456,15 +461,53 @@ def failure_of(error: MemoTreeError | MemoTreeClientError) -> Failure:
     return replace(failure, message=in_tools(failure.message))
 
 
-def _result(tool: Tool, answer: Message) -> Result:
+def _part_of(
+    tool: str, arguments: Mapping[str, Any], *, has_parts: bool
+) -> tuple[Mapping[str, Any], PartAsked]:
+    """The other arguments, and the part of the answer that is asked for.
+
+    Raises:
+        InvalidArgumentsError: The number of the part is none.
+    """
+    if not has_parts or arguments.get(PART) is None:
+        return arguments, PartAsked(may_go_on=has_parts)
+    others = {name: value for name, value in arguments.items() if name != PART}
+    try:
+        return others, part_asked(arguments[PART])
+    except ValueError:
+        raise InvalidArgumentsError(tool, [FieldViolation(PART, "must be a whole number from 1.")]) from None
+
+
+def _result(tool: Tool, answer: Message, part: PartAsked) -> Result:
     """The response of an operation as a ``Result``."""
     data = to_json(answer, with_empty_lists=True)
     failure = _job_failure(data) if tool.last == "job" else None
     if failure is not None:
         return replace(_failed(failure), data=data)
     warnings = tuple(data.pop("warnings", ())) or tuple(data.get("ingestion", {}).get("warnings", ()))
+    if not tool.has_budget:
+        data = _cut(tool.name, part, data)
     text = "\n".join([readable(data), *(f"Warning: {warning}" for warning in warnings)])
-    return Result(_sentence(tool, data), text, data, warnings)
+    return _as_part(part, Result(_sentence(tool, data), text if tool.has_budget else shortened(text), data, warnings))
+
+
+def _as_part(part: PartAsked, result: Result) -> Result:
+    """The result with a remark that it is not the whole answer, if it is not."""
+    if not part.remark:
+        return result
+    return replace(result, message=f"{result.message} {part.remark}", text=f"{result.text}\n{part.remark}")
+
+
+def _cut(tool: str, part: PartAsked, data: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of an answer that is asked for.
+
+    Raises:
+        InvalidArgumentsError: The answer has fewer parts.
+    """
+    found = part.of(data)
+    if part.fault is not None:
+        raise InvalidArgumentsError(tool, [part.fault])
+    return found
 
 
 def _job_failure(job: Mapping[str, Any]) -> Failure | None:

@@ -10,17 +10,21 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from memotree.gateways.answer_parts import PART
 from memotree.gateways.contract import Field, comment, is_map, short_names
 from memotree.gateways.json_messages import one_of
 from memotree.gateways.tool import Tool
 from memotree.gateways.tool_definitions import TOOLS
 from memotree.tools.declaration import Action, Declaration, Permission
+from memotree.v1 import history_service_pb2, types_pb2
 from memotree.v1.forest_service_pb2 import RecallReceipt
 
 WORKSPACE: Final = "workspace"
 """The argument that may be left out of every tool call; the default workspace is filled in."""
 
 Names = tuple[str, ...]
+
+_LONG_TEXTS: Final = (types_pb2.Node.DESCRIPTOR, history_service_pb2.TextPart.DESCRIPTOR)
 
 _TYPES: Final = {
     FieldDescriptor.CPPTYPE_BOOL: "boolean",
@@ -40,6 +44,7 @@ SHARED: Final[Mapping[str, str]] = {
     "revision": "A session, branch, tag or commit to read; the default branch when not given.",
     "page_size": "The most items of one answer.",
     "page_token": "From the previous answer, for the next page.",
+    PART: "The number of a part of a long answer, from 1; an answer that has several says so.",
     "etag": "From an earlier read; refuses the call if the node has changed since.",
     "node_id": "",
     "level": "",
@@ -58,11 +63,10 @@ def input_schema(tool: Tool, *, short: bool = False) -> Mapping[str, Any]:
     """
     chosen = tool.listed if short and tool.listed else tuple(tool.arguments)
     beginning = _FIRST_SENTENCE if short else _FIRST_CLAUSE
-    schema: dict[str, Any] = {
-        "type": "object",
-        "properties": {name: _described(name, tool.arguments[name], tool.hidden_within, beginning) for name in chosen},
-        "additionalProperties": False,
-    }
+    properties = {name: _described(name, tool.arguments[name], tool.hidden_within, beginning) for name in chosen}
+    if tool.has_parts and _has_long_texts(tool.method.output_type):
+        properties[PART] = {"type": "integer"}
+    schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
     if tool.required:
         schema["required"] = list(tool.required)
     return schema
@@ -78,6 +82,15 @@ def _object(kind: Descriptor, within: Names) -> dict[str, Any]:
     if fields and all(one_of(field) for field in fields):  # only a oneof: exactly one of its fields must be given
         schema |= {"minProperties": 1, "maxProperties": 1}
     return schema
+
+
+@cache
+def _has_long_texts(kind: Descriptor) -> bool:
+    """Whether an answer has contents of nodes, or texts of changes."""
+    if kind in _LONG_TEXTS:
+        return True
+    inner = (field.message_type for field in kind.fields if field.message_type is not None)
+    return any(_has_long_texts(each) for each in inner if each is not kind)
 
 
 def message_schema(kind: Descriptor) -> dict[str, Any]:

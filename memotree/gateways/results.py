@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from memotree.client.errors import MemoTreeClientError
+from memotree.gateways.answer_parts import NEXT_PART
 
 _MOST_OF_A_FACT: Final = 64
 """A longer text of an answer is left out of its short form, in characters."""
@@ -105,7 +106,7 @@ class Result:
 
 
 def _fact(name: str, value: Any) -> Any:
-    if name == NEXT_PAGE:
+    if name in {NEXT_PAGE, NEXT_PART}:
         return value or None
     if isinstance(value, Mapping):
         return None if (known := _fact("id", value.get("id"))) is None else {"id": known}

@@ -13,6 +13,7 @@ from memotree.gateways.contract import Field, method, real_name
 from memotree.gateways.leniency import object_meant
 
 REQUEST_ID: Final = "request_id"
+_BUDGET: Final = "token_budget"
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,16 @@ class Tool:
     def read_only(self) -> bool:
         """Whether it changes nothing."""
         return is_read(self.method)
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether the caller can read a long answer in parts; the same call is made again for each."""
+        return self.read_only and not self.last and not self.has_budget
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether the caller says how long the answer may be."""
+        return _BUDGET in self.arguments
 
     @property
     def idempotent(self) -> bool:

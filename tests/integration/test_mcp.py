@@ -49,7 +49,7 @@ async def test_the_tools_are_listed_in_one_order_with_schema_and_annotations(eve
         again = (await client.list_tools()).tools
     assert [tool.name for tool in listed] == [tool.name for tool in EVERYDAY] == [tool.name for tool in again]
     (explore,) = [tool for tool in listed if tool.name == "explore_memory_node"]
-    assert set(explore.input_schema["properties"]) == {"revision", "node_id", "query", "threshold"}
+    assert set(explore.input_schema["properties"]) == {"revision", "node_id", "query", "threshold", "part"}
     assert explore.input_schema["required"] == ["node_id", "query"]
     assert explore.annotations is not None
     assert (explore.annotations.read_only_hint, explore.annotations.open_world_hint) == (True, False)

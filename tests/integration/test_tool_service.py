@@ -232,6 +232,25 @@ async def test_a_batch_ends_when_its_answers_are_large(client: AsyncClient) -> N
     assert "send them in another batch" in results[-1].message
 
 
+async def test_a_long_note_is_read_in_parts(server: Server, client: AsyncClient, world: World) -> None:
+    said = "".join(f"The tide number {number} is here. " for number in range(1_600))
+    await world.put(note := world.node("Tide table", content=said))
+    call = {"node_id": note.id, "workspace": world.workspace, "level": "DETAIL"}
+    parts = [await client.run_tool("get_node", {**call, "part": part}) for part in (1, 2)]
+    assert all(part.data for part in parts)
+    assert "".join(part.data["node"]["content"] for part in parts) == said
+    assert parts[0].text.endswith("Part 1 of 2. The same call with part=2 goes on.")
+    assert parts[1].text.endswith("Part 2 of 2.")
+    assert parts[0].message.endswith("The same call with part=2 goes on."), "a program that reads no text is told, too"
+    refused = await client.run_tool("get_node", {**call, "part": 3})
+    assert refused.error is not None
+    assert (refused.error.code, "the answer has 2 parts" in refused.message) == ("INVALID_ARGUMENTS", True)
+    async with over_http(server) as agent:
+        short: Any = (await agent.call_tool("get_node", call)).structured_content
+    assert short["data"]["next_part"] == 2
+    assert len(json.dumps(short)) < 50_000
+
+
 async def test_a_repeated_call_has_its_effect_once(client: AsyncClient, world: World) -> None:
     note = {"text": "Ants do not sleep."}
     first, again = [await client.run_tool("remember", note, request_id="once") for _ in range(2)]

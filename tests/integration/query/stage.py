@@ -105,9 +105,9 @@ class Witness:
         return "word " * MOST_BYTES
 
     @tool(category="test", read_only=True)
-    async def shout(self, length: int) -> dict[str, str]:
+    async def shout(self, length: int) -> dict[str, list[str]]:
         """Returns very much."""
-        return {"shouted": "word " * length}
+        return {"shouted": ["word " * 50] * (length // 50)}
 
     @tool(category="test", read_only=True)
     async def ask_again(self) -> str:
