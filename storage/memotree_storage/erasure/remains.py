@@ -146,9 +146,12 @@ async def compact(store: Store, optimise: Callable[[], Awaitable[None]] | None) 
     """
     left: list[str] = []
     async with store.database.connection() as conn:
-        if not await _all_have_ended(conn):
+        have_ended = await _all_have_ended(conn)
+        await erasures.compact_tables(conn)
+        have_ended = await _all_have_ended(conn) and have_ended  # the statistics that were replaced just now, too
+        if not have_ended:
             left.append("A transaction from before the erasure did not end, so the tables may keep old rows.")
-        left += await erasures.compact(conn)
+        left += await erasures.compact_rest(conn)
     faults.point("erase.compacted")
     if optimise is None:
         left.append("Qdrant keeps deleted points in its files until it optimises its segments.")

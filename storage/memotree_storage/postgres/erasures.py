@@ -298,25 +298,46 @@ async def forget_answers(conn: Connection) -> None:
 _TABLES: Final = (
     "select format('%I.%I', schemaname, tablename) from pg_tables where schemaname in ('mirror', 'work') order by 1"
 )
-_SETTLED: Final = "select pg_snapshot_xmin(pg_current_snapshot()) >= %s::xid8"
+_SETTLED: Final = """
+    select pg_snapshot_xmin(pg_current_snapshot()) >= %(number)s::xid8 and not exists (
+        select from pg_stat_activity
+        where age(backend_xmin) > age(%(number)s::xid8::xid) and pid <> pg_backend_pid()
+            and coalesce(datname, current_database()) = current_database()
+    )"""
 
 
 async def horizon(conn: Connection) -> str:
-    """A transaction number: rows that were deleted before now are in no table once all earlier transactions ended."""
+    """A transaction number: rows that were deleted before now can be removed once all earlier transactions ended."""
     cursor = await conn.execute("select pg_snapshot_xmax(pg_current_snapshot())::text")
     row = await cursor.fetchone()
     return "" if row is None else str(row[0])
 
 
 async def is_settled(conn: Connection, number: str) -> bool:
-    """Whether every transaction from before a `horizon` has ended."""
-    cursor = await conn.execute(_SETTLED, (number,))
+    """Whether every transaction from before a `horizon` has ended, and none that only reads can see rows from then."""
+    cursor = await conn.execute(_SETTLED, {"number": number})
     row = await cursor.fetchone()
     return row is not None and bool(row[0])
 
 
-async def compact(conn: Connection) -> list[str]:
-    """Write every table anew without dead rows, and the planner's statistics, which have values of columns.
+async def compact_tables(conn: Connection) -> None:
+    """Write every table anew without dead rows, with new statistics for the planner.
+
+    Args:
+        conn: A connection in autocommit mode.
+    """
+    cursor = await conn.execute(_TABLES)
+    tables = [row[0] for row in await cursor.fetchall()]
+    await conn.execute("set statement_timeout = 0")
+    try:
+        for table in tables:
+            await conn.execute(sql.SQL("vacuum (full, analyze) {}").format(sql.SQL(table)))
+    finally:
+        await conn.execute("reset statement_timeout")
+
+
+async def compact_rest(conn: Connection) -> list[str]:
+    """Write the planner's statistics anew, of which the old ones have values of columns, and switch the log.
 
     Args:
         conn: A connection in autocommit mode.
@@ -325,12 +346,8 @@ async def compact(conn: Connection) -> list[str]:
         What could not be done, one sentence each: on a server of one's own, rights may be missing.
     """
     left: list[str] = []
-    cursor = await conn.execute(_TABLES)
-    tables = [row[0] for row in await cursor.fetchall()]
     await conn.execute("set statement_timeout = 0")
     try:
-        for table in tables:
-            await conn.execute(sql.SQL("vacuum (full, analyze) {}").format(sql.SQL(table)))
         for statement, what in (
             ("vacuum (full) pg_catalog.pg_statistic", "the planner's old statistics may have values of columns"),
             ("checkpoint", "the write-ahead log has old pages until its files are recycled"),
