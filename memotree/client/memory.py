@@ -149,7 +149,8 @@ def revise(
     Args:
         node: The note; ``None`` with a query.
         text: The new text; the present one stays if ``None``.
-        query: Words that find the note, such as its title; refused unless they clearly mean one note.
+        query: Words that find the note, such as its title; refused unless they clearly mean one note. Notes that say
+            the same are corrected with it.
         title: The new title; if ``None``, a title that was made from the text follows it.
         tags: Tags to add.
         attributes: Attributes to set.
@@ -182,8 +183,9 @@ def revise(
 
 
 def forget(
-    node: NodeRef,
+    node: NodeRef | None = None,
     *,
+    query: str = "",
     recursive: bool = False,
     etag: str = "",
     agent: str = "",
@@ -194,7 +196,9 @@ def forget(
     """Forgets a note; it stays in the history, and ``restore`` brings it back.
 
     Args:
-        node: The note.
+        node: The note; ``None`` with a query.
+        query: Words that find the note, such as its title; refused unless they clearly mean one note. Notes that say
+            the same are forgotten with it.
         recursive: Whether the nodes below it are forgotten too.
         etag: Refuses the call if the note has changed since this version.
         agent: Who forgets it, the author of the commit; ``MEMOTREE_AGENT``, else your login name, if empty.
@@ -205,6 +209,7 @@ def forget(
     return made(
         ForgetRequest,
         node_id=id_of(node),
+        query=query,
         recursive=recursive,
         etag=etag,
         agent=agent,

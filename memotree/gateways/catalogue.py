@@ -296,7 +296,9 @@ class Catalogue:
         try:
             if tool is None or calls is None:
                 asked = Asked(name, arguments, self.workspace, agent, request_id)
-                result = await (self._call_function(asked, call, counted=counted) if here else self._run_function(asked))
+                result = await (
+                    self._call_function(asked, call, counted=counted) if here else self._run_function(asked)
+                )
             else:
                 with self.renewing():
                     self._admit(declaration(tool), counted=counted)
@@ -461,9 +463,7 @@ def failure_of(error: MemoTreeError | MemoTreeClientError) -> Failure:
     return replace(failure, message=in_tools(failure.message))
 
 
-def _part_of(
-    tool: str, arguments: Mapping[str, Any], *, has_parts: bool
-) -> tuple[Mapping[str, Any], PartAsked]:
+def _part_of(tool: str, arguments: Mapping[str, Any], *, has_parts: bool) -> tuple[Mapping[str, Any], PartAsked]:
     """The other arguments, and the part of the answer that is asked for.
 
     Raises:

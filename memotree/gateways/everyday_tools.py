@@ -39,12 +39,11 @@ EVERYDAY: Final[tuple[Tool, ...]] = (
         "forget",
         "Forget",
         "MemoryService.Forget",
-        required=("node_id",),
-        listed=("node_id", "recursive"),
+        listed=("node_id", "query", "recursive"),
         named=_NODE,
         destructive=True,
-        description="Forget a note, named by its id or title, that is wrong or no longer wanted. restore brings it "
-        "back.",
+        description="Forget a note that is wrong or no longer wanted, named by node_id (an id or its title), or by a "
+        "query that means it alone. restore brings it back.",
         example={"node_id": "Deployment day"},
     ),
     Tool(

@@ -1,4 +1,7 @@
-"""Finds the note that a revision means: by its id, or by a query that must clearly mean one note."""
+"""Finds the note that a change means: by its id, or by a query that must clearly mean one note.
+
+Notes that say the same, with the same title, are one note here: whoever corrects a fact means each copy of it.
+"""
 
 import asyncio
 import re
@@ -8,7 +11,7 @@ from typing import Final
 from memotree_storage.concurrency.threads import in_thread_if_long
 from memotree_storage.errors import FailedPreconditionError, FieldViolation, InvalidInputError
 from memotree_storage.index.common_words import is_common
-from memotree_storage.index.search import FoundNode, SearchQuery
+from memotree_storage.index.search import FoundNode, Search, SearchQuery
 from memotree_storage.index.terms import words_of
 from memotree_storage.mirror.contents import read_nodes_at
 from memotree_storage.model.node import SUMMARY_TYPE, Node
@@ -17,12 +20,17 @@ from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 
 from memotree.canvas.search import check_query
+from memotree.memory.similar import same_text
 from memotree.models.builtin import has_known_vectors
 from memotree.models.confidence import NODES, Confidence
 from memotree.v1 import memory_service_pb2 as pb
 
 _LOOKED_AT: Final = 8
 _TOLD: Final = 5
+
+_MOST_COPIES: Final = 100
+"""A query that means more notes that say the same is refused: so many are no accident."""
+
 _SHORTENED: Final = re.compile(r"(?<=\w)['\u2019](?:s|t|d|m|ll|re|ve)\b", re.IGNORECASE)
 """What an apostrophe adds to a word; it says nothing about the subject."""
 
@@ -48,12 +56,12 @@ class UnclearQueryError(FailedPreconditionError):
         return error
 
 
-async def note_meant(store: Store, state: State, request: pb.ReviseRequest) -> str:
-    """The id of the note that a request for a revision means; an id that is given is returned as it is.
+async def notes_meant(store: Store, state: State, request: pb.ReviseRequest | pb.ForgetRequest) -> Sequence[str]:
+    """The id of the note that a request means, before those of notes that say the same if a query means it.
 
-    A title that exactly one of the found notes has is clear. Otherwise exactly one of them must have every word of the
-    query that says what it is about, and be confident: a note about a similar subject, worded alike, lacks a word, and
-    to correct that one would be worse than to ask.
+    An id that is given is returned as it is. A title that exactly one of the found notes has is clear. Otherwise
+    exactly one of them must have every word of the query that says what it is about, and be confident: a note about a
+    similar subject, worded alike, lacks a word, and to change that one would be worse than to ask.
 
     Raises:
         InvalidInputError: Neither an id nor a query is given, or both.
@@ -62,48 +70,71 @@ async def note_meant(store: Store, state: State, request: pb.ReviseRequest) -> s
     """
     if bool(request.node_id) == bool(request.query):
         raise InvalidInputError.at("node_id", "is needed, or else a query that finds the note; give one of the two.")
+    if request.query and request.etag:
+        raise InvalidInputError.at("etag", "is that of one note; give its node_id in place of a query.")
     if request.node_id:
-        return request.node_id
+        return [request.node_id]
     check_query(request.query)
-    query = SearchQuery(request.query, _LOOKED_AT, words=True, meaning=True)
     index = store.current
-    found = [hit for hit in await index.search.find(state, query) if hit.version.type != SUMMARY_TYPE]
+    found, nodes = await _found(store, index.search, state, request.query, _LOOKED_AT)
+    wanted = await in_thread_if_long(len(request.query), _words_that_count, request.query)
     known = has_known_vectors(index.embedder)
-    meant = _titled(found, request.query) or await _with_all_words(store, state, found, request.query, known=known)
-    if meant is None:
+    meant = await asyncio.to_thread(_meant, found, nodes, request.query, wanted, known=known)
+    if len(meant) > 1:
+        found, nodes = await _found(store, index.search, state, request.query, _MOST_COPIES + 1)
+        meant = await asyncio.to_thread(_copies, meant[0], found, nodes)
+    if not 0 < len(meant) <= _MOST_COPIES:
         raise UnclearQueryError.among(request.query, [hit.version for hit in found[:_TOLD]])
-    return meant.version.entry_id
+    return [hit.version.entry_id for hit in meant]
 
 
-def _titled(found: Sequence[FoundNode], query: str) -> FoundNode | None:
-    """The only hit whose title is the query."""
-    wanted = " ".join(query.split()).casefold()
-    titled = [hit for hit in found if " ".join(hit.version.title.split()).casefold() == wanted]
-    return titled[0] if len(titled) == 1 else None
+async def _found(
+    store: Store, search: Search, state: State, query: str, most: int
+) -> tuple[list[FoundNode], Mapping[str, Node]]:
+    """The nearest notes, and what they say."""
+    asked = SearchQuery(query, most, words=True, meaning=True)
+    found = [hit for hit in await search.find(state, asked) if hit.version.type != SUMMARY_TYPE]
+    return found, await read_nodes_at(state, store.database, store.entries, [hit.version for hit in found])
 
 
-async def _with_all_words(
-    store: Store, state: State, found: Sequence[FoundNode], query: str, *, known: bool
-) -> FoundNode | None:
-    """The only hit that has all words of the query, common ones apart, if it is confident.
+def _meant(
+    found: Sequence[FoundNode], nodes: Mapping[str, Node], query: str, wanted: Collection[str], *, known: bool
+) -> Sequence[FoundNode]:
+    """The hit that a query means, with those that say the same; none if it may mean others.
 
     Args:
-        store: The store.
-        state: Where the hits are from.
         found: The hits.
+        nodes: What they say.
         query: The query.
+        wanted: Its words, common ones apart.
         known: Whether confidence is fitted for the vectors that they were found by.
     """
-    wanted = await in_thread_if_long(len(query), _words_that_count, query)
-    if not wanted or not found:
-        return None
-    nodes = await read_nodes_at(state, store.database, store.entries, [hit.version for hit in found])
-    having = await asyncio.to_thread(_having, nodes, wanted)
-    named = [hit for hit in found if hit.version.entry_id in having]
-    if len(named) != 1:
-        return None
-    likelihood = NODES.likelihood(query, named[0].words, named[0].meaning, has_known_vectors=known)
-    return named[0] if Confidence.of(likelihood) is Confidence.STRONG else None
+    named = " ".join(query.split()).casefold()
+    titled = _one_fact([hit for hit in found if " ".join(hit.version.title.split()).casefold() == named], nodes)
+    if titled or not wanted:
+        return titled
+    having = _having(nodes, wanted)
+    meant = _one_fact([hit for hit in found if hit.version.entry_id in having], nodes)
+    if not meant:
+        return ()
+    likelihood = NODES.likelihood(query, meant[0].words, meant[0].meaning, has_known_vectors=known)
+    return meant if Confidence.of(likelihood) is Confidence.STRONG else ()
+
+
+def _one_fact(hits: Sequence[FoundNode], nodes: Mapping[str, Node]) -> Sequence[FoundNode]:
+    """The hits if all of them say the same, else none."""
+    return hits if hits and len(_copies(hits[0], hits, nodes)) == len(hits) else ()
+
+
+def _copies(first: FoundNode, found: Sequence[FoundNode], nodes: Mapping[str, Node]) -> Sequence[FoundNode]:
+    """The hits that say the same as the first, with the same title."""
+    said = _said(first, nodes)
+    return [hit for hit in found if hit is first or (said and _said(hit, nodes) == said)]
+
+
+def _said(hit: FoundNode, nodes: Mapping[str, Node]) -> str:
+    node = nodes.get(hit.version.entry_id)
+    return "" if node is None else same_text(node.title, node.content)
 
 
 def _words_that_count(query: str) -> set[str]:

@@ -137,7 +137,7 @@ async def revise(editor: SessionEditor, request: pb.ReviseRequest, node_id: str,
     return Change(REVISE, made.placed.version.title, [version.entry_id], similar=similar, warnings=made.warnings)
 
 
-async def forget(editor: SessionEditor, request: pb.ForgetRequest) -> Change:
+async def forget(editor: SessionEditor, request: pb.ForgetRequest, node_id: str) -> Change:
     """Stage the deletion of a note.
 
     Raises:
@@ -147,7 +147,7 @@ async def forget(editor: SessionEditor, request: pb.ForgetRequest) -> Change:
         HasChildrenError: It has nodes below it and ``recursive`` was not given.
         StaleEtagError: It has changed since the caller read it.
     """
-    version = await _node(editor, request.node_id, etag=request.etag)
+    version = await _node(editor, node_id, etag=request.etag)
     deletion = node_service_pb2.DeleteNodeRequest(
         node_id=version.entry_id, recursive=request.recursive, etag=request.etag
     )
@@ -155,6 +155,24 @@ async def forget(editor: SessionEditor, request: pb.ForgetRequest) -> Change:
     shown = await node_at(editor.snapshot, editor.store, version.entry_id, SUMMARY) if not version.commit_id else None
     ids, warnings = await edits.delete(editor, deletion, "")
     return Change("Forget", version.title, ids, is_gone=True, warnings=warnings, shown=shown)
+
+
+def together(changes: Sequence[Change]) -> Change:
+    """One change that was made to a note and to others that said the same."""
+    first, *others = changes
+    if not others:
+        return first
+    copies = ", ".join(change.node_ids[0] for change in others)
+    done = "forgotten" if first.is_gone else "revised"
+    number = "Another note" if len(others) == 1 else f"{len(others)} other notes"
+    return replace(
+        first,
+        node_ids=[node_id for change in changes for node_id in change.node_ids],
+        warnings=(
+            *(warning for change in changes for warning in change.warnings),
+            f"{number} said the same and {'was' if len(others) == 1 else 'were'} {done} too: {copies}.",
+        ),
+    )
 
 
 async def _checked_title(text: str, given: str) -> str:

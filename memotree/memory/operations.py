@@ -17,8 +17,8 @@ from memotree_storage.store import Store
 
 from memotree.canvas.edits import NodeExistsError
 from memotree.canvas.node_messages import nodes_at
-from memotree.memory.asked import note_meant
-from memotree.memory.changes import REVISE, Change, forget, remember, revise
+from memotree.memory.asked import notes_meant
+from memotree.memory.changes import REVISE, Change, forget, remember, revise, together
 from memotree.memory.repeated import changes_of_commit
 from memotree.memory.restoring import restore
 from memotree.memory.similar import Similar, same_text, similar_to
@@ -175,17 +175,18 @@ class MemoryOperations:
         call = ImmediateCall(request, _target(request), response_type, tool, prepare, again, may_change_nothing=True)
         return await self._commits.run(call)
 
-    async def _meant(self, head: State, changes: Sequence[pb.MemoryChange], *, in_batch: bool) -> list[str]:
-        """The node that each revision means; a query is searched for before the workspace is held."""
-        found = []
+    async def _meant(self, head: State, changes: Sequence[pb.MemoryChange], *, in_batch: bool) -> list[Sequence[str]]:
+        """The nodes that each revised or forgotten note means; a query is searched for before the workspace is held."""
+        found: list[Sequence[str]] = []
         for number, change in enumerate(changes):
-            with naming_change(number if in_batch else None, _kind(change)):
-                is_revision = change.WhichOneof("change") == "revise"
-                found.append(await note_meant(self._store, head, change.revise) if is_revision else "")
+            kind = _kind(change)
+            with naming_change(number if in_batch else None, kind):
+                is_asked = kind in ("revise", "forget")
+                found.append(await notes_meant(self._store, head, getattr(change, kind)) if is_asked else ())
         return found
 
     async def _similar(
-        self, head: State, changes: Sequence[pb.MemoryChange], meant: Sequence[str]
+        self, head: State, changes: Sequence[pb.MemoryChange], meant: Sequence[Sequence[str]]
     ) -> tuple[list[Sequence[Similar]], Sequence[str]]:
         """What each remembered or revised text resembles, and a warning if that could not be told.
 
@@ -201,24 +202,24 @@ class MemoryOperations:
         return [()] * len(changes), [f"Similar notes were not looked for. {cause}"]
 
     async def _resembled(
-        self, head: State, changes: Sequence[pb.MemoryChange], meant: Sequence[str]
+        self, head: State, changes: Sequence[pb.MemoryChange], meant: Sequence[Sequence[str]]
     ) -> list[Sequence[Similar]]:
         slots = asyncio.Semaphore(_SEARCHES_AT_ONCE)
 
-        async def look(change: pb.MemoryChange, node_id: str) -> Sequence[Similar]:
+        async def look(change: pb.MemoryChange, ids: Sequence[str]) -> Sequence[Similar]:
             asked: Any = getattr(change, change.WhichOneof("change") or "remember")
             is_wanted = asked.find_similar if asked.HasField("find_similar") else True
             if not is_wanted or not asked.text.strip():
                 return []
             async with slots:
-                return await similar_to(self._store, head, asked.title, asked.text, but=[node_id])
+                return await similar_to(self._store, head, asked.title, asked.text, but=ids)
 
         kinds = ("remember", "revise")
         return list(
             await asyncio.gather(
                 *(
-                    look(change, node_id) if change.WhichOneof("change") in kinds else _nothing()
-                    for change, node_id in zip(changes, meant, strict=True)
+                    look(change, ids) if change.WhichOneof("change") in kinds else _nothing()
+                    for change, ids in zip(changes, meant, strict=True)
                 )
             )
         )
@@ -267,15 +268,15 @@ async def _nothing() -> Sequence[Similar]:
 
 
 async def _apply(
-    editor: SessionEditor, change: pb.MemoryChange, meant: str, fresh: str, similar: Sequence[Similar]
+    editor: SessionEditor, change: pb.MemoryChange, meant: Sequence[str], fresh: str, similar: Sequence[Similar]
 ) -> Change:
     kind = change.WhichOneof("change")
     if kind == "remember":
         return await remember(editor, change.remember, fresh, similar)
     if kind == "revise":
-        return await revise(editor, change.revise, meant, similar)
+        return together([await revise(editor, change.revise, node_id, similar) for node_id in meant])
     if kind == "forget":
-        return await forget(editor, change.forget)
+        return together([await forget(editor, change.forget, node_id) for node_id in meant])
     return await restore(editor, _in_workspace(editor, change.restore))
 
 

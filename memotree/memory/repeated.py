@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memotree_storage.mirror.contents import read_nodes
-from memotree_storage.model.node import SUMMARY_TYPE
+from memotree_storage.model.node import SUMMARY_TYPE, Node
 from memotree_storage.postgres import history
 from memotree_storage.postgres.requests import RequestIdReusedError
 from memotree_storage.postgres.rows import Version
@@ -42,21 +42,25 @@ async def changes_of_commit(
     found = await history.touched(snapshot.conn, state.workspace_id, state.commit_id, limit=2 * MOST)
     touched = {version.entry_id: version for version in found if not version.is_archive}
     named = [_named(touched, change, new) for change, new in zip(changes, fresh, strict=True)]
-    # A query is not searched for again: what it meant is the one changed note that no other change names.
-    others = [
-        version.entry_id
-        for version in touched.values()
-        if version.entry_id not in named and version.type != SUMMARY_TYPE and not version.dead
-    ]
+    # A query is not searched for again: what it meant are the changed notes that no other change names.
+    others = [one for one in touched.values() if one.entry_id not in named and one.type != SUMMARY_TYPE]
+    gone = {version.entry_id for version in touched.values() if version.dead}
+    said = await read_nodes(snapshot, store.entries, [version for version in others if not version.dead])
     done = []
     for change, name in zip(changes, named, strict=True):
         kind = change.WhichOneof("change") or "remember"
-        node_id = name or (others.pop(0) if others else "")
-        if node_id not in touched:
-            raise RequestIdReusedError.of(request_id)
         is_gone = kind == "forget"
-        ids = [node_id, *_below(touched, node_id, dead=is_gone)] if kind in ("forget", "restore") else [node_id]
-        done.append(Change(_VERBS[kind], touched[node_id].title, ids, is_gone=is_gone))
+        tops = [name]
+        if not name:
+            candidates = [one for one in others if one.dead is is_gone and one.parent_id not in gone]
+            meant = _meant(change, candidates, said)
+            others = [one for one in others if one not in meant]
+            tops = [one.entry_id for one in meant]
+        if not tops or tops[0] not in touched:
+            raise RequestIdReusedError.of(request_id)
+        has_more = kind in ("forget", "restore")
+        ids = [each for top in tops for each in (top, *(_below(touched, top, dead=is_gone) if has_more else ()))]
+        done.append(Change(_VERBS[kind], touched[ids[0]].title, ids, is_gone=is_gone))
     await _check_texts(snapshot, store, changes, [touched[change.node_ids[0]] for change in done], request_id)
     return done
 
@@ -88,6 +92,15 @@ def _named(touched: Mapping[str, Version], change: pb.MemoryChange, fresh: str) 
     titled = (version.entry_id for version in touched.values() if version.title == given.node_id)
     by_id = (entry_id for entry_id in touched if given.node_id and entry_id.startswith(given.node_id))
     return next(by_id, "") or next(titled, "")
+
+
+def _meant(change: pb.MemoryChange, candidates: Sequence[Version], said: Mapping[str, Node]) -> Sequence[Version]:
+    """The notes that a change without an id meant, of those that no other change names: copies if it has a query."""
+    if change.WhichOneof("change") == "revise" and change.revise.HasField("text"):
+        candidates = [one for one in candidates if said[one.entry_id].content == change.revise.text]
+    has_query = change.revise.query or change.forget.query
+    same = [one for one in candidates if one.title == candidates[0].title]
+    return same if has_query else candidates[:1]
 
 
 def _below(touched: Mapping[str, Version], node_id: str, *, dead: bool) -> list[str]:

@@ -324,7 +324,9 @@ class ReviseRequest(_message.Message):
     node_id: _builtins.str
     """The note; needed without a query."""
     query: _builtins.str
-    """Words that find the note, such as its title or the old fact; refused unless they clearly mean one note."""
+    """Words that find the note, such as its title or the old fact; refused unless they clearly mean one note. Notes that
+    say the same are corrected with it.
+    """
     text: _builtins.str
     """The new text; the present one stays when not given."""
     title: _builtins.str
@@ -461,12 +463,13 @@ class ForgetRequest(_message.Message):
     AGENT_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    QUERY_FIELD_NUMBER: _builtins.int
     workspace: _builtins.str
     """Name or id of the workspace."""
     branch: _builtins.str
     """The branch; the default branch when empty."""
     node_id: _builtins.str
-    """The note."""
+    """The note; needed without a query."""
     recursive: _builtins.bool
     """Whether the nodes below it are forgotten too."""
     etag: _builtins.str
@@ -477,6 +480,10 @@ class ForgetRequest(_message.Message):
     """The commit message; made from the title when empty."""
     request_id: _builtins.str
     """Makes the call safe to repeat."""
+    query: _builtins.str
+    """Words that find the note, such as its title or what it says; refused unless they clearly mean one note. Notes that
+    say the same are forgotten with it.
+    """
     def __init__(
         self,
         *,
@@ -488,10 +495,11 @@ class ForgetRequest(_message.Message):
         agent: _builtins.str = ...,
         message: _builtins.str = ...,
         request_id: _builtins.str = ...,
+        query: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "branch", b"branch", "etag", b"etag", "message", b"message", "node_id", b"node_id", "recursive", b"recursive", "request_id", b"request_id", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "branch", b"branch", "etag", b"etag", "message", b"message", "node_id", b"node_id", "query", b"query", "recursive", b"recursive", "request_id", b"request_id", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

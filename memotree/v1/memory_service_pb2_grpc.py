@@ -100,8 +100,10 @@ class MemoryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Forget(self, request, context):
-        """Forgets a note: it is found no more. It stays in the history, and Restore brings it back.
-        Errors: FAILED_PRECONDITION for a note with nodes below it unless recursive; ABORTED for a stale etag.
+        """Forgets a note: it is found no more. It stays in the history, and Restore brings it back. The note is named by its
+        id, or found by a query.
+        Errors: FAILED_PRECONDITION with a NodeList when a query does not clearly mean one note, or for a note with nodes
+        below it unless recursive; ABORTED for a stale etag.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

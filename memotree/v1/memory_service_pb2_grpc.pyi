@@ -53,8 +53,10 @@ class MemoryServiceStub:
     made from leaves; ABORTED for a stale etag; RESOURCE_EXHAUSTED for text over the limit.
     """
     Forget: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.ForgetRequest, _memory_service_pb2.ForgetResponse]
-    """Forgets a note: it is found no more. It stays in the history, and Restore brings it back.
-    Errors: FAILED_PRECONDITION for a note with nodes below it unless recursive; ABORTED for a stale etag.
+    """Forgets a note: it is found no more. It stays in the history, and Restore brings it back. The note is named by its
+    id, or found by a query.
+    Errors: FAILED_PRECONDITION with a NodeList when a query does not clearly mean one note, or for a note with nodes
+    below it unless recursive; ABORTED for a stale etag.
     """
     Restore: _grpc.UnaryUnaryMultiCallable[_memory_service_pb2.RestoreRequest, _memory_service_pb2.RestoreResponse]
     """Brings back a forgotten note with what was forgotten below it, or sets a note back to how it was at a revision.
@@ -90,8 +92,10 @@ class MemoryServiceAsyncStub(MemoryServiceStub):
     made from leaves; ABORTED for a stale etag; RESOURCE_EXHAUSTED for text over the limit.
     """
     Forget: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.ForgetRequest, _memory_service_pb2.ForgetResponse]  # type: ignore[assignment]
-    """Forgets a note: it is found no more. It stays in the history, and Restore brings it back.
-    Errors: FAILED_PRECONDITION for a note with nodes below it unless recursive; ABORTED for a stale etag.
+    """Forgets a note: it is found no more. It stays in the history, and Restore brings it back. The note is named by its
+    id, or found by a query.
+    Errors: FAILED_PRECONDITION with a NodeList when a query does not clearly mean one note, or for a note with nodes
+    below it unless recursive; ABORTED for a stale etag.
     """
     Restore: _aio.UnaryUnaryMultiCallable[_memory_service_pb2.RestoreRequest, _memory_service_pb2.RestoreResponse]  # type: ignore[assignment]
     """Brings back a forgotten note with what was forgotten below it, or sets a note back to how it was at a revision.
@@ -142,8 +146,10 @@ class MemoryServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _memory_service_pb2.ForgetRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_memory_service_pb2.ForgetResponse, _abc.Awaitable[_memory_service_pb2.ForgetResponse]]:
-        """Forgets a note: it is found no more. It stays in the history, and Restore brings it back.
-        Errors: FAILED_PRECONDITION for a note with nodes below it unless recursive; ABORTED for a stale etag.
+        """Forgets a note: it is found no more. It stays in the history, and Restore brings it back. The note is named by its
+        id, or found by a query.
+        Errors: FAILED_PRECONDITION with a NodeList when a query does not clearly mean one note, or for a note with nodes
+        below it unless recursive; ABORTED for a stale etag.
         """
 
     @_abc_1.abstractmethod

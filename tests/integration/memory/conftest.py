@@ -35,7 +35,7 @@ class Memory:
     async def revise(self, **fields: Any) -> pb.ReviseResponse:
         return await self.operations.revise(pb.ReviseRequest(workspace=self.world.workspace, **fields))
 
-    async def forget(self, node_id: str, **fields: Any) -> pb.ForgetResponse:
+    async def forget(self, node_id: str = "", **fields: Any) -> pb.ForgetResponse:
         return await self.operations.forget(pb.ForgetRequest(workspace=self.world.workspace, node_id=node_id, **fields))
 
     async def restore(self, node_id: str, **fields: Any) -> pb.RestoreResponse:

@@ -164,6 +164,40 @@ async def test_a_revision_may_find_its_note_by_a_query_that_means_it_alone(memor
         assert revised.previous.summary == before
 
 
+async def test_a_query_means_all_notes_that_say_the_same(memory: Memory) -> None:
+    office = {"text": "The harbour office is on the third floor.", "title": "Harbour office", "find_similar": False}
+    copies = {(await memory.remember(**office)).node.id for _ in range(12)}
+    other = await memory.remember("The harbour office opens at nine.", title="Opening", find_similar=False)
+    revised = await memory.revise(query="harbour office third floor", text="The harbour office is on the fifth floor.")
+    assert {await memory.content(node_id) for node_id in copies} == {"The harbour office is on the fifth floor."}
+    assert "11 other notes said the same and were revised too" in revised.warnings[0]
+    assert memory.repository.commit_info(revised.commit_id).parents == (other.commit_id,), "in one commit"
+    forgotten = await memory.forget(query="Harbour office")
+    assert set(forgotten.forgotten_ids) == copies
+    assert other.node.id in await memory.world.alive(forgotten.commit_id)
+
+
+@pytest.mark.parametrize("there", ["a title of several notes", "a copy and a note that says more", "nothing"])
+async def test_a_query_that_may_mean_several_facts_forgets_none(memory: Memory, there: str) -> None:
+    said = {
+        "a title of several notes": [("Key", "It is red."), ("Key", "It is blue.")],
+        "a copy and a note that says more": [*[("", "The key is red.")] * 2, ("", "The key is red since May.")],
+        "nothing": [],
+    }
+    for title, text in said[there]:
+        await memory.remember(text, title=title, find_similar=False)
+    head = await memory.world.head()
+    with pytest.raises(UnclearQueryError):
+        await memory.forget(query="key" if there == "a title of several notes" else "red key")
+    assert await memory.world.head() == head
+
+
+@pytest.mark.parametrize("given", [{}, {"node_id": "0" * 16, "query": "key"}, {"query": "key", "etag": "x"}])
+async def test_a_note_to_forget_is_named_in_one_way(memory: Memory, given: dict[str, str]) -> None:
+    with pytest.raises(InvalidInputError, match="node_id"):
+        await memory.forget(**given)
+
+
 async def test_several_changes_make_one_commit_in_their_order(memory: Memory) -> None:
     old = await memory.remember("The budget is 40k.", title="Budget")
     note, wrong = await memory.remember("As it was."), await memory.remember("The sky is green.")

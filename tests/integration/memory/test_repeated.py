@@ -36,8 +36,12 @@ async def test_a_repeated_revision_is_answered_although_its_query_finds_the_note
     batch = pb.MemoryChange(revise=pb.ReviseRequest(query="ship on Friday", title="Release", text="Never."))
     changed = await memory.change(batch, request_id="b")
     assert await memory.change(batch, request_id="b") == changed
+    for _ in range(2):
+        await memory.remember("Lunch is at noon.", title="Lunch", find_similar=False)
+    gone = await memory.forget(query="lunch at noon", request_id="f")
     monkeypatch.setattr(memory.store.search, "find", refuse)
     assert await memory.revise(**query, request_id="r") == first
+    assert await memory.forget(query="lunch at noon", request_id="f") == gone
 
 
 async def test_a_call_whose_first_one_ends_meanwhile_gets_its_answer(
@@ -112,3 +116,23 @@ async def test_the_same_call_twice_at_once_takes_effect_once(memory: Memory) -> 
         memory.remember("Once only.", request_id="r"), memory.remember("Once only.", request_id="r")
     )
     assert first == second
+
+
+async def test_a_query_whose_answer_was_lost_is_answered_from_its_commit(memory: Memory) -> None:
+    for title in ("Lunch", "Lunch", "Tea", "Tea"):
+        await memory.remember(f"{title} is at noon.", title=title, find_similar=False)
+    parent = (await memory.remember("Rules of the house.", title="Rules")).node.id
+    below = memory.world.node("No shoes", parent_id=parent, content="Shoes stay outside.")
+    await memory.world.put(below)
+    changed = [
+        pb.MemoryChange(revise=pb.ReviseRequest(query="tea", text="Tea is at four.", find_similar=False)),
+        pb.MemoryChange(forget=pb.ForgetRequest(query="rules of the house", recursive=True)),
+        pb.MemoryChange(revise=pb.ReviseRequest(query="lunch", text="Lunch is at one.", find_similar=False)),
+    ]
+    first = await memory.change(*changed, request_id="r")
+    async with memory.store.database.connection() as conn:
+        await conn.execute("delete from work.request where workspace_id = %s", (memory.world.workspace,))
+    again = await memory.change(*changed, request_id="r")
+    assert again.commit_id == first.commit_id
+    assert [sorted(result.node_ids) for result in again.results] == [sorted(one.node_ids) for one in first.results]
+    assert list(again.results[1].node_ids) == [parent, below.id]
