@@ -262,7 +262,7 @@ class RecallResult:
 
     Attributes:
         text: All passages as one Markdown text, ready for a prompt; for LCA and COLLAPSED the text of each node after
-            its id. Empty if nothing was found.
+            its id. A text of several lines is quoted. Empty if nothing was found.
         passages: For HYBRID: the document with the best passage first, passages in document order.
         nodes: For LCA and COLLAPSED: the nodes, best first.
         tokens_used: The tokens of the packed leaves together; never more than ``token_budget``.

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from memotree.gateways.results import Failure
+from memotree.request.quoted_text import has_lines, quoted
 
 Data = Mapping[str, Any]
 
@@ -49,7 +50,7 @@ def _node(node: Data, score: float | None = None) -> str:
         facts.append(f"score {score:.2f}")
     head = f"{node.get('title', '')} [{node.get('id', '')}] ({', '.join(fact for fact in facts if fact)})"
     body = node.get("content") or node.get("summary") or node.get("brief") or ""
-    return f"{head}\n{body}" if body else head
+    return f"{head}\n{quoted(body)}" if body else head
 
 
 def _nodes(nodes: list[Data]) -> str:
@@ -138,7 +139,7 @@ def _commits(data: Data) -> str:
         author, when = commit.get("author", {}).get("name", ""), str(commit.get("commit_time", ""))
         head = f"{when[:16].replace('T', ' ')} {author}: {commit.get('subject', '')} [{commit.get('id', '')[:10]}]"
         told = [part for part in str(commit.get("message", "")).split("\n\n")[1:] if not part.startswith("MemoTree-")]
-        parts.append("\n".join([head, *told]))
+        parts.append("\n".join([head, *map(quoted, told)]))
     return "\n\n".join([*parts, *_more(data)])
 
 
@@ -173,8 +174,15 @@ def _listed(value: Any, indent: str = "") -> list[str]:
             for item in each:
                 first, *others = _listed(item, f"{indent}    ") or [f"{indent}    (nothing)"]
                 lines += [f"{indent}  - {first.strip()}", *others]
+        elif isinstance(each, list) and any(has_lines(str(item)) for item in each):
+            lines += [
+                f"{indent}{name}:",
+                *(f"{indent}{line}" for item in each for line in quoted(str(item)).splitlines()),
+            ]
         elif isinstance(each, list):
             lines.append(f"{indent}{name}: {', '.join(str(item) for item in each) or 'none'}")
+        elif isinstance(each, str) and has_lines(each):
+            lines += [f"{indent}{name}:", *(f"{indent}{line}" for line in quoted(each).splitlines())]
         else:
             lines.append(f"{indent}{name}: {each}")
     return lines

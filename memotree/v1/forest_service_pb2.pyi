@@ -1028,7 +1028,7 @@ class RecallResponse(_message.Message):
     RECEIPT_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """All passages as one Markdown text with headings and node ids, ready for a prompt; for LCA and COLLAPSED the text of
-    each node after its id.
+    each node after its id. A text of several lines is quoted, so that none of them passes for a line of the answer.
     """
     tokens_used: _builtins.int
     """The tokens of the packed leaves together; never more than the budget."""

@@ -241,7 +241,7 @@ async def test_what_a_model_reads_is_the_text_itself(server: Server) -> None:
     cited = "[1] Leaf [0123456789abcdef], guide.md, page 2, characters 3-9"
     confidence = f"Confidence: WEAK. Read at commit {COMMIT[:10]}"  # an answer has no likelihood of its own
     assert answered.content[0].text == f"Forty-two.\n{cited}\n\n{confidence}"
-    assert "Leaf [0123456789abcdef] (leaf_chunk, score 0.95)\nAll of it." in explored.content[0].text
+    assert "Leaf [0123456789abcdef] (leaf_chunk, score 0.95)\n> All of it." in explored.content[0].text
     assert "3 more below the threshold." in explored.content[0].text
 
 

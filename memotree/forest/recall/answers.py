@@ -109,8 +109,7 @@ def within_budget(
 
 
 def _block(result: NodeResult, former: str) -> str:
-    text = titled(result.title, result.text)
-    return with_id(result.version.entry_id, f"{text.rstrip()}\n{former}" if former else text, result.remark)
+    return with_id(result.version.entry_id, titled(result.title, result.text), result.remark, former)
 
 
 def _former_of(result: NodeResult, asked: Question) -> str:

@@ -89,8 +89,8 @@ def change_of(text: pb.FormerText) -> str:
 
 
 def lines_of(texts: Iterable[pb.FormerText]) -> str:
-    """Return former texts as lines below the text that is said now."""
-    return "\n".join(f"(until {change_of(text)}) {text.text}" for text in texts)
+    """Return former texts as lines below the text that is said now, one for each."""
+    return "\n".join(f"(until {change_of(text)}) {' '.join(text.text.split())}" for text in texts)
 
 
 async def former_texts(

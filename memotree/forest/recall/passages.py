@@ -11,6 +11,9 @@ from typing import Final
 
 from memotree_storage.model.titles import titled
 
+from memotree.request.quoted_text import has_lines, quoted
+
+_LINE_END: Final = "\n"
 _MOST_HASHES: Final = 6
 LEFT_OUT: Final = "[…]"
 """Marks the place between two passages where leaves of the document were left out."""
@@ -63,10 +66,14 @@ class PackedLeaf:
         return self.archive_id, self.document
 
     @property
+    def said(self) -> str:
+        """Its text, after its title if it has one of its own."""
+        return titled(self.title, self.text)
+
+    @property
     def shown(self) -> str:
-        """Its text, after its title if it has one of its own, and before what was said instead."""
-        now = titled(self.title, self.text)
-        return f"{now.rstrip()}\n{self.former}" if self.former else now
+        """What it says, before what was said instead."""
+        return f"{self.said.rstrip()}\n{self.former}" if self.former else self.said
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +152,7 @@ def _blocks(passages: Sequence[JoinedLeaves], names: Mapping[str, str]) -> Itera
                     lines = []
                 yield from _headings(headings, shown, leaf)
                 shown = headings
-            lines.append(with_id(leaf.node_id, leaf.shown, leaf.remark))
+            lines.append(with_id(leaf.node_id, leaf.said, leaf.remark, leaf.former))
         yield "\n".join(lines)
         before = passage.leaves[-1]
 
@@ -183,11 +190,20 @@ def _begins_with(text: str, heading: str) -> bool:
     return first.strip("#*= \t\r") == heading
 
 
-def with_id(node_id: str, text: str, remark: str = "") -> str:
-    """Renders a text with the id of its node: before a text of one line, on a line above a longer text."""
-    text = text.strip("\n")
+def with_id(node_id: str, text: str, remark: str = "", former: str = "") -> str:
+    """Renders a stored text with the id of its node: before a text of one line, on a line above a longer one.
+
+    A longer text is quoted, so that no line of it passes for a line of the answer.
+
+    Args:
+        node_id: The id.
+        text: What the node says.
+        remark: What there is to know about it.
+        former: What was said before, a line for each text.
+    """
     head = f"[{node_id}] ({remark})" if remark else f"[{node_id}]"
-    return f"{head}\n{text}" if "\n" in text else f"{head} {text}"
+    said = f"{head}\n{quoted(text)}" if has_lines(text) else f"{head} {text.strip(_LINE_END)}"
+    return f"{said.rstrip()}\n{former}" if former else said
 
 
 def _runs(leaves: Sequence[PackedLeaf]) -> Iterator[list[PackedLeaf]]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memotree.forest.recall.passages import FAR_BELOW, PackedLeaf, joined, markdown
+from memotree.forest.recall.passages import FAR_BELOW, LEFT_OUT, PackedLeaf, joined, markdown
 
 pytestmark = pytest.mark.requirement("FOREST-8")
 
@@ -36,6 +36,25 @@ def test_passages_are_the_longest_runs_of_neighbours_and_lose_no_leaf(found: lis
     best = {one.archive_id: max(each.score for each in leaves if each.archive_id == one.archive_id) for one in passages}
     order = list(dict.fromkeys(one.archive_id for one in passages))
     assert order == sorted(order, key=lambda archive: (-best[archive], archive))
+
+
+IMITATION = st.text(st.sampled_from("#[]>. \n\r\u2028\x0b\x85")) | st.sampled_from(
+    ["# one", "[one1]", LEFT_OUT, "(until May) x"]
+)
+
+
+@given(st.lists(st.lists(IMITATION, max_size=4).map("\n".join), min_size=2, max_size=2), st.sampled_from(["", "Told"]))
+def test_no_line_of_a_stored_text_passes_for_one_of_the_answer(texts: list[str], title: str) -> None:
+    leaves = [
+        leaf(place, f"said {text}", title=title, headings=("Section",), former="(until May) x")
+        for place, text in enumerate(texts)
+    ]
+    alone = {
+        f"[{each.node_id}] {each.said}".rstrip() for each in leaves if len(each.said.strip("\n").splitlines()) == 1
+    }
+    frame = {"# one", "## Section", "(until May) x", "[one0]", "[one1]", ""}
+    shown = markdown(joined(leaves), {"one": "one"}).splitlines()
+    assert {line for line in shown if not line.startswith(">")} <= frame | alone
 
 
 def test_notes_are_documents_of_their_own_and_the_best_comes_first() -> None:
@@ -79,7 +98,7 @@ def test_the_text_has_documents_headings_ids_and_marks_where_something_is_left_o
         leaf(9, "Call Ann.", headings=("Book", "Repair", "Hard")),
         leaf(3, "Elsewhere.", archive="two", score=0.4),
     ]
-    safety = "## Safety\n\n[one0] Gloves.\n\n[one1]\n## Start\n\nPress it."
+    safety = "## Safety\n\n[one0] Gloves.\n\n[one1]\n> ## Start\n>\n> Press it."
     repair = "## Repair\n\n### Hard\n\n[one7] Call Zoe.\n\n[…]\n\n[one9] Call Ann."
     assert markdown(joined(found), {"one": "Book", "two": "Notes"}) == (
         f"# Book\n\n{safety}\n\n[…]\n\n{repair}\n\n# Notes\n\n[two3] Elsewhere."
