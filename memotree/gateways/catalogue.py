@@ -484,7 +484,7 @@ def _result(tool: Tool, answer: Message, part: PartAsked) -> Result:
     failure = _job_failure(data) if tool.last == "job" else None
     if failure is not None:
         return replace(_failed(failure), data=data)
-    warnings = tuple(data.pop("warnings", ())) or tuple(data.get("ingestion", {}).get("warnings", ()))
+    warnings = tuple(map(in_tools, data.pop("warnings", ()) or data.get("ingestion", {}).get("warnings", ())))
     if not tool.has_budget:
         data = _cut(tool.name, part, data)
     text = "\n".join([readable(data), *(f"Warning: {warning}" for warning in warnings)])

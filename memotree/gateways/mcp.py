@@ -1,6 +1,7 @@
 """The catalogue of tools as an MCP server, for any transport of the SDK."""
 
-from collections.abc import Awaitable, Callable, Sequence
+import re
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any, Final, TypeVar
@@ -32,6 +33,9 @@ FULL: Final = "memotree/full"
 """The key in the ``_meta`` of a call whose structured result shall be the whole one."""
 
 _LISTING: Final = "list_workspaces"
+
+_NAME: Final = re.compile(r"[a-z]+(?:_[a-z]+)+")
+"""A name of a tool that is no word of English."""
 
 Context = ServerRequestContext[Any, Any]
 
@@ -73,6 +77,8 @@ def mcp_server(catalogue: Catalogue, choice: ToolChoice, identify: Identify | No
                 raise _unknown(error.message) from None
         if result.failure is not None and result.failure.code == MISSING and _LISTING not in offer.names:
             result = _without_workspace(result, result.failure, catalogue.workspace)
+        elif missing := offer.not_offered_in([result.message, *result.warnings]):
+            result = replace(result, text=f"{result.text}\n{_absent(missing)}")
         return types.CallToolResult(
             content=[types.TextContent(text=result.text)],
             structured_content=result.to_json() if (params.meta or {}).get(FULL) else result.in_short(),
@@ -139,6 +145,11 @@ class _Offer:
         if name not in offered:
             raise _unknown(_not_offered(name, offered))
 
+    def not_offered_in(self, told: Iterable[str]) -> list[str]:
+        """The tools that these texts name and that are not offered, in order."""
+        named = dict.fromkeys(word for text in told for word in _NAME.findall(text))
+        return [name for name in named if name in BY_NAME and name not in self.names]
+
     async def _functions(self) -> list[Declaration]:
         """The functions of the server that are offered."""
         if not self._choice.with_functions:
@@ -155,6 +166,10 @@ def _without_workspace(result: Result, failure: Failure, default: str) -> Result
     told = f"There is no such workspace. Leave it out to use the workspace {default!r}."
     failure = replace(failure, message=told)
     return replace(result, message=told, text=refusal(failure), failure=failure)
+
+
+def _absent(names: Sequence[str]) -> str:
+    return f"Not offered here: {', '.join(names)}. Whoever runs the server may offer more tools (--tools all)."
 
 
 def _unknown(told: str) -> MCPError:

@@ -162,6 +162,15 @@ async def test_a_name_of_no_node_or_of_several_says_so_and_a_page_how_to_go_on(s
         assert (await done(client, "forget", node_id="Twin", **place))["node"]["id"] == ids[1]
 
 
+@pytest.mark.requirement("USE-10")
+async def test_a_tool_that_an_error_names_and_that_is_not_offered_is_told(everyday: Server, server: Server) -> None:
+    for running, is_told in ((everyday, True), (server, False)):
+        async with over_http(running) as client:
+            _, text = await refused(client, "history", revision="nowhere")
+            assert "list_branches" in text
+            assert ("Not offered here: list_sessions, list_branches" in text) is is_told
+
+
 @pytest.mark.requirement("USE-5")
 async def test_one_fact_takes_one_call_and_its_author_is_the_program_that_calls(everyday: Server, world: World) -> None:
     async with over_http(everyday) as client:

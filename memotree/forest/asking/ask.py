@@ -330,7 +330,7 @@ class Ask:
         text, cited = await asyncio.to_thread(extract, recalled, budget, asked.scope)
         if not cited:
             if recalled.passages or recalled.nodes or not asked.warnings:  # if it found none, recall says why
-                asked.warnings.append("Nothing was found. Ask in other words, or widen the filter.")
+                asked.warnings.append("Nothing was found. Ask in other words, or with fewer conditions.")
         elif recalled.confidence == types_pb2.CONFIDENCE_NONE:
             text, cited = "", []
             asked.warnings.append(_ONLY_NEAR)

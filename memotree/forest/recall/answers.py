@@ -98,7 +98,7 @@ def within_budget(
     elif not present and asked.outdated:
         asked.warnings.append(_outdated(f"{asked.outdated} nodes were found"))
     elif not present:
-        asked.warnings.append("Nothing was found. Ask in other words, or widen the filter.")
+        asked.warnings.append("Nothing was found. Ask in other words, or with fewer conditions.")
     answer = pb.RecallResponse(
         nodes=taken,
         text="\n\n".join(blocks),
@@ -136,11 +136,11 @@ def _outdated(found: str) -> str:
 def remarks(choice: Selection, leaves: int) -> list[str]:
     """Returns the warnings about a choice."""
     if not choice.considered and choice.outdated:
-        return [_outdated(f"{choice.outdated} of the {leaves} leaves here match the filter")]
+        return [_outdated(f"{choice.outdated} of the {leaves} leaves here meet the conditions")]
     if not choice.considered:
-        return [f"The filter admits none of the {leaves} leaves here; widen it."]
+        return [f"None of the {leaves} leaves here meets the conditions (archives, tags, times …); ask with fewer."]
     if not choice.leaves and choice.oversized is None:
-        return ["Nothing was found. Ask in other words, or widen the filter."]
+        return ["Nothing was found. Ask in other words, or with fewer conditions."]
     return []
 
 

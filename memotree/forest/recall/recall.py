@@ -356,7 +356,7 @@ class Recall:
             chosen = asked.selected = await self._selected(asked, view, wanted, counts)
         asked.warnings.append(
             f"There are about {total} leaves, more than the {self._scan_leaves} that are all scored; the index chose "
-            f"{len(chosen)} of {len(admitted)} archives. Narrow the filter to have every leaf of fewer archives scored."
+            f"{len(chosen)} of {len(admitted)} archives. Name the archives to have every leaf of fewer scored."
         )
         return chosen
 
@@ -458,7 +458,7 @@ def _likelihood(asked: Question, hits: Sequence[FoundNode], *, words: bool) -> f
 
 def _unknown(given: pb.RecallFilter, wanted: Filter) -> list[str]:
     if wanted.archive_ids is not None and not wanted.archive_ids:
-        what = f"belongs to the model {given.model_id!r}" if given.model_id else "matches the filter"
+        what = f"belongs to the model {given.model_id!r}" if given.model_id else "meets the conditions"
         return [f"No archive here {what}; ListArchives lists the archives and their models."]
     return []
 
