@@ -1,7 +1,7 @@
 """Quotes what is stored in a text that a language model reads, so that no part of it passes for the text around it.
 
-A stored text may imitate a heading, the id of a node or the last line of an answer. Each line of a quotation begins with
-a mark, as in Markdown; no line of what is around it does.
+A stored text may imitate a heading, the id of a node or the last line of an answer. Each line of a quotation begins
+with a mark, as in Markdown; no line of what is around it does.
 """
 
 from typing import Final
