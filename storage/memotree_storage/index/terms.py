@@ -3,7 +3,8 @@
 A text is split into terms in the same way when it is stored and when it is searched for:
 
 * A word of a spaced script is one term: normalised (NFKC), case-folded, without accents of Latin, Greek and Cyrillic
-  letters, and without an English plural ending.
+  letters and vowel marks of Arabic and Hebrew, with one letter for those that people type in place of each other
+  (``ø`` and ``o``, Arabic and Persian kaf), and without an English plural ending.
 * An identifier (``snake_case``, ``camelCase``, ``os.path``) is one term, and each of its parts is another.
 * A run of an unspaced script gives its single characters and its pairs of neighbours. A query of two or more characters
   searches only for the pairs, a query of one character for that character.
@@ -79,12 +80,18 @@ def term_id(term: str) -> int:
 
 
 def fold(text: str) -> str:
-    """Fold a text for comparison: NFKC, case-folded, without joiners and without accents of Western letters."""
-    if text.isascii():
-        return text.lower()
+    """Fold a text for comparison: NFKC, case-folded, without joiners, accents and vowel marks, variants as one."""
+    return text.lower() if text.isascii() else normalized("NFC", _bare(text, _LEFT_OUT).translate(_VARIANTS))
+
+
+def fold_as_before(text: str) -> str:
+    """Fold a text as indexes of earlier versions have it: with vowel marks and variants of letters."""
+    return text.lower() if text.isascii() else normalized("NFC", _bare(text, _ACCENTS))
+
+
+def _bare(text: str, without: re.Pattern[str]) -> str:
     folded = normalized("NFKC", normalized("NFKC", text).casefold())
-    bare = _ACCENTS.sub("", normalized("NFD", folded))
-    return normalized("NFC", bare)
+    return without.sub("", normalized("NFD", folded))
 
 
 # --- From text to terms ----------------------------------------------------------------------------------------------
@@ -105,13 +112,44 @@ def _classes() -> tuple[str, str, str]:
 
 
 _END_OF_DENSE_PLANES: Final = 0x1FB00  # after the last block of symbols; no script of later planes has marks
+_DIGITS: Final = [character for character in map(chr, range(0x80, _END_OF_DENSE_PLANES)) if character.isdecimal()]
 _JOINERS: Final = "\u200c\u200d\u00ad"
 _SELECTORS: Final = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _MARKS, _BOUND_MARKS, _SYMBOLS = _classes()
 _SYMBOL: Final = re.compile(f"[{_SYMBOLS}]")
 
-# Accents of Western letters, joiners and variation selectors. Marks of other scripts distinguish words, so they stay.
+# Accents of Western letters, joiners and variation selectors.
 _ACCENTS: Final = re.compile(f"[\u0300-\u036f{_JOINERS}{_SELECTORS}]+")
+
+# Also what is written in Arabic and Hebrew for those who learn to read, the hamza on a letter, and the stroke that
+# makes a word longer. Marks of other scripts distinguish words, so they stay.
+_HEBREW_MARKS: Final = "\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7"
+_ARABIC_MARKS: Final = "\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed"
+_LEFT_OUT: Final = re.compile(f"[\u0300-\u036f{_JOINERS}{_SELECTORS}{_HEBREW_MARKS}{_ARABIC_MARKS}]+")
+
+# Letters in place of which people type others: Latin ones with strokes and joined ones, which have no accents to leave
+# out; variants of Arabic letters, as other keyboards have them or with dots left off (those of Lucene's
+# ArabicNormalizer and PersianNormalizer); the digits of all scripts.
+_VARIANTS: Final[Mapping[int, str]] = {
+    ord(letter): other
+    for letters, other in (
+        ("\u00f8", "o"),
+        ("\u0142", "l"),
+        ("\u0111\u00f0", "d"),
+        ("\u0127", "h"),
+        ("\u0167", "t"),
+        ("\u0131", "i"),
+        ("\u00e6", "ae"),
+        ("\u0153", "oe"),
+        ("\u00fe", "th"),
+        ("\u0671", "\u0627"),  # alef
+        ("\u0649\u06cc\u06d2", "\u064a"),  # yeh
+        ("\u06a9", "\u0643"),  # kaf
+        ("\u0629\u06c1\u06be\u06d5", "\u0647"),  # heh
+        *((digit, str(unicodedata.digit(digit))) for digit in _DIGITS),
+    )
+    for letter in letters
+}
 
 # The three kinds of token have no character in common, so each can be searched for separately: names (words joined by
 # dots), runs of unspaced scripts, symbols.
@@ -474,7 +512,19 @@ def query_terms(query: str, limit: int = MAX_QUERY_TERMS) -> list[QueryTerm]:
                 return list(terms.values())
             if known is None or (known.bonus and not piece.bonus):
                 terms[piece.term] = QueryTerm(piece.term, term_id(piece.term), piece.bonus)
+    for _, before in earlier_terms(query):
+        if len(terms) < limit:
+            terms.setdefault(before, QueryTerm(before, term_id(before), bonus=True))
     return list(terms.values())
+
+
+def earlier_terms(query: str) -> Iterator[tuple[str, str]]:
+    """Yield the words of a query that an earlier index has as another term: the term, and that other one."""
+    if not query.isascii():
+        for word in _FIND_WORDS.findall(query):
+            now, before = _stem(fold(word)), _stem(fold_as_before(word))
+            if now != before:
+                yield now, before
 
 
 def _asked(pieces: Sequence[_Piece]) -> Sequence[_Piece]:

@@ -6,12 +6,12 @@ weigh less.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from typing import Final, TypeAlias
 
-from memotree_storage.index.terms import fold, term_id, tokens, words_of
+from memotree_storage.index.terms import earlier_terms, fold, term_id, tokens, words_of
 
 from memotree.forest.recall.scoring.stemming import forms, forms_in, stem
 from memotree.models.languages import ENGLISH, Language, language, language_of
@@ -60,13 +60,24 @@ def concepts(question: str, related: Related | None = None, *, share: float = 0.
     """
     asked_in = language_of(question)
     if asked_in.name != ENGLISH:
-        return list(islice(_foreign_concepts(question, asked_in), MOST_CONCEPTS))
+        return _as_before(question, list(islice(_foreign_concepts(question, asked_in), MOST_CONCEPTS)))
     words = [word for word in _words(question) if word not in STOP_WORDS]
     content = [word for word in words if stem(word) not in _ASKING_STEMS] or words or list(_words(question))
     by_stem: dict[str, str] = {}
     for word in content:
         by_stem.setdefault(stem(word), word)
-    return [_concept(root, word, related, share) for root, word in list(by_stem.items())[:MOST_CONCEPTS]]
+    found = [_concept(root, word, related, share) for root, word in list(by_stem.items())[:MOST_CONCEPTS]]
+    return _as_before(question, found)
+
+
+def _as_before(question: str, found: list[Concept]) -> list[Concept]:
+    """Returns the concepts with the terms that an index of an earlier version has for their words."""
+    before = {term_id(now): term_id(other) for now, other in earlier_terms(question)}
+    if not before:
+        return found
+    return [
+        replace(each, terms=(*each.terms, *(before[term] for term in each.terms if term in before))) for each in found
+    ]
 
 
 def _foreign_concepts(question: str, asked_in: Language) -> Iterator[Concept]:
