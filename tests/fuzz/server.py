@@ -3,10 +3,10 @@
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 from urllib.parse import urlencode
 
 import grpc
@@ -23,10 +23,19 @@ from memotree.server.announcement import read_announcement
 HUNG: Final = 60.0
 """Seconds after which a call or a job counts as hung."""
 
+Answer = TypeVar("Answer")
+
 MOST_SECONDS: Final = 5.0
 """Processor seconds that one call may take of the server, with what runs beside it; they are no wall time."""
 
 _POLL: Final = 0.002
+
+LATE: Final = "DATABASE_UNAVAILABLE"
+"""The error if PostgreSQL gives the server no connection within a second or two."""
+
+_ATTEMPTS: Final = 30
+_PAUSE: Final = 1.0
+"""What the error says in seconds."""
 
 DEFAULT_WORKSPACE: Final = "default"
 """The workspace of a tool call that names none."""
@@ -61,6 +70,16 @@ _ROWS: Final = " union all ".join(
 
 class BrokenPromiseError(AssertionError):
     """What a call did against the promises."""
+
+
+def patiently(call: Callable[[], Answer], *, is_late: Callable[[Answer], bool]) -> Answer:
+    """The answer to a call, made again as clients do while a starved machine gives the server no connection."""
+    for _ in range(_ATTEMPTS):
+        answer = call()
+        if not is_late(answer):
+            break
+        time.sleep(_PAUSE)
+    return answer
 
 
 class FuzzedServer:
@@ -101,6 +120,13 @@ class FuzzedServer:
 
     def send(self, method: str, raw: bytes) -> list[Message] | Refusal:
         """Send a request; return all answers, or the refusal."""
+
+        def is_late(answer: list[Message] | Refusal) -> bool:
+            return isinstance(answer, Refusal) and answer.reason == LATE
+
+        return patiently(lambda: self._send(method, raw), is_late=is_late)
+
+    def _send(self, method: str, raw: bytes) -> list[Message] | Refusal:
         found = methods()[method]
         kind = message_factory.GetMessageClass(found.output_type)
         path = f"/{found.containing_service.full_name}/{method}"

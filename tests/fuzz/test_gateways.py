@@ -7,6 +7,7 @@ goes on.
 import json
 import socket
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -15,7 +16,7 @@ import pytest
 from campaigns import sample
 from fuzz.corpus import damaged, parts, seeds, texts
 from fuzz.requests import methods, requests
-from fuzz.server import HUNG, BrokenPromiseError, FuzzedServer
+from fuzz.server import HUNG, LATE, BrokenPromiseError, FuzzedServer, patiently
 from fuzz.world import World
 from google.protobuf.message import Message
 from hypothesis import strategies as st
@@ -141,7 +142,9 @@ def test_the_tool_calls_of_the_corpus(world: World, mcp: McpSession) -> None:
 
 def call_tool(world: World, mcp: McpSession, name: str, given: Mapping[str, Any]) -> None:
     with world.unchanged_if_refused(json.dumps([name, given])) as outcome:
-        message = mcp.call(name, expanded(given, world))
+        message = patiently(
+            lambda: mcp.call(name, expanded(given, world)), is_late=lambda told: LATE in json.dumps(told)
+        )
         if not message:
             outcome.refused = True
             return
@@ -216,7 +219,8 @@ def test_any_query_of_the_endpoint(world: World, fuzzed: FuzzedServer) -> None:
     with httpx2.Client(base_url=fuzzed.url, timeout=HUNG) as client:
         for query in sample(QUERY, 40):
             world.begin()
-            answer = client.get(PATH, params=[(key, world.expand(text)[:1000]) for key, text in query])
+            params = [(key, world.expand(text)[:1000]) for key, text in query]
+            answer = patiently(partial(client.get, PATH, params=params), is_late=lambda found: LATE in found.text)
             if answer.status_code == 200:
                 assert isinstance(answer.json(), list), query
             else:
