@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 import Stemmer
-from memotree_storage.index.terms import words_of
+from memotree_storage.index.terms import fold, tokens, words_of
 from numpy.typing import NDArray
 
 from bench.evidence import Document, EvaluationSet, Place, cost_of
@@ -98,11 +98,11 @@ def terms_of(text: str, language: Language | None = None) -> list[str]:
     """The stems of a text's words without stop words, and the pairs of its unspaced runs; English if not said."""
     if language is None or language.name == ENGLISH:
         return [stem(word) for word in _WORD.findall(text.lower()) if word not in _STOP_WORDS]
-    words = [word for word in words_of(text) if word not in language.function_words]
     if not language.is_stemmed:
-        return words
+        return [word for word in words_of(text) if word not in language.function_words]
     stemmer = Stemmer.Stemmer(language.name)
-    return [stemmer.stemWord(word) for word in words]
+    words = (found[0].casefold() for found in tokens(text))
+    return [fold(stemmer.stemWord(word)) for word in words if fold(word) not in language.function_words]
 
 
 class Ranking:

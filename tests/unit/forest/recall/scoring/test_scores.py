@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from memotree_storage.index.terms import term_id
 from numpy.typing import NDArray
 
 from memotree.forest.recall.scoring.leaf_index import LeafIndex, concatenate, leaf_features, make_leaf_index
@@ -304,6 +305,8 @@ def test_a_word_is_found_in_its_other_forms() -> None:
     whole = index_of(documents)
     assert int(np.argmax(score(whole, "Who painted?", vectors(1)[0], settings=settings).total)) == 0
     assert [concept.stem for concept in concepts("When did Ada's children go swimming?")] == ["ada", "child", "swim"]
+    (city,) = concepts("\u0141\u00f3d\u017a")
+    assert {term_id("lodz"), term_id("\u0142odz")} <= set(city.terms), "the second is that of an earlier index"
 
 
 @given(st.sampled_from(["paint", "painted", "happily", "discussion", "went", "children", "plans", "go", "8", "été"]))
