@@ -60,6 +60,9 @@ _EXECUTE: Final = "memotree.v1.ToolService/ExecuteTool"
 
 _CAMEL_CASE: Final = re.compile(r"[a-z]{1,50}(?:[A-Z][a-z]{0,50}){1,9}")
 _HUMP: Final = re.compile(r"(?=[A-Z])")
+_NO_WORD: Final = re.compile(r"\b(?:[A-Z][a-z]+){2,}\b")
+"""What may be the name of an RPC and is no word of English, as ``Ask`` is."""
+
 _PACKAGE: Final = "memotree.v1"
 _BLANK: Final = " \t\n\r"
 """What JSON allows around a value."""
@@ -484,7 +487,8 @@ def _result(tool: Tool, answer: Message, part: PartAsked) -> Result:
     failure = _job_failure(data) if tool.last == "job" else None
     if failure is not None:
         return replace(_failed(failure), data=data)
-    warnings = tuple(map(in_tools, data.pop("warnings", ()) or data.get("ingestion", {}).get("warnings", ())))
+    told = data.pop("warnings", ()) or data.get("ingestion", {}).get("warnings", ())
+    warnings = tuple(_NO_WORD.sub(lambda found: in_tools(found[0]), warning) for warning in told)
     if not tool.has_budget:
         data = _cut(tool.name, part, data)
     text = "\n".join([readable(data), *(f"Warning: {warning}" for warning in warnings)])
