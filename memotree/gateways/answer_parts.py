@@ -1,7 +1,8 @@
 """Parts of a long answer.
 
 A model cannot take an answer of any length, and hosts refuse one of more than some 25,000 tokens. So the long texts of
-an answer are cut, and the argument ``part`` of a tool that reads returns what follows.
+an answer are cut, and the argument ``part`` of a tool that reads returns what follows. An answer that cannot be read in
+parts is cut for the model alone.
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,8 @@ NEXT_PART: Final = "next_part"
 """The field of an answer that has the number of the next part."""
 
 MOST_BYTES: Final = 40_000
-"""The most bytes of UTF-8 of the long texts of one part: 10,000 tokens of English, 13,000 of Chinese."""
+"""The most bytes of UTF-8 of the long texts of one part: 10,000 tokens of English, 13,000 of Chinese. The end of a line
+counts as `_LINE_BYTES`, since each line is quoted."""
 
 LONGER: Final = "The answer is longer; only its beginning is shown."
 
@@ -27,6 +29,14 @@ _MOST_OF_TEXT: Final = 2 * MOST_BYTES
 _SHORT: Final = 256
 """Texts of at most this many bytes are in each part: ids, titles, states."""
 
+_LINE_BYTES: Final = 8
+_NEAR: Final = 256
+"""A part ends at the end of a line that is at most this many bytes before, or else at that of a word."""
+
+_WHOLE: Final = frozenset({"id", "title", "path", "name", "next_page_token"})
+"""The fields that are in each part however long they are."""
+
+_LINE_ENDS: Final = bytes.maketrans(b"\r\x0b\x0c\x1c\x1d\x1e", b"\n" * 6)
 _CONTINUED: Final = 0b11000000, 0b10000000
 """The mask and the value of a byte of UTF-8 that does not begin a character."""
 
@@ -112,7 +122,7 @@ class _Texts:
         if isinstance(value, str):
             return self._cut(value)
         if isinstance(value, Mapping):
-            return {name: self.within(each) for name, each in value.items()}
+            return {name: each if name in _WHOLE else self.within(each) for name, each in value.items()}
         if isinstance(value, list):
             found = []
             for each in value:
@@ -126,17 +136,34 @@ class _Texts:
         return value
 
     def _cut(self, text: str) -> str:
-        if len(text) <= _SHORT and len(encoded := text.encode(errors="replace")) <= _SHORT:
+        if len(text) <= _SHORT and len(text.encode(errors="replace")) <= _SHORT:
             return text
         encoded = text.encode(errors="replace")
-        first, self.bytes = self.bytes, self.bytes + len(encoded)
-        start, end = (_boundary(encoded, place - first) for place in (self.start, self.start + MOST_BYTES))
+        lines = encoded.translate(_LINE_ENDS)
+        first, self.bytes = self.bytes, self.bytes + len(encoded) + (_LINE_BYTES - 1) * lines.count(b"\n")
+        start, end = (_end_before(lines, place - first) for place in (self.start, self.start + MOST_BYTES))
         return encoded[start:end].decode()
+
+
+def _end_before(lines: bytes, size: int) -> int:
+    """The place in a text before which there is at most this much of it: the end of a line or word if one is near."""
+    place = used = 0
+    for line in lines.split(b"\n"):
+        if used + len(line) + _LINE_BYTES > size:
+            place += min(max(size - used, 0), len(line))
+            break
+        used += len(line) + _LINE_BYTES
+        place += len(line) + 1
+    if place >= len(lines):
+        return len(lines)
+    near = max(0, place - _NEAR)
+    ends = (lines.rfind(mark, near, place) for mark in (b"\n", b" "))
+    gap = next((end for end in ends if end >= 0), -1)
+    return _boundary(lines, gap + 1 if gap >= 0 else place)
 
 
 def _boundary(encoded: bytes, place: int) -> int:
     """The first place from there on at which a character begins."""
-    place = min(max(place, 0), len(encoded))
     mask, continued = _CONTINUED
     while place < len(encoded) and encoded[place] & mask == continued:
         place += 1

@@ -370,11 +370,9 @@ class Catalogue:
         self.observers.began(call, self._observed(tool, asked))
         with self.renewing(), calling_through(TOOL) if self.observers else nullcontext():
             self._admit(tool, counted=counted)
-            has_parts = tool.read_only and PART not in tool.parameters["properties"]
-            arguments, part = _part_of(asked.name, asked.arguments, has_parts=has_parts)
-            result = await self._run_function(replace(asked, arguments=arguments))
-        data = _cut(asked.name, part, result.data or {})
-        return _as_part(part, replace(result, text=shortened(listed(data)), data=data))
+            result = await self._run_function(asked)
+        part = PartAsked(may_go_on=False)
+        return _as_part(part, replace(result, text=shortened(listed(part.of(result.data or {})))))
 
     def _observed(self, tool: Declaration, asked: Asked) -> tool_service_pb2.ExecuteToolRequest:
         """What observers are told of the call of a function beside its arguments: where it acts, and for whom."""
@@ -489,10 +487,10 @@ def _result(tool: Tool, answer: Message, part: PartAsked) -> Result:
         return replace(_failed(failure), data=data)
     told = data.pop("warnings", ()) or data.get("ingestion", {}).get("warnings", ())
     warnings = tuple(_NO_WORD.sub(lambda found: in_tools(found[0]), warning) for warning in told)
-    if not tool.has_budget:
-        data = _cut(tool.name, part, data)
-    text = "\n".join([readable(data), *(f"Warning: {warning}" for warning in warnings)])
-    return _as_part(part, Result(_sentence(tool, data), text if tool.has_budget else shortened(text), data, warnings))
+    found = data if tool.has_budget else _cut(tool.name, part, data)
+    text = "\n".join([readable(found), *(f"Warning: {warning}" for warning in warnings)])
+    text = text if tool.has_budget else shortened(text)
+    return _as_part(part, Result(_sentence(tool, data), text, found if tool.has_parts else data, warnings))
 
 
 def _as_part(part: PartAsked, result: Result) -> Result:

@@ -16,15 +16,12 @@ from memotree.gateways.json_messages import one_of
 from memotree.gateways.tool import Tool
 from memotree.gateways.tool_definitions import TOOLS
 from memotree.tools.declaration import Action, Declaration, Permission
-from memotree.v1 import history_service_pb2, types_pb2
 from memotree.v1.forest_service_pb2 import RecallReceipt
 
 WORKSPACE: Final = "workspace"
 """The argument that may be left out of every tool call; the default workspace is filled in."""
 
 Names = tuple[str, ...]
-
-_LONG_TEXTS: Final = (types_pb2.Node.DESCRIPTOR, history_service_pb2.TextPart.DESCRIPTOR)
 
 _TYPES: Final = {
     FieldDescriptor.CPPTYPE_BOOL: "boolean",
@@ -64,7 +61,7 @@ def input_schema(tool: Tool, *, short: bool = False) -> Mapping[str, Any]:
     chosen = tool.listed if short and tool.listed else tuple(tool.arguments)
     beginning = _FIRST_SENTENCE if short else _FIRST_CLAUSE
     properties = {name: _described(name, tool.arguments[name], tool.hidden_within, beginning) for name in chosen}
-    if tool.has_parts and _has_long_texts(tool.method.output_type):
+    if tool.has_parts:
         properties[PART] = {"type": "integer"}
     schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
     if tool.required:
@@ -82,15 +79,6 @@ def _object(kind: Descriptor, within: Names) -> dict[str, Any]:
     if fields and all(one_of(field) for field in fields):  # only a oneof: exactly one of its fields must be given
         schema |= {"minProperties": 1, "maxProperties": 1}
     return schema
-
-
-@cache
-def _has_long_texts(kind: Descriptor) -> bool:
-    """Whether an answer has contents of nodes, or texts of changes."""
-    if kind in _LONG_TEXTS:
-        return True
-    inner = (field.message_type for field in kind.fields if field.message_type is not None)
-    return any(_has_long_texts(each) for each in inner if each is not kind)
 
 
 def message_schema(kind: Descriptor) -> dict[str, Any]:

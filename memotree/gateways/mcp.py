@@ -77,7 +77,7 @@ def mcp_server(catalogue: Catalogue, choice: ToolChoice, identify: Identify | No
                 raise _unknown(error.message) from None
         if result.failure is not None and result.failure.code == MISSING and _LISTING not in offer.names:
             result = _without_workspace(result, result.failure, catalogue.workspace)
-        elif missing := offer.not_offered_in([result.message, *result.warnings]):
+        elif missing := offer.not_offered_in([*result.warnings, *([result.failure.message] if result.failure else [])]):
             result = replace(result, text=f"{result.text}\n{_absent(missing)}")
         return types.CallToolResult(
             content=[types.TextContent(text=result.text)],
@@ -169,7 +169,7 @@ def _without_workspace(result: Result, failure: Failure, default: str) -> Result
 
 
 def _absent(names: Sequence[str]) -> str:
-    return f"Not offered here: {', '.join(names)}. Whoever runs the server may offer more tools (--tools all)."
+    return f"Not offered here: {', '.join(names)}. A server that is started with --tools all has every tool."
 
 
 def _unknown(told: str) -> MCPError:

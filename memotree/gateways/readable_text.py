@@ -120,7 +120,8 @@ def _candidates(data: Data) -> str:
 
 def _answer(data: Data) -> str:
     """The answer, then its numbered citations."""
-    lines = [data["text"]]
+    text = data["text"]
+    lines = [quoted(text) if "citations" in data and has_lines(text) else text]  # that of a recall has quotations
     for number, citation in enumerate(data.get("citations", ()), 1):
         lines.append(f"[{number}] {citation.get('title', '')} [{citation.get('node_id', '')}]{_span(citation)}")
     facts = []
@@ -202,7 +203,7 @@ def _ingested(data: Data) -> str:
 
 _WHOLE: Final[Mapping[str, Callable[[Data], str]]] = {
     "markdown": lambda data: str(data["markdown"]),
-    "text": lambda data: _answer(data) if "citations" in data or "node" not in data else str(data["text"]),
+    "text": lambda data: _answer(data) if "citations" in data or "node" not in data else quoted(str(data["text"])),
     "hits": _hits,
     "candidates": _candidates,
     "commits": _commits,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Final
 
 from google.protobuf.descriptor import Descriptor, MethodDescriptor
@@ -11,9 +11,17 @@ from memotree_storage.errors import FieldViolation
 from memotree.client.contract import is_read, is_repeatable
 from memotree.gateways.contract import Field, method, real_name
 from memotree.gateways.leniency import object_meant
+from memotree.v1 import history_service_pb2, types_pb2, view_service_pb2
 
 REQUEST_ID: Final = "request_id"
 _BUDGET: Final = "token_budget"
+_WITHOUT_DEFAULT: Final = frozenset({"RenderView"})
+"""The RPCs that have no budget if the caller gives none."""
+
+_LONG_TEXTS: Final = tuple(
+    kind.DESCRIPTOR for kind in (types_pb2.Node, history_service_pb2.TextPart, view_service_pb2.RenderViewResponse)
+)
+"""The messages with contents of nodes, or texts of changes."""
 
 
 @dataclass(frozen=True)
@@ -84,12 +92,12 @@ class Tool:
     @property
     def has_parts(self) -> bool:
         """Whether the caller can read a long answer in parts; the same call is made again for each."""
-        return self.read_only and not self.last and not self.has_budget
+        return self.read_only and not self.last and not self.has_budget and _has_long_texts(self.method.output_type)
 
     @property
     def has_budget(self) -> bool:
-        """Whether the caller says how long the answer may be."""
-        return _BUDGET in self.arguments
+        """Whether a budget bounds the answer."""
+        return _BUDGET in self.arguments and self.rpc not in _WITHOUT_DEFAULT
 
     @property
     def idempotent(self) -> bool:
@@ -167,6 +175,14 @@ class Tool:
         """The fields of a flattened message by name."""
         kind: Any = self.request.fields_by_name[outer].message_type
         return {field.name: field for field in kind.fields}
+
+
+@cache
+def _has_long_texts(kind: Descriptor) -> bool:
+    if kind in _LONG_TEXTS:
+        return True
+    inner = (field.message_type for field in kind.fields if field.message_type is not None)
+    return any(_has_long_texts(each) for each in inner if each is not kind)
 
 
 def _listed(name: str, kind: Descriptor) -> str:

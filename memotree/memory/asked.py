@@ -1,6 +1,6 @@
 """Finds the note that a change means: by its id, or by a query that must clearly mean one note.
 
-Notes that say the same, with the same title, are one note here: whoever corrects a fact means each copy of it.
+Notes that say the same count as one: a correction of a fact means each copy of it.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from memotree_storage.index.common_words import is_common
 from memotree_storage.index.search import FoundNode, Search, SearchQuery
 from memotree_storage.index.terms import words_of
 from memotree_storage.mirror.contents import read_nodes_at
+from memotree_storage.model.attribute_names import VALID_FROM, VALID_TO
 from memotree_storage.model.node import SUMMARY_TYPE, Node
 from memotree_storage.postgres.rows import Version
 from memotree_storage.postgres.tree import State
 from memotree_storage.store import Store
 
 from memotree.canvas.search import check_query
-from memotree.memory.similar import same_text
 from memotree.models.builtin import has_known_vectors
 from memotree.models.confidence import NODES, Confidence
 from memotree.v1 import memory_service_pb2 as pb
@@ -51,6 +51,19 @@ class UnclearQueryError(FailedPreconditionError):
             sentence = (
                 f"Nothing was found for {query[:100]!r}. Look for the note with other words, or remember the text."
             )
+        return cls._saying(sentence, nodes)
+
+    @classmethod
+    def of_copies(cls, query: str, nodes: Sequence[Version]) -> "UnclearQueryError":
+        """The error for a query that means too many notes."""
+        sentence = (
+            f"More than {_MOST_COPIES} notes say the same as the one that {query[:100]!r} means. Change them by their "
+            "ids if they are no accident."
+        )
+        return cls._saying(sentence, nodes)
+
+    @classmethod
+    def _saying(cls, sentence: str, nodes: Sequence[Version]) -> "UnclearQueryError":
         error = cls(sentence, [FieldViolation("query", sentence)])
         error.nodes = nodes
         return error
@@ -70,8 +83,6 @@ async def notes_meant(store: Store, state: State, request: pb.ReviseRequest | pb
     """
     if bool(request.node_id) == bool(request.query):
         raise InvalidInputError.at("node_id", "is needed, or else a query that finds the note; give one of the two.")
-    if request.query and request.etag:
-        raise InvalidInputError.at("etag", "is that of one note; give its node_id in place of a query.")
     if request.node_id:
         return [request.node_id]
     check_query(request.query)
@@ -80,11 +91,16 @@ async def notes_meant(store: Store, state: State, request: pb.ReviseRequest | pb
     wanted = await in_thread_if_long(len(request.query), _words_that_count, request.query)
     known = has_known_vectors(index.embedder)
     meant = await asyncio.to_thread(_meant, found, nodes, request.query, wanted, known=known)
-    if len(meant) > 1:
+    if len(meant) > 1:  # there may be more copies, and others that the query could mean
         found, nodes = await _found(store, index.search, state, request.query, _MOST_COPIES + 1)
-        meant = await asyncio.to_thread(_copies, meant[0], found, nodes)
-    if not 0 < len(meant) <= _MOST_COPIES:
-        raise UnclearQueryError.among(request.query, [hit.version for hit in found[:_TOLD]])
+        meant = await asyncio.to_thread(_meant, found, nodes, request.query, wanted, known=known)
+    nearest = [hit.version for hit in found[:_TOLD]]
+    if not meant:
+        raise UnclearQueryError.among(request.query, nearest)
+    if len(meant) > _MOST_COPIES:
+        raise UnclearQueryError.of_copies(request.query, nearest)
+    if len(meant) > 1 and request.etag:
+        raise InvalidInputError.at("etag", f"is that of one note, and {len(meant)} say the same; leave it out.")
     return [hit.version.entry_id for hit in meant]
 
 
@@ -122,19 +138,17 @@ def _meant(
 
 
 def _one_fact(hits: Sequence[FoundNode], nodes: Mapping[str, Node]) -> Sequence[FoundNode]:
-    """The hits if all of them say the same, else none."""
-    return hits if hits and len(_copies(hits[0], hits, nodes)) == len(hits) else ()
+    """The hits if it is one, or if all of them say the same; else none."""
+    return hits if len(hits) == 1 or len({_said(hit, nodes) for hit in hits}) == 1 else ()
 
 
-def _copies(first: FoundNode, found: Sequence[FoundNode], nodes: Mapping[str, Node]) -> Sequence[FoundNode]:
-    """The hits that say the same as the first, with the same title."""
-    said = _said(first, nodes)
-    return [hit for hit in found if hit is first or (said and _said(hit, nodes) == said)]
-
-
-def _said(hit: FoundNode, nodes: Mapping[str, Node]) -> str:
+def _said(hit: FoundNode, nodes: Mapping[str, Node]) -> tuple[str | None, ...]:
+    """What two notes have in common that say the same, of the same time, in one archive."""
     node = nodes.get(hit.version.entry_id)
-    return "" if node is None else same_text(node.title, node.content)
+    if node is None:
+        return (hit.version.entry_id,)
+    times = (node.attributes.get(name) for name in (VALID_FROM, VALID_TO))
+    return (node.archive_id, node.type, node.title.strip(), node.content.strip(), *times)
 
 
 def _words_that_count(query: str) -> set[str]:

@@ -276,7 +276,11 @@ async def _apply(
     if kind == "revise":
         return together([await revise(editor, change.revise, node_id, similar) for node_id in meant])
     if kind == "forget":
-        return together([await forget(editor, change.forget, node_id) for node_id in meant])
+        forgotten: list[Change] = []
+        for node_id in meant:
+            if not any(node_id in each.node_ids for each in forgotten):  # as one below another of them
+                forgotten.append(await forget(editor, change.forget, node_id))
+        return together(forgotten)
     return await restore(editor, _in_workspace(editor, change.restore))
 
 

@@ -137,8 +137,8 @@ def _logs(folder: Path) -> Iterator[Path]:
 async def compact(store: Store, optimise: Callable[[], Awaitable[None]] | None) -> list[str]:
     """Leave nothing of deleted rows and points in the files of the stores; return what could not be done.
 
-    Every table is written anew, one after the other, and cannot be used while it is. Running calls are waited for, two
-    minutes at most, since what they may still read stays in the tables.
+    Every table is written anew, one after the other, and cannot be used while it is. Running calls are waited for,
+    since what they may still read stays in the tables: two minutes at most, and then again for the statistics.
 
     Args:
         store: An open store.
@@ -147,10 +147,13 @@ async def compact(store: Store, optimise: Callable[[], Awaitable[None]] | None) 
     left: list[str] = []
     async with store.database.connection() as conn:
         have_ended = await _all_have_ended(conn)
-        await erasures.compact_tables(conn)
-        have_ended = await _all_have_ended(conn) and have_ended  # the statistics that were replaced just now, too
         if not have_ended:
             left.append("A transaction from before the erasure did not end, so the tables may keep old rows.")
+        elif not await erasures.sees_all(conn):
+            left.append("PostgreSQL does not show transactions of other users; for these the tables may keep old rows.")
+        await erasures.compact_tables(conn)
+        if have_ended and not await _all_have_ended(conn):
+            left.append("A transaction did not end, so the planner's old statistics may have values of columns.")
         left += await erasures.compact_rest(conn)
     faults.point("erase.compacted")
     if optimise is None:

@@ -112,7 +112,11 @@ def _classes() -> tuple[str, str, str]:
 
 
 _END_OF_DENSE_PLANES: Final = 0x1FB00  # after the last block of symbols; no script of later planes has marks
-_DIGITS: Final = [character for character in map(chr, range(0x80, _END_OF_DENSE_PLANES)) if character.isdecimal()]
+_DIGITS: Final = [
+    character
+    for character in map(chr, range(0x80, _END_OF_DENSE_PLANES))
+    if character.isdecimal() and not re.match(f"[{UNSPACED}]", character)
+]
 _JOINERS: Final = "\u200c\u200d\u00ad"
 _SELECTORS: Final = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _MARKS, _BOUND_MARKS, _SYMBOLS = _classes()
@@ -129,7 +133,7 @@ _LEFT_OUT: Final = re.compile(f"[\u0300-\u036f{_JOINERS}{_SELECTORS}{_HEBREW_MAR
 
 # Letters in place of which people type others: Latin ones with strokes and joined ones, which have no accents to leave
 # out; variants of Arabic letters, as other keyboards have them or with dots left off (those of Lucene's
-# ArabicNormalizer and PersianNormalizer); the digits of all scripts.
+# ArabicNormalizer and PersianNormalizer); the digits of spaced scripts.
 _VARIANTS: Final[Mapping[int, str]] = {
     ord(letter): other
     for letters, other in (

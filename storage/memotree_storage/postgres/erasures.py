@@ -303,7 +303,11 @@ _SETTLED: Final = """
         select from pg_stat_activity
         where age(backend_xmin) > age(%(number)s::xid8::xid) and pid <> pg_backend_pid()
             and coalesce(datname, current_database()) = current_database()
-    )"""
+    ) and not exists (select from pg_replication_slots where age(xmin) > age(%(number)s::xid8::xid))"""
+_HIDDEN: Final = (
+    "select exists (select from pg_stat_activity"
+    " where datname = current_database() and query = '<insufficient privilege>')"
+)
 
 
 async def horizon(conn: Connection) -> str:
@@ -320,8 +324,15 @@ async def is_settled(conn: Connection, number: str) -> bool:
     return row is not None and bool(row[0])
 
 
+async def sees_all(conn: Connection) -> bool:
+    """Whether the transactions of all users are shown to this one."""
+    cursor = await conn.execute(_HIDDEN)
+    row = await cursor.fetchone()
+    return row is not None and not row[0]
+
+
 async def compact_tables(conn: Connection) -> None:
-    """Write every table anew without dead rows, with new statistics for the planner.
+    """Rewrite every table without dead rows, with new statistics for the planner.
 
     Args:
         conn: A connection in autocommit mode.
@@ -337,7 +348,7 @@ async def compact_tables(conn: Connection) -> None:
 
 
 async def compact_rest(conn: Connection) -> list[str]:
-    """Write the planner's statistics anew, of which the old ones have values of columns, and switch the log.
+    """Rewrite the planner's statistics, whose old rows have values of columns, and begin a new file of the log.
 
     Args:
         conn: A connection in autocommit mode.

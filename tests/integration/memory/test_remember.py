@@ -1,7 +1,7 @@
 """Remember, Revise, Forget and Restore: one call each, one commit each, and nothing left behind when one fails."""
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from integration.memory.conftest import Memory
@@ -16,7 +16,7 @@ from memotree_storage.postgres.registry import WorkspaceNotFoundError
 from memotree_storage.postgres.tree import Snapshot, State
 from steps import sorted_marks
 
-from memotree.memory import MemoryOperations, changes, similar
+from memotree.memory import MemoryOperations, asked, changes, similar
 from memotree.memory.asked import UnclearQueryError
 from memotree.request.lookup import NodeNotFoundError
 from memotree.request.node_names import AmbiguousNodeNameError, NoNodeNamedError
@@ -177,25 +177,54 @@ async def test_a_query_means_all_notes_that_say_the_same(memory: Memory) -> None
     assert other.node.id in await memory.world.alive(forgotten.commit_id)
 
 
-@pytest.mark.parametrize("there", ["a title of several notes", "a copy and a note that says more", "nothing"])
-async def test_a_query_that_may_mean_several_facts_forgets_none(memory: Memory, there: str) -> None:
-    said = {
-        "a title of several notes": [("Key", "It is red."), ("Key", "It is blue.")],
-        "a copy and a note that says more": [*[("", "The key is red.")] * 2, ("", "The key is red since May.")],
-        "nothing": [],
-    }
-    for title, text in said[there]:
-        await memory.remember(text, title=title, find_similar=False)
+RED: Final = {"title": "Key", "text": "The key is red."}
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [{**RED, "text": "The key is blue."}],
+        [RED, {**RED, "title": "Key of May", "text": "The key is red since May."}],
+        [*[RED] * 9, {**RED, "text": "The KEY is red."}],
+        [{**RED, "archive": "of another agent"}],
+        [{**RED, "valid_from": "2024-01-01"}],
+    ],
+)
+async def test_a_query_that_may_mean_several_facts_forgets_none(memory: Memory, others: list[dict[str, str]]) -> None:
+    for note in (RED, *others):
+        await memory.remember(**note, find_similar=False)
     head = await memory.world.head()
-    with pytest.raises(UnclearQueryError):
-        await memory.forget(query="key" if there == "a title of several notes" else "red key")
+    with pytest.raises(UnclearQueryError, match="does not clearly mean one note"):
+        await memory.forget(query="key" if "May" not in str(others) else "red key")
     assert await memory.world.head() == head
 
 
-@pytest.mark.parametrize("given", [{}, {"node_id": "0" * 16, "query": "key"}, {"query": "key", "etag": "x"}])
-async def test_a_note_to_forget_is_named_in_one_way(memory: Memory, given: dict[str, str]) -> None:
-    with pytest.raises(InvalidInputError, match="node_id"):
-        await memory.forget(**given)
+async def test_a_query_that_means_nothing_or_too_many_notes_is_refused(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UnclearQueryError, match="Nothing was found"):
+        await memory.forget(query="key")
+    monkeypatch.setattr(asked, "_MOST_COPIES", 2)
+    for _ in range(3):
+        await memory.remember(**RED, find_similar=False)
+    with pytest.raises(UnclearQueryError, match="More than 2 notes say the same"):
+        await memory.forget(query="key")
+
+
+async def test_a_copy_below_another_is_forgotten_with_it(memory: Memory) -> None:
+    top = (await memory.remember(**RED, find_similar=False)).node
+    below = memory.world.node("Key", archive_id=top.archive_id, parent_id=top.id, content=RED["text"])
+    await memory.world.put(below)
+    forgotten = await memory.forget(query="key", recursive=True)
+    assert sorted(forgotten.forgotten_ids) == sorted([top.id, below.id])
+
+
+async def test_a_note_to_forget_is_named_in_one_way(memory: Memory) -> None:
+    for _ in range(2):
+        await memory.remember(**RED, find_similar=False)
+    for given in ({}, {"node_id": "0" * 16, "query": "key"}, {"query": "key", "etag": "x"}):
+        with pytest.raises(InvalidInputError, match=r"node_id: is needed|etag: "):
+            await memory.forget(**given)
 
 
 async def test_several_changes_make_one_commit_in_their_order(memory: Memory) -> None:

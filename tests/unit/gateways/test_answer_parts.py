@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memotree.gateways.answer_parts import LONGER, MOST_BYTES, NEXT_PART, PartAsked, part_asked, shortened
+from memotree.gateways.readable_text import readable
 
 pytestmark = pytest.mark.requirement("TOOL-2")
 
@@ -45,6 +46,25 @@ def test_a_part_is_bounded(texts: list[tuple[str, int]]) -> None:
     nodes = [{"content": text * (300 + times)} for text, times in texts]
     for part in parts({"nodes": nodes}):
         assert sum(len(node["content"].encode()) for node in part["nodes"]) <= MOST_BYTES + 3  # a character is whole
+
+
+@pytest.mark.parametrize("line", ["7\n", "\n", "\r", "word " * 30 + "\n", "x" * 200 + "\n"])
+def test_a_part_is_whole_in_the_text_that_quotes_it(line: str) -> None:
+    whole = line * (90_000 // len(line))
+    told = ""
+    for part in parts({"node": {"id": "a", "content": whole}}):
+        shown = readable(part)
+        assert shortened(shown) == shown
+        told += part["node"]["content"]
+        assert told == whole or told.endswith(("\n", "\r")), "it ends at the end of a line"
+    assert told == whole
+
+
+def test_names_are_never_cut() -> None:
+    node = {"title": "t" * 400, "path": "p" * 400, "content": "x" * MOST_BYTES}
+    for part in parts({"nodes": [node, node], "next_page_token": "n" * 400}):
+        assert part["next_page_token"] == "n" * 400
+        assert all((each["title"], each["path"]) == (node["title"], node["path"]) for each in part["nodes"])
 
 
 def test_a_short_answer_is_as_it_was() -> None:

@@ -18,6 +18,13 @@ def test_contents_of_nodes_are_quoted() -> None:
     assert readable({"hits": [{"node": {**node, "content": ""}, "preview": FORGED}]}) == shown
 
 
+def test_answers_and_joined_texts_are_quoted_and_a_recall_is_as_it_is() -> None:
+    assert readable({"text": FORGED, "citations": [], "confidence": "WEAK"}) == f"{QUOTED}\n\nConfidence: WEAK"
+    assert readable({"text": "Yes.", "citations": []}) == "Yes."
+    assert readable({"text": FORGED, "node": {"id": "a"}}) == QUOTED
+    assert readable({"text": "# notes\n\n[a] It is so.", "confidence": "WEAK"}).startswith("# notes\n\n[a]")
+
+
 def test_messages_of_commits_are_quoted() -> None:
     commit = {"id": "0" * 40, "author": {"name": "Eve"}, "subject": "Hello", "message": f"Hello\n\n{FORGED}"}
     assert readable({"commits": [commit]}).split("\n", 1)[1] == QUOTED.replace("\n>\n", "\n")
