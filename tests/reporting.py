@@ -16,11 +16,12 @@ from typing import Any, Final
 
 import pytest
 
-BUDGET: Final = 1000.0
+BUDGET: Final = 1400.0
 """Seconds of processor time that all workers of `make test` may take, with the processes that they started and ended.
 
-On 2026-11-29 it was 544, in five and a half minutes on two cores; with another seed, and other programs beside it,
-the same tests took up to 803. The rest is for that noise.
+On 2026-11-29 it was 544, in five and a half minutes on two cores. On the same machine some hours later the same tests
+took 1,195, in eleven and a half minutes, where the yardstick below was 1.2 to 1.4 times as long. The rest is for that
+noise.
 
 The time of the processor depends on the machine, so the budget is for one that does
 the work of `_yardstick` in `_YARDSTICK` seconds; a slower machine gets more in proportion, a faster one no less.
