@@ -1,5 +1,6 @@
 """Calls tools: checks the arguments, calls the operation, and returns the answer as a ``Result``."""
 
+import asyncio
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -10,6 +11,7 @@ from typing import Any, Final
 import structlog
 from google.protobuf import message_factory
 from google.protobuf.message import Message
+from memotree_storage.concurrency.threads import LONG_BYTES
 from memotree_storage.errors import FieldViolation, InvalidInputError, MemoTreeError, NotFoundError
 from structlog.contextvars import get_contextvars
 
@@ -314,7 +316,7 @@ class Catalogue:
                     on_message = _Progress(on_progress).tell if stream is None else stream.on_message
                     with calling_through(TOOL) if observers else nullcontext():
                         answer = await self._answer(calls, request, arguments, on_message)
-                result = _result(calls, answer, part)
+                result = await _made(calls, answer, part)
             if result.success:
                 observers.settle(call)
         except UnknownToolError:
@@ -477,6 +479,13 @@ def _part_of(tool: str, arguments: Mapping[str, Any], *, has_parts: bool) -> tup
         return others, part_asked(arguments[PART])
     except ValueError:
         raise InvalidArgumentsError(tool, [FieldViolation(PART, "must be a whole number from 1.")]) from None
+
+
+async def _made(tool: Tool, answer: Message, part: PartAsked) -> Result:
+    """The response of an operation as a ``Result``; that of a long one is made in a thread."""
+    if answer.ByteSize() > LONG_BYTES:
+        return await asyncio.to_thread(_result, tool, answer, part)
+    return _result(tool, answer, part)
 
 
 def _result(tool: Tool, answer: Message, part: PartAsked) -> Result:

@@ -137,8 +137,9 @@ def _logs(folder: Path) -> Iterator[Path]:
 async def compact(store: Store, optimise: Callable[[], Awaitable[None]] | None) -> list[str]:
     """Leave nothing of deleted rows and points in the files of the stores; return what could not be done.
 
-    Every table is written anew, one after the other, and cannot be used while it is. Running calls are waited for,
-    since what they may still read stays in the tables: two minutes at most, and then again for the statistics.
+    The tables are rewritten one after the other, and none can be used meanwhile. What a running call may still read
+    would stay in them, so running calls are waited for first: two minutes at most. The same is done again before the
+    planner's statistics are rewritten.
 
     Args:
         store: An open store.
