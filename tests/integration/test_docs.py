@@ -62,7 +62,7 @@ LINES: Final = {" 40000 ": " 10000 "}
 
 _LINK: Final = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _SHELL: Final = re.compile(r"[|<>&;`$*?]")
-_ASKS: Final = re.compile(r"command(?!export ).*(memotree|curl)", re.DOTALL)
+_ASKS: Final = re.compile(r"command(?!export ).*(memotree|curl|127\.0\.0\.1)", re.DOTALL)
 """A step that needs a server."""
 _QUOTED: Final = re.compile(r"""'[^']*'|"[^"`$]*\"""")
 
@@ -138,7 +138,7 @@ class Reader:
         """Do one action; return the output of the terminal."""
         text = self._as_real(step.text)
         is_serve = text.startswith("memotree serve")
-        if not self._has_chosen and not is_serve and (step.kind == "python" or _ASKS.match(step.kind + text)):
+        if not self._has_chosen and not is_serve and (step.kind == "python" or _ASKS.match(step.kind + step.text)):
             self._choose()
         match step.kind:
             case "file":
