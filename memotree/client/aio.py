@@ -155,7 +155,8 @@ class Calls(AsyncJobs, AsyncTools, AsyncAccess, AsyncAudit):
         """Makes an index with another embedding model beside the present one, as a job, and switches to it at its end.
 
         Args:
-            model: ``wordllama-l2``, ``all-minilm-l6-v2``, or the model that the settings name with a URL.
+            model: ``wordllama-l2``, ``all-minilm-l6-v2``, ``use-multilingual-3``, or the model that the settings name
+                with a URL.
             dimensions: The length of its vectors; its own if 0.
             request_id: An id of your choice for this call; a new one if empty.
         """

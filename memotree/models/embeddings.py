@@ -1,21 +1,26 @@
 """The embedding models that this server can use: one by its name, and the one that a start uses."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, cast
 
 import structlog
 from memotree_storage.errors import InvalidInputError
 from memotree_storage.ports import Embedder
 
-from memotree.models import builtin, minilm
+from memotree.models import builtin
 from memotree.models.builtin import WordllamaEmbedder
 from memotree.models.cache import AnswerCache
-from memotree.models.minilm import LocalModelMissingError, MinilmEmbedder
-from memotree.settings import LOCAL_EMBEDDING_MODEL
+from memotree.models.local_model import LocalEmbedder, LocalModel, LocalModelMissingError
+from memotree.models.minilm import MINILM
+from memotree.models.universal import UNIVERSAL
 
 if TYPE_CHECKING:  # the SDK takes a second to import, and most servers start without it
     from memotree.models.embedding import EndpointEmbedder
 
 _log: Final = structlog.get_logger(__name__)
+
+LOCAL: Final[Mapping[str, LocalModel]] = {model.name: model for model in (MINILM, UNIVERSAL)}
+"""The local models by name."""
 
 
 class UnknownEmbeddingError(InvalidInputError):
@@ -30,16 +35,16 @@ class EmbeddingModels:
     Args:
         cache: The cache of vectors.
         remote: The model behind the URL that the settings name; ``None`` if they name none.
-        is_local: Whether the settings name the local model.
+        local: The name of the local model that the settings name; "" if they name none.
     """
 
-    def __init__(self, cache: AnswerCache, remote: "EndpointEmbedder | None", *, is_local: bool) -> None:
+    def __init__(self, cache: AnswerCache, remote: "EndpointEmbedder | None", local: str = "") -> None:
         self.builtin = WordllamaEmbedder()
         """The built-in model with its longest vectors."""
         self._cache = cache
         self._remote = remote
-        self._is_named = is_local or remote is not None
-        self.configured: Embedder = remote or (MinilmEmbedder(cache) if is_local else self.builtin)
+        self._is_named = bool(local) or remote is not None
+        self.configured: Embedder = remote or (LocalEmbedder(LOCAL[local], cache) if local else self.builtin)
         """The model of the settings."""
 
     def find(self, model: str, dimensions: int = 0) -> Embedder:
@@ -54,15 +59,15 @@ class EmbeddingModels:
         """
         if self._remote is not None and model == self._remote.model:
             return self._remote if dimensions in {0, self._remote.dimensions} else self._remote.of_length(dimensions)
-        if model == LOCAL_EMBEDDING_MODEL:
-            _check_length(model, dimensions, (minilm.DIMENSIONS,))
-            return self.configured if isinstance(self.configured, MinilmEmbedder) else MinilmEmbedder(self._cache)
+        if local := LOCAL.get(model):
+            _check_length(model, dimensions, (local.dimensions,))
+            return self.configured if self.configured.model == model else LocalEmbedder(local, self._cache)
         sizes = {f"{builtin.NAME}-{size}": size for size in builtin.SIZES}
         if model == builtin.NAME or model in sizes:
             _check_length(model, dimensions, [sizes[model]] if model in sizes else builtin.SIZES)
             size = sizes.get(model) or dimensions or builtin.DIMENSIONS
             return self.builtin if size == builtin.DIMENSIONS else WordllamaEmbedder(size)
-        here = [builtin.NAME, LOCAL_EMBEDDING_MODEL, *([self._remote.model] if self._remote else [])]
+        here = [builtin.NAME, *LOCAL, *([self._remote.model] if self._remote else [])]
         raise UnknownEmbeddingError.at(
             "model",
             f"{model!r} is none of {', '.join(here)}. To use a model behind a URL, name both in the settings and start "
@@ -71,14 +76,14 @@ class EmbeddingModels:
 
     @staticmethod
     async def open(embedder: Embedder) -> None:
-        """Finds out the length of a remote model's vectors, or loads the local model; the others need nothing.
+        """Finds out the length of a remote model's vectors, or loads a local model; the built-in one needs nothing.
 
         Raises:
-            LocalModelMissingError: If the local model is not installed.
+            LocalModelMissingError: If a local model is not installed.
             ModelUnavailableError: If a remote model does not answer, and its vector length is not cached.
             ModelRefusedError: If its endpoint refuses the call.
         """
-        if isinstance(embedder, MinilmEmbedder):
+        if isinstance(embedder, LocalEmbedder):
             await embedder.load()
         elif not isinstance(embedder, WordllamaEmbedder):
             await cast("EndpointEmbedder", embedder).learn()

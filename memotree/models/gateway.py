@@ -28,7 +28,7 @@ from memotree.models.chat_requests import (
 from memotree.models.embeddings import EmbeddingModels
 from memotree.models.meter import Meter
 from memotree.models.model_errors import ModelRefusedError, ModelUnavailableError, RetryPolicy
-from memotree.settings import LOCAL_EMBEDDING_MODEL, Settings
+from memotree.settings import Settings
 
 if TYPE_CHECKING:  # the SDK takes a second to import, and most servers start without it
     from memotree.models.chat import Chat
@@ -73,17 +73,15 @@ class Models:
     Args:
         cache: The cache of answers.
         remote: The models behind URLs; without them all models are built in.
-        has_local_embedder: Whether the local embedding model is used, unless one behind a URL is.
+        local_embedder: The name of the local embedding model; "" for none.
     """
 
-    def __init__(
-        self, cache: AnswerCache, remote: "RemoteModels | None" = None, *, has_local_embedder: bool = False
-    ) -> None:
+    def __init__(self, cache: AnswerCache, remote: "RemoteModels | None" = None, local_embedder: str = "") -> None:
         self._cache = cache
         self._remote = remote
         self._chat = remote.chat if remote else None
         self._ranking = remote.ranking if remote else None
-        self.embeddings = EmbeddingModels(cache, remote.embedder if remote else None, is_local=has_local_embedder)
+        self.embeddings = EmbeddingModels(cache, remote.embedder if remote else None, local_embedder)
         """The embedding models that can be used."""
         self._builtin = self.embeddings.builtin
         self.embedder: Embedder = self.embeddings.configured
@@ -93,16 +91,16 @@ class Models:
     def from_settings(cls, settings: Settings, database: Database, retry_policy: RetryPolicy | None = None) -> Self:
         """Returns the models that the settings name; makes no calls before `open`."""
         cache = AnswerCache(database)
-        is_local = settings.embedding_url is None and settings.embedding_model == LOCAL_EMBEDDING_MODEL
+        local = "" if settings.embedding_url else settings.embedding_model
         if settings.chat_url is settings.embedding_url is settings.rerank_url is None:
-            return cls(cache, has_local_embedder=is_local)
+            return cls(cache, None, local)
         if not is_installed("models"):
             raise ModelLibraryMissingError
         from memotree.models.remote import connect  # noqa: PLC0415 - see above
 
         timeout, attempts = settings.model_timeout.total_seconds(), settings.model_attempts
         remote = connect(settings, cache, retry_policy or RetryPolicy(timeout=timeout, attempts=attempts))
-        return cls(cache, remote, has_local_embedder=is_local)
+        return cls(cache, remote, local)
 
     async def open(self, model: str = "", dimensions: int = 0) -> None:
         """Chooses the embedding model: that of the index, if it can be used, or else the one of the settings; opens it.
@@ -114,7 +112,7 @@ class Models:
             dimensions: The length of its vectors.
 
         Raises:
-            LocalModelMissingError: If the local model is configured and not installed.
+            LocalModelMissingError: If a local model is configured and not installed.
             ModelUnavailableError: If the embedding model does not answer, and its vector length is not cached.
             ModelRefusedError: If its endpoint refuses the call.
         """

@@ -8,12 +8,14 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+from memotree_storage.index.han_variants import SIMPLIFIED
 from memotree_storage.index.terms import fold, tokens
 
 LANGUAGES: Final[Mapping[str, Mapping[str, Any]]] = tomllib.loads(
-    (Path(__file__).parent / "languages.toml").read_text(encoding="utf-8")
+    (Path(__file__).parent / "languages.toml").read_text(encoding="utf-8").translate(SIMPLIFIED)
 )
-"""The tables of the file by language; the file says what each key means."""
+"""The tables of the file by language, in simplified characters as folded texts are; the file says what each key means.
+"""
 
 MONTHS: Final = (
     *("january", "february", "march", "april", "may", "june", "july"),

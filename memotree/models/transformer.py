@@ -5,7 +5,7 @@ encoder itself is a dozen matrix products per layer (Devlin et al., "BERT", 2019
 its tokens' vectors in the last layer (Reimers and Gurevych, "Sentence-BERT", 2019).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from typing import Final, TypeAlias
@@ -13,6 +13,8 @@ from typing import Final, TypeAlias
 import numpy as np
 from memotree_storage.ports import Vectors
 from numpy.typing import NDArray
+
+from memotree.models.ngrams import batches
 
 Floats: TypeAlias = NDArray[np.float32]
 Affine: TypeAlias = tuple[Floats, Floats]
@@ -74,7 +76,7 @@ class Encoder:
                 has positions.
         """
         found = np.zeros((len(texts), self.dimensions), dtype=np.float32)
-        for places in _batches([len(ids) for ids in texts]):
+        for places in batches([len(ids) for ids in texts], BATCH_TOKENS):
             found[places] = self._encode([texts[place] for place in places])
         return found
 
@@ -113,19 +115,6 @@ class Encoder:
             weights /= weights.sum(axis=-1, keepdims=True)
             found[span] = (weights @ values).transpose(1, 0, 2).reshape(-1, width)
         return found
-
-
-def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Yields the places of the texts of each batch."""
-    batch, size = list[int](), 0
-    for place, length in enumerate(lengths):
-        if batch and size + length > BATCH_TOKENS:
-            yield batch
-            batch, size = [], 0
-        batch.append(place)
-        size += length
-    if batch:
-        yield batch
 
 
 def _layer(tensors: Mapping[str, Floats], prefix: str, heads: int) -> _Layer:

@@ -5,7 +5,7 @@ overrides the environment, the environment overrides the file, the file override
 settings, ``of_tools`` those of single tools, ``loading`` reads them; import all from here.
 """
 
-from memotree.settings.fields import LOCAL_EMBEDDING_MODEL, LogFormat, Settings
+from memotree.settings.fields import LOCAL_EMBEDDING_MODELS, LogFormat, Settings
 from memotree.settings.loading import (
     CONFIG_NAME,
     SECRETS,
@@ -21,7 +21,7 @@ from memotree.settings.of_tools import BuiltinTool, CustomTool, ToolLevel
 
 __all__ = [
     "CONFIG_NAME",
-    "LOCAL_EMBEDDING_MODEL",
+    "LOCAL_EMBEDDING_MODELS",
     "SECRETS",
     "TABLES",
     "BuiltinTool",

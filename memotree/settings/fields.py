@@ -25,8 +25,8 @@ from memotree.setting_types import (
 )
 from memotree.settings.of_tools import BuiltinTool, CustomTool, ToolLevel, ToolSandbox
 
-LOCAL_EMBEDDING_MODEL: Final = "all-minilm-l6-v2"
-"""The embedding model that runs in this process if no URL is given and the package with its weights is installed."""
+LOCAL_EMBEDDING_MODELS: Final = ("all-minilm-l6-v2", "use-multilingual-3")
+"""The embedding models that run in this process if no URL is given and the package with their weights is installed."""
 
 LogFormat = Literal["auto", "console", "json"]
 
@@ -212,7 +212,8 @@ class Settings(BaseModel):
     )
     embedding_model: str = Field(
         default="",
-        description="The embedding model's name there, or `all-minilm-l6-v2` without a URL for that local model; "
+        description="The embedding model's name there, or without a URL a local one, `all-minilm-l6-v2` or "
+        "`use-multilingual-3`; "
         "`memotree reindex --embedding` changes the index to it.",
     )
     embedding_api_key: SecretStr | None = Field(default=None, description="The key of that endpoint.")
@@ -403,5 +404,5 @@ class Settings(BaseModel):
                     continue
                 if name != "embedding_model":
                     yield f"{name} needs {kind}_url"
-                elif self.embedding_model != LOCAL_EMBEDDING_MODEL:
-                    yield f"{name} needs {kind}_url, unless it is {LOCAL_EMBEDDING_MODEL}"
+                elif self.embedding_model not in LOCAL_EMBEDDING_MODELS:
+                    yield f"{name} needs {kind}_url, unless it is {' or '.join(LOCAL_EMBEDDING_MODELS)}"

@@ -27,7 +27,7 @@ class ChangeEmbeddingRequest(_message.Message):
     DIMENSIONS_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     model: _builtins.str
-    """"wordllama-l2", "all-minilm-l6-v2", or the model that the settings name with a URL."""
+    """"wordllama-l2", "all-minilm-l6-v2", "use-multilingual-3", or the model that the settings name with a URL."""
     dimensions: _builtins.int
     """The length of its vectors; its own when 0."""
     request_id: _builtins.str

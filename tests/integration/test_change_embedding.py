@@ -191,7 +191,11 @@ async def test_the_model_that_answers_already_is_no_work(client: AsyncClient, fi
 
 async def test_a_model_that_cannot_be_used_is_refused_with_what_can(client: AsyncClient) -> None:
     for model, dimensions, said in (
-        ("bge-m3", 0, "is none of wordllama-l2, all-minilm-l6-v2. To use a model behind a URL, name both"),
+        (
+            "bge-m3",
+            0,
+            "is none of wordllama-l2, all-minilm-l6-v2, use-multilingual-3. To use a model behind a URL, name both",
+        ),
         ("wordllama-l2", 100, "has vectors of length 64, 128, 256, not 100"),
         ("wordllama-l2-64", 128, "has vectors of length 64, not 128"),
         ("wordllama-l2", -1, "is below 0"),

@@ -81,7 +81,7 @@ def test_the_metadata_is_complete_and_its_page_has_no_dead_link(built: Path, whe
         name = next(name for name in file.namelist() if name.endswith(".dist-info/METADATA"))
         told = email.message_from_string(file.read(name).decode())
     assert (told["License-Expression"], told["Author"]) == ("Apache-2.0", "MemoTree developers")
-    extras = {"all", "cli", "documents", "mcp", "minilm", "models", "mtls", "oidc", "server", "signing"}
+    extras = {"all", "cli", "documents", "mcp", "minilm", "models", "mtls", "multilingual", "oidc", "server", "signing"}
     assert extras <= set(told.get_all("Provides-Extra", []))
     assert "Typing :: Typed" in told.get_all("Classifier", [])
     page = str(told.get_payload())

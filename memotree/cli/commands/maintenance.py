@@ -168,8 +168,8 @@ def reindex(
         typer.Option(
             "--embedding",
             metavar="MODEL",
-            help="Change to this embedding model, for all workspaces: wordllama-l2, all-minilm-l6-v2, or the one that "
-            "the settings name with a URL.",
+            help="Change to this embedding model, for all workspaces: wordllama-l2, all-minilm-l6-v2, "
+            "use-multilingual-3, or the one that the settings name with a URL.",
         ),
     ] = "",
     dimensions: Annotated[

@@ -6,8 +6,9 @@ A text is split into terms in the same way when it is stored and when it is sear
   letters and vowel marks of Arabic and Hebrew, with one letter for those that people type in place of each other
   (``ø`` and ``o``, Arabic and Persian kaf), and without an English plural ending.
 * An identifier (``snake_case``, ``camelCase``, ``os.path``) is one term, and each of its parts is another.
-* A run of an unspaced script gives its single characters and its pairs of neighbours. A query of two or more characters
-  searches only for the pairs, a query of one character for that character.
+* A run of an unspaced script gives its single characters and its pairs of neighbours, with simplified characters for
+  traditional ones. A query of two or more characters searches only for the pairs, a query of one character for that
+  character.
 * A symbol or emoji is one term.
 
 Weights follow BM25 (Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009), with term
@@ -29,6 +30,7 @@ from typing import Final
 
 import numpy as np
 
+from memotree_storage.index.han_variants import SIMPLIFIED
 from memotree_storage.index.node_text import NodeText
 from memotree_storage.model.normal_form import character_class, normalized
 from memotree_storage.model.tokens import UNSPACED
@@ -133,7 +135,7 @@ _LEFT_OUT: Final = re.compile(f"[\u0300-\u036f{_JOINERS}{_SELECTORS}{_HEBREW_MAR
 
 # Letters in place of which people type others: Latin ones with strokes and joined ones, which have no accents to leave
 # out; variants of Arabic letters, as other keyboards have them or with dots left off (those of Lucene's
-# ArabicNormalizer and PersianNormalizer); the digits of spaced scripts.
+# ArabicNormalizer and PersianNormalizer); the digits of spaced scripts; traditional characters.
 _VARIANTS: Final[Mapping[int, str]] = {
     ord(letter): other
     for letters, other in (
@@ -153,7 +155,7 @@ _VARIANTS: Final[Mapping[int, str]] = {
         *((digit, str(unicodedata.digit(digit))) for digit in _DIGITS),
     )
     for letter in letters
-}
+} | dict(SIMPLIFIED)
 
 # The three kinds of token have no character in common, so each can be searched for separately: names (words joined by
 # dots), runs of unspaced scripts, symbols.
@@ -229,8 +231,13 @@ def words_of(text: str) -> list[str]:
     if not text.isascii():
         for run in _all(_FIND_RUNS, text):
             single = _characters(run)
-            words += map(add, single, islice(single, 1, None)) if len(single) > 1 else single
+            words += _pairs(single)
     return words
+
+
+def _pairs(single: Sequence[str]) -> Iterable[str]:
+    """The pairs of neighbours, or the only character."""
+    return map(add, single, islice(single, 1, None)) if len(single) > 1 else single
 
 
 @lru_cache(maxsize=1 << 14)
@@ -342,8 +349,15 @@ _fold_cluster: Final = lru_cache(maxsize=1 << 12)(fold)
 def _characters(run: str) -> Sequence[str]:
     """The folded characters of a run, each with its marks."""
     if _SIMPLE_RUN.fullmatch(run):
-        return run
+        return run.translate(SIMPLIFIED)
     return [term for cluster in _CLUSTER.findall(run) if (term := _fold_cluster(cluster))]
+
+
+def _characters_as_before(run: str) -> Sequence[str]:
+    """The same as indexes of earlier versions have them."""
+    if _SIMPLE_RUN.fullmatch(run):
+        return run
+    return [term for cluster in _CLUSTER.findall(run) if (term := fold_as_before(cluster))]
 
 
 # --- Documents -------------------------------------------------------------------------------------------------------
@@ -523,12 +537,13 @@ def query_terms(query: str, limit: int = MAX_QUERY_TERMS) -> list[QueryTerm]:
 
 
 def earlier_terms(query: str) -> Iterator[tuple[str, str]]:
-    """Yield the words of a query that an earlier index has as another term: the term, and that other one."""
-    if not query.isascii():
-        for word in _FIND_WORDS.findall(query):
-            now, before = _stem(fold(word)), _stem(fold_as_before(word))
-            if now != before:
-                yield now, before
+    """Yield the words and pairs of a query that an earlier index has as other terms: the term, and that other one."""
+    if query.isascii():
+        return
+    words = ((_stem(fold(word)), _stem(fold_as_before(word))) for word in _FIND_WORDS.findall(query))
+    runs = ((_characters(run), _characters_as_before(run)) for run in _FIND_RUNS.findall(query))
+    pairs = (zip(_pairs(now), _pairs(before), strict=False) for now, before in runs)
+    yield from ((now, before) for now, before in chain(words, *pairs) if now != before)
 
 
 def _asked(pieces: Sequence[_Piece]) -> Sequence[_Piece]:

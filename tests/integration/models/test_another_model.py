@@ -152,18 +152,25 @@ async def test_a_start_without_the_model_of_the_index_computes_all_vectors_again
             assert await differences(store, world) == []
 
 
-async def test_the_local_embedding_model_finds_what_is_said_in_other_words(
-    begin: Begin, pages: PageTokens, limits: ServiceLimits
+@pytest.mark.parametrize(
+    ("model", "dimensions", "question"),
+    [
+        ("all-minilm-l6-v2", 384, "How do I fix a broken car?"),
+        pytest.param("use-multilingual-3", 512, "怎么修理坏了的汽车", marks=pytest.mark.requirement("USE-20")),
+    ],
+)
+async def test_a_local_embedding_model_finds_what_is_said_in_other_words(
+    begin: Begin, pages: PageTokens, limits: ServiceLimits, model: str, dimensions: int, question: str
 ) -> None:
     async with begin() as (store, models):
         world = await World.create(store, pages, limits)
         engine = world.node("Motor", content="Repairing the motor of an automobile.")
         commit_id = await world.put(engine, world.node("Pie", content="A recipe for apple pie.", position="a1"))
-        await change(store, models, "all-minilm-l6-v2")
-        assert (store.embedder.model, store.embedder.dimensions) == ("all-minilm-l6-v2", 384)
-        assert await nearest(store, world, commit_id, "How do I fix a broken car?") == "Motor"
+        await change(store, models, model)
+        assert (store.embedder.model, store.embedder.dimensions) == (model, dimensions)
+        assert await nearest(store, world, commit_id, question) == "Motor"
     async with begin() as (store, _):
-        assert store.embedder.model == "all-minilm-l6-v2"
+        assert store.embedder.model == model
 
 
 @pytest.mark.requirement("STORE-7")

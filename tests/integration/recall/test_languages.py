@@ -90,3 +90,17 @@ async def test_a_note_is_found_by_other_forms_of_its_words_and_what_nothing_answ
         assert max(leaves(answer), key=lambda one: one.score).node.content == text, asked
         assert answer.confidence != types_pb2.CONFIDENCE_NONE, asked
         assert (await recalled(unknown)).confidence != types_pb2.CONFIDENCE_STRONG, unknown
+
+
+async def test_a_question_in_traditional_characters_gets_the_same_answer_as_in_simplified_ones(world: World) -> None:
+    text, asked, _ = NOTES["chinese"]
+    nodes = world.nodes(1 + len(BESIDE))
+    await world.put(*(replace(node, content=each) for node, each in zip(nodes, [text, *BESIDE], strict=True)))
+    recalling = Recall(world.store, world.limits, Models(world.store.embedder))
+    first, second = [
+        await recalling.recall(pb.RecallRequest(workspace=world.workspace, query=query))
+        for query in (asked, "港口的舊房子是什麼時候建的")
+    ]
+    for answer in (first, second):
+        assert max(leaves(answer), key=lambda one: one.score).node.content == text
+    assert first.confidence == second.confidence != types_pb2.CONFIDENCE_NONE

@@ -11,6 +11,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Final, TypeAlias
 
+from memotree_storage.index.han_variants import SIMPLIFIED
 from memotree_storage.index.terms import earlier_terms, fold, term_id, tokens, words_of
 
 from memotree.forest.recall.scoring.stemming import forms, forms_in, stem
@@ -96,7 +97,7 @@ def _foreign_concepts(question: str, asked_in: Language) -> Iterator[Concept]:
 def _foreign_words(question: str, asked_in: Language | None) -> Iterator[str]:
     """Yields the words of a question, and the pairs of its unspaced runs, without what says nothing in its language."""
     if asked_in is not None and asked_in.asking is not None:
-        question = asked_in.asking.sub(" ", question)
+        question = asked_in.asking.sub(" ", question.translate(SIMPLIFIED))
     for found in tokens(question):
         for word in words_of(found[0]) if found.lastgroup == "run" else found[0].split("."):
             folded = fold(word)

@@ -125,6 +125,9 @@ def test_unspaced_text_is_found_by_any_two_neighbours_and_by_each_character() ->
         ("\u05e9\u05c1\u05b7\u05e2\u05b7\u05e8", "\u05e9\u05e2\u05e8"),  # Hebrew points
         ("\u0141\u00f3d\u017a, \u00c6r\u00f8, \u0110\u00e0 N\u1eb5ng, \u00de\u00f3r", "lodz aero da nang thor"),
         ("in \u0662\u0660\u0662\u0664 and \u0967\u0968", "2024 12"),
+        ("\u50b3\u7d71\u6f22\u5b57", "\u6c49\u5b57"),  # traditional characters
+        ("\u6c49\u5b57", "\u6f22\u5b57"),
+        ("\u96fb", "\u7535"),
         ("lodz aero 2024", "\u0141\u00f3d\u017a \u00c6r\u00f8 \u0662\u0660\u0662\u0664"),
         ("getUserName()", "user name"),
         ("see memory_forest", "memory forest"),
@@ -142,6 +145,9 @@ def test_an_index_of_an_earlier_version_answers_what_it_answered() -> None:
     terms = query_terms("\u0141\u00f3d\u017a")
     assert [(term.term, term.bonus) for term in terms] == [("lodz", False), ("\u0142odz", True)]
     assert query_terms("caf\u00e9") == query_terms("cafe")
+    terms = query_terms("\u6f22\u5b57")
+    assert [(term.term, term.bonus) for term in terms] == [("\u6c49\u5b57", False), ("\u6f22\u5b57", True)]
+    assert [term.term for term in query_terms("\u96fb")] == ["\u7535", "\u96fb"]
 
 
 @given(st.text(max_size=40), st.text(max_size=40))
