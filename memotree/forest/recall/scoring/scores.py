@@ -2,7 +2,9 @@
 
 1. At each scale the window around a leaf and the tree node that contains it are scored as one text each: by the
    question's words (BM25: Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009) and by the cosine of
-   vectors. Each signal is divided by its best value in the index, so that scales and signals can be added.
+   vectors. Each signal is divided by its best value in the index, so that scales and signals can be added. Words weigh
+   less if most of the question's words occur nowhere, such as those of another language: then the best place by words
+   is only one with a name or a number of the question.
 2. The weight of a scale depends on the document, as a bell curve over the logarithm of the scale. In a written text, a
    leaf is a paragraph or two and says most by itself, so the curve is centred at a fixed size. In a conversation a turn
    says little by itself, and how much is needed differs: if topics change every few turns, small windows are the most
@@ -41,6 +43,9 @@ _COARSE: Final = (1, 3, 4)
 
 _SIGNALS: Final = 5
 """The number of signals that a score is the sum of."""
+
+_ENOUGH: Final = 0.5
+"""Words have their full weight if this share of the question's words, rare ones weighing more, occurs at all."""
 
 _BEST: Final = 20
 """The number of best leaves whose evidence is looked at."""
@@ -165,6 +170,7 @@ def score(
     asked = concepts(question, related)
     counted = frequency or partial(frequency_in, leaf_index)
     sums, shares = _sums(leaf_index, asked, counted, settings.heading) if settings.words else ([], [])
+    settings = replace(settings, words=settings.words * min(1.0, sum(shares) / _ENOUGH))
     places = _candidates(leaf_index, sums, vector, admitted, settings)
     empty = np.zeros((_SIGNALS + 1, len(leaf_index)), dtype=np.float32)
     if not len(places):

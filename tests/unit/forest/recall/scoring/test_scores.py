@@ -356,3 +356,11 @@ def test_the_coarse_preselection_without_known_words_uses_meaning() -> None:
     whole = index_of(documents)
     found = score(whole, "unheard", whole.vectors[322], settings=replace(DEFAULT, candidates=40))
     assert 0 < np.count_nonzero(found.total) <= 44
+
+
+@pytest.mark.requirement("USE-20")
+def test_words_weigh_less_if_most_of_the_question_occurs_nowhere() -> None:
+    whole = index_of([[f"{word} stands here alone" for word in WORDS[:6]]])
+    nowhere = " ".join(f"unheard{letter}" for letter in "abcdefghij")
+    for question, first in ((WORDS[1], 1), (f"{WORDS[1]} {nowhere}", 4)):
+        assert int(np.argmax(score(whole, question, whole.vectors[4]).total)) == first, question
