@@ -156,7 +156,7 @@ async def test_a_start_without_the_model_of_the_index_computes_all_vectors_again
     ("model", "dimensions", "question"),
     [
         ("all-minilm-l6-v2", 384, "How do I fix a broken car?"),
-        pytest.param("use-multilingual-3", 512, "怎么修理坏了的汽车", marks=pytest.mark.requirement("USE-20")),
+        ("use-multilingual-3", 512, "怎么修理坏了的汽车"),
     ],
 )
 async def test_a_local_embedding_model_finds_what_is_said_in_other_words(

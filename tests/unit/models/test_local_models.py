@@ -47,7 +47,6 @@ def test_english_cosines_are_those_that_minilm_is_known_for(minilm: Encode) -> N
     assert engine @ motor > engine @ pie + 0.5, "the words are different and the meaning is the same"
 
 
-@pytest.mark.requirement("USE-20")
 def test_the_universal_model_has_the_cosines_of_its_package_and_compares_across_languages(universal: Encode) -> None:
     """The first figure is that of the package's README; there its own code computes it."""
     short, long = universal(["gato preto correu", "o gato preto correu pelo jardim"])

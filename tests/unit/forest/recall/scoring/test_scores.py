@@ -358,7 +358,6 @@ def test_the_coarse_preselection_without_known_words_uses_meaning() -> None:
     assert 0 < np.count_nonzero(found.total) <= 44
 
 
-@pytest.mark.requirement("USE-20")
 def test_words_weigh_less_if_most_of_the_question_occurs_nowhere() -> None:
     whole = index_of([[f"{word} stands here alone" for word in WORDS[:6]]])
     nowhere = " ".join(f"unheard{letter}" for letter in "abcdefghij")
