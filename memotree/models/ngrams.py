@@ -5,15 +5,15 @@ token vectors and over convolutions of two, three and five neighbouring tokens, 
 (Yang et al., "Multilingual Universal Sentence Encoder for Semantic Retrieval", 2019).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 from memotree_storage.ports import Vectors
 from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float32]
+from memotree.models.layers import Affine, Floats, batches, normalise
 
 BATCH_TOKENS: Final = 1_024
 """The most tokens that are computed together: about 20 MB of working memory."""
@@ -27,7 +27,7 @@ class _Convolution:
     """Two layers over a token and its neighbours; each adds what it finds to what it was given."""
 
     before: int
-    layers: Sequence[tuple[Floats, Floats]]
+    layers: Sequence[Affine]
 
 
 class NgramEncoder:
@@ -47,9 +47,8 @@ class NgramEncoder:
             self._tokens[number :: len(self._scale)] = tensors[f"q{number + 1}"]
         self._project = np.concatenate([tensors[f"proj{size}"] for size in _REACHES], axis=1)
         self._shift = np.concatenate([tensors[f"proj_b{size}"] for size in _REACHES])
-        self._project_norm = tuple(
-            np.concatenate([tensors[f"{name}{size}"] for size in _REACHES]) for name in ("ln_g", "ln_b")
-        )
+        gain, shift = (np.concatenate([tensors[f"{name}{size}"] for size in _REACHES]) for name in ("ln_g", "ln_b"))
+        self._project_norm = (gain, shift)
         self._convolutions = [
             _Convolution(before, [(tensors[f"w{layer}_{size}"], tensors[f"b{layer}_{size}"]) for layer in (1, 2)])
             for size, before in _REACHES.items()
@@ -57,7 +56,7 @@ class NgramEncoder:
         self._norm = (tensors["ln_g"], tensors["ln_b"])
         self._mean = (tensors["cnn_W"], tensors["cnn_b"])
         self._deep = {name: tensors[name] for name in ("d0", "d1", "d2", "d3", "p1", "p3")}
-        self._epsilon = np.float32(tensors["eps"])
+        self._epsilon = float(tensors["eps"])
 
     @property
     def dimensions(self) -> int:
@@ -83,7 +82,7 @@ class NgramEncoder:
         ids = np.concatenate([np.asarray(text, dtype=np.int64) for text in texts])
         part = ids % len(self._scale)
         words = self._tokens[ids] * self._scale[part, None] + self._least[part, None]
-        projected = self._normalise(words @ self._project + self._shift, self._project_norm)
+        projected = normalise(words @ self._project + self._shift, self._project_norm, self._epsilon)
         home = np.repeat(np.arange(len(texts)), lengths)
         found, width = [words], self._convolutions[0].layers[0][0].shape[1]
         for number, convolution in enumerate(self._convolutions):
@@ -92,7 +91,7 @@ class NgramEncoder:
                 seen = _neighbours(state, home, convolution.before, len(weights) // width)
                 state = state + np.maximum(seen @ weights + shift, 0)
             found.append(state)
-        features = self._normalise(np.concatenate(found, axis=1), self._norm)
+        features = normalise(np.concatenate(found, axis=1), self._norm, self._epsilon)
         mean: Floats = np.add.reduceat(features, np.cumsum(lengths) - lengths, axis=0) @ self._mean[0]
         long = lengths.astype(np.float32)[:, None]
         mean += long * self._mean[1]
@@ -106,17 +105,10 @@ class NgramEncoder:
         second = np.maximum(mean @ deep["p1"] + first @ deep["d1"], 0)
         third = np.maximum(second @ deep["d2"], 0)
         found = np.tanh(second @ deep["p3"] + third @ deep["d3"])
-        unit: Vectors = found / np.sqrt(np.maximum((found * found).sum(axis=1, keepdims=True), self._epsilon))
+        unit: Vectors = found / np.sqrt(
+            np.maximum((found * found).sum(axis=1, keepdims=True), np.float32(self._epsilon))
+        )
         return unit
-
-    def _normalise(self, state: Floats, by: Sequence[Floats]) -> Floats:
-        """Normalises each row in place, and returns the matrix (Ba et al., "Layer Normalization", 2016)."""
-        state -= state.mean(axis=1, keepdims=True)
-        variance = np.einsum("ij,ij->i", state, state)[:, None] / np.float32(state.shape[1])
-        state /= np.sqrt(variance + self._epsilon)
-        state *= by[0]
-        state += by[1]
-        return state
 
 
 def _neighbours(state: Floats, home: NDArray[np.int64], before: int, size: int) -> Floats:
@@ -130,16 +122,3 @@ def _neighbours(state: Floats, home: NDArray[np.int64], before: int, size: int) 
         if own.start < own.stop:
             found[own, place] = np.where((home[own] == home[other])[:, None], state[other], 0)
     return found.reshape(count, size * width)
-
-
-def batches(lengths: Sequence[int], tokens: int) -> Iterator[list[int]]:
-    """Yields the places of the texts of each batch: so many that they have this many tokens at most, or one text."""
-    batch, size = list[int](), 0
-    for place, length in enumerate(lengths):
-        if batch and size + length > tokens:
-            yield batch
-            batch, size = [], 0
-        batch.append(place)
-        size += length
-    if batch:
-        yield batch

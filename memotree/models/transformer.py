@@ -8,17 +8,12 @@ its tokens' vectors in the last layer (Reimers and Gurevych, "Sentence-BERT", 20
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 from memotree_storage.ports import Vectors
-from numpy.typing import NDArray
 
-from memotree.models.ngrams import batches
-
-Floats: TypeAlias = NDArray[np.float32]
-Affine: TypeAlias = tuple[Floats, Floats]
-"""A matrix and a vector: the product with the first, and then the sum with the second, elementwise for a norm."""
+from memotree.models.layers import Affine, Floats, batches, normalise
 
 BATCH_TOKENS: Final = 2_048
 """The most tokens that are computed together: about 40 MB of working memory, and half a second on one core."""
@@ -87,17 +82,17 @@ class Encoder:
         state = self._words[np.concatenate([np.asarray(ids, dtype=np.int64) for ids in texts])]
         for span in spans:
             state[span] += self._positions[: span.stop - span.start]
-        _normalise(state, self._norm)
+        normalise(state, self._norm, _EPSILON)
         for layer in self._layers:
             mixed = _apply(self._attend(_apply(state, layer.attend), spans), layer.mix)
             mixed += state
-            state = _normalise(mixed, layer.mix_norm)
+            state = normalise(mixed, layer.mix_norm, _EPSILON)
             wide = _apply(state, layer.widen)
             for start in range(0, len(wide), _ROWS):
                 _gelu(wide[start : start + _ROWS])
             narrow = _apply(wide, layer.narrow)
             narrow += state
-            state = _normalise(narrow, layer.narrow_norm)
+            state = normalise(narrow, layer.narrow_norm, _EPSILON)
         means = np.stack([state[span].mean(axis=0) for span in spans])
         unit: Vectors = means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), np.float32(_EPSILON))
         return unit
@@ -144,16 +139,6 @@ def _apply(state: Floats, by: Affine) -> Floats:
     found: Floats = state @ by[0]
     found += by[1]
     return found
-
-
-def _normalise(state: Floats, by: Affine) -> Floats:
-    """Normalises each row in place, and returns the matrix (Ba et al., "Layer Normalization", 2016)."""
-    state -= state.mean(axis=1, keepdims=True)
-    variance = np.einsum("ij,ij->i", state, state)[:, None] / np.float32(state.shape[1])
-    state /= np.sqrt(variance + np.float32(_EPSILON))
-    state *= by[0]
-    state += by[1]
-    return state
 
 
 def _gelu(values: Floats) -> None:

@@ -1,7 +1,7 @@
 """Traditional Chinese characters and the simplified ones that people type in place of them.
 
-The table is for comparison alone: some simplified characters stand for several traditional ones, and Japanese is
-written with characters of both. Whoever compares two texts changes both.
+The table is for comparing two texts, and both are changed: some simplified characters stand for several traditional
+ones, and Japanese uses characters of both kinds.
 """
 
 from collections.abc import Mapping

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from memotree.models import ngrams
 from memotree.models.ngrams import NgramEncoder
 
-WIDTH, NARROW, DEEP, PARTS, ROWS = 6, 4, 3, 5, 7
+WIDTH, NARROW, DEEP, PARTS, ROWS = 6, 4, 24, 5, 7
 BEFORE = {2: 0, 3: 1, 5: 2}
 
 
