@@ -70,10 +70,12 @@ def one_line(text: str, limit: int = TITLE_CHARS) -> str:
 def shorten(line: str, limit: int) -> str:
     """Returns the line cut to ``limit`` characters and ended with ``…``, at a blank if one is near.
 
-    A line within the limit is returned unchanged.
+    A line within the limit is returned unchanged; of any other, a limit below 1 leaves nothing.
     """
     if len(line) <= limit:
         return line
+    if limit < 1:
+        return ""
     head = line[: limit - 1]
     blank = head.rfind(" ", limit // 2)
     return (head[:blank] if blank > 0 else head).rstrip() + "…"

@@ -8,9 +8,10 @@ from memotree_storage.model.validation import check_text
 
 from memotree.forest.chunking.splitting import Piece, split
 from memotree.forest.documents import Document, SpokenTurn, conversation, read_document
+from memotree.forest.documents.canonical import shorten
 from memotree.forest.tree_building.merging import Merging, merge_now
 from memotree.forest.tree_building.plan import PlannedInner, PlannedLeaf, TreePlan, group_pieces, plan_tree
-from memotree.forest.tree_building.titles import header_title, leaf_title, merged_title
+from memotree.forest.tree_building.titles import header_title, leaf_title, merged_title, section_title
 
 
 def grow(document: Document, pieces: list[Piece], limit: int) -> TreePlan:
@@ -199,6 +200,13 @@ def test_a_section_with_a_number_for_a_heading_is_titled_by_number_and_first_wor
     document = read_document("# Guide\n\n## 2.1\n\nOpen both taps.\n\n## 2024-05-03\n\nWords.\n", name="a.md")
     titles = [node.title for node in grow(document, split(document, 400), 800).nodes if isinstance(node, PlannedInner)]
     assert titles == ["Guide", "2.1 Open both taps.", "2024-05-03"]
+
+
+@pytest.mark.parametrize("length", [79, 80, 500])
+def test_a_number_that_is_as_long_as_a_title_is_a_title_by_itself(length: int) -> None:
+    number = ("1." * length)[: length - 1] + "1"
+    assert section_title(number, f"{number}\n\nOpen both taps.\n") == number
+    assert shorten("words", 0) == shorten("words", -3) == ""
 
 
 def test_the_title_of_a_turn_is_its_beginning_whatever_was_said() -> None:
